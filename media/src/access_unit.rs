@@ -1,0 +1,16 @@
+//! The coded bytes of one picture.
+
+use crate::{Codec, Timestamp};
+
+/// All coded bytes of one picture: Annex B for H.264 and H.265, a temporal unit for AV1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessUnit {
+    /// How the bytes are coded.
+    pub codec: Codec,
+    /// Presentation time.
+    pub pts: Timestamp,
+    /// Decoding can start here.
+    pub keyframe: bool,
+    /// The coded bytes.
+    pub data: Vec<u8>,
+}

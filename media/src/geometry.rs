@@ -1,0 +1,71 @@
+//! Picture sizes and the rotation a container asks for.
+
+/// Width and height in pixels, both at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Extent {
+    /// A picture size; `None` when a side is zero.
+    pub fn new(width: u32, height: u32) -> Option<Extent> {
+        (width > 0 && height > 0).then_some(Extent { width, height })
+    }
+
+    /// Number of pixels.
+    pub fn area(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+
+    /// The size after turning the picture.
+    pub fn rotated(self, rotation: Rotation) -> Extent {
+        match rotation {
+            Rotation::None | Rotation::Half => self,
+            Rotation::Quarter | Rotation::ThreeQuarters => {
+                Extent { width: self.height, height: self.width }
+            }
+        }
+    }
+}
+
+/// Clockwise turn that makes the coded picture upright.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rotation {
+    /// Already upright.
+    #[default]
+    None,
+    /// 90 degrees clockwise.
+    Quarter,
+    /// 180 degrees.
+    Half,
+    /// 270 degrees clockwise.
+    ThreeQuarters,
+}
+
+impl Rotation {
+    /// Clockwise degrees: 0, 90, 180 or 270.
+    pub fn degrees(self) -> u16 {
+        match self {
+            Rotation::None => 0,
+            Rotation::Quarter => 90,
+            Rotation::Half => 180,
+            Rotation::ThreeQuarters => 270,
+        }
+    }
+
+    /// The quarter turn nearest to any number of clockwise degrees.
+    pub fn from_degrees(degrees: f64) -> Rotation {
+        if !degrees.is_finite() {
+            return Rotation::None;
+        }
+        match (degrees / 90.0).round().rem_euclid(4.0) as u8 {
+            1 => Rotation::Quarter,
+            2 => Rotation::Half,
+            3 => Rotation::ThreeQuarters,
+            _ => Rotation::None,
+        }
+    }
+}

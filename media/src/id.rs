@@ -1,0 +1,181 @@
+//! Identifiers: each is its own type, parsed once at the rim.
+
+use std::{fmt, str::FromStr};
+
+use crate::ParseError;
+
+fn hex_into<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let nibble = |c: u8| match c {
+        b'0'..=b'9' => Some(c - b'0'),
+        b'a'..=b'f' => Some(c - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(bytes)
+}
+
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal, $bytes:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; $bytes]);
+
+        impl $name {
+            /// The id of these bytes, which come from the OS RNG or a digest.
+            pub const fn from_bytes(bytes: [u8; $bytes]) -> $name {
+                $name(bytes)
+            }
+
+            /// The bytes behind the hexadecimal digits.
+            pub const fn as_bytes(&self) -> &[u8; $bytes] {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($prefix)?;
+                write_hex(f, &self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseError;
+
+            fn from_str(text: &str) -> Result<$name, ParseError> {
+                text.strip_prefix($prefix).and_then(hex_into).map($name).ok_or(ParseError {
+                    what: $what,
+                    problem: concat!("must be ", stringify!($bytes), " bytes as lower-case hex after \"", $prefix, "\""),
+                })
+            }
+        }
+    };
+}
+
+hex_id!(
+    /// Names a run: `run-` and 32 hexadecimal digits.
+    RunId, "run id", "run-", 16
+);
+hex_id!(
+    /// Names a live session: `sess-` and 32 hexadecimal digits.
+    SessionId, "session id", "sess-", 16
+);
+hex_id!(
+    /// Names a marker: `mk-` and 16 hexadecimal digits of a digest of its content.
+    MarkerId, "marker id", "mk-", 8
+);
+hex_id!(
+    /// Names a request: `req-` and 16 hexadecimal digits.
+    RequestId, "request id", "req-", 8
+);
+hex_id!(
+    /// SHA-256 of a stored blob: 64 hexadecimal digits.
+    BlobHash, "SHA-256", "", 32
+);
+
+/// Position of an event in the server's one order, from 1; also the cursor of readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn check_label(what: &'static str, text: &str) -> Result<(), ParseError> {
+    if text.is_empty() || text.len() > 128 {
+        return Err(ParseError { what, problem: "must be 1 to 128 bytes" });
+    }
+    if text.chars().any(char::is_control) {
+        return Err(ParseError { what, problem: "must hold no control character" });
+    }
+    Ok(())
+}
+
+macro_rules! label {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text, which is never empty.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseError;
+
+            fn from_str(text: &str) -> Result<$name, ParseError> {
+                check_label($what, text).map(|()| $name(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+label!(
+    /// Names a stream within a run: 1 to 128 bytes, no control characters.
+    StreamId, "stream id"
+);
+label!(
+    /// A caller's own short name, such as `index_name`: 1 to 128 bytes, no control characters.
+    Label, "label"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_print_what_they_parse_and_refuse_the_rest() {
+        let text = "run-000102030405060708090a0b0c0d0eff";
+        assert_eq!(text.parse::<RunId>().expect("valid").to_string(), text);
+        let cases = [
+            "",
+            "run-",
+            "000102030405060708090a0b0c0d0eff",
+            "run-000102030405060708090A0B0C0D0EFF",
+            "run-000102030405060708090a0b0c0d0ef",
+            "run-000102030405060708090a0b0c0d0eff0",
+            "sess-000102030405060708090a0b0c0d0eff",
+            "run-000102030405060708090a0b0c0d0eé",
+        ];
+        for case in cases {
+            assert!(case.parse::<RunId>().is_err(), "{case}");
+        }
+    }
+
+    #[test]
+    fn labels_have_a_length_and_no_control_characters() {
+        assert!("a".repeat(128).parse::<StreamId>().is_ok());
+        assert!("a".repeat(129).parse::<StreamId>().is_err());
+        assert!("".parse::<StreamId>().is_err());
+        assert!("cam\n1".parse::<Label>().is_err());
+    }
+}

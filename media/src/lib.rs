@@ -1,0 +1,29 @@
+//! The vocabulary of Sightline: identifiers, exact time, frames, signals and markers.
+//!
+//! Every other crate speaks these types. Promises that a value of them is valid once built.
+//! Does no I/O, knows no wire format, reads no clock.
+#![forbid(unsafe_code)]
+
+mod access_unit;
+mod codec;
+mod error;
+mod frame;
+mod geometry;
+mod id;
+mod marker;
+mod pixels;
+mod score;
+mod signal;
+mod time;
+
+pub use access_unit::AccessUnit;
+pub use codec::Codec;
+pub use error::{ErrorKind, ParseError};
+pub use frame::{Frame, HostPicture, Pixels};
+pub use geometry::{Extent, Rotation};
+pub use id::{BlobHash, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId};
+pub use marker::{EventType, Marker, MarkerStatus};
+pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
+pub use score::Score;
+pub use signal::Signal;
+pub use time::{Rate, Timebase, Timestamp, WallTime};

@@ -1,0 +1,103 @@
+//! Markers: findings over a range of frames, and what a frame can be called.
+
+use std::borrow::Cow;
+
+use crate::{MarkerId, RunId, Score, StreamId};
+
+/// What a frame or a marker is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// A hard transition.
+    SceneCut,
+    /// An elevated temporal artifact signal.
+    ArtifactSuspected,
+    /// Kept by the deterministic gate.
+    KeyframeKeep,
+    /// Nothing of the above.
+    ContextObservation,
+    /// A model's normalised event type, or a tenant's own name for one of the above.
+    Named(Cow<'static, str>),
+}
+
+impl EventType {
+    /// Name on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            EventType::SceneCut => "scene_cut",
+            EventType::ArtifactSuspected => "artifact_suspected",
+            EventType::KeyframeKeep => "keyframe_keep",
+            EventType::ContextObservation => "context_observation",
+            EventType::Named(name) => name,
+        }
+    }
+
+    /// The event type called `name`.
+    pub fn from_name(name: &str) -> EventType {
+        match name {
+            "scene_cut" => EventType::SceneCut,
+            "artifact_suspected" => EventType::ArtifactSuspected,
+            "keyframe_keep" => EventType::KeyframeKeep,
+            "context_observation" => EventType::ContextObservation,
+            other => EventType::Named(Cow::Owned(other.to_owned())),
+        }
+    }
+}
+
+/// How sure a marker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MarkerStatus {
+    /// Confidence at or above the threshold, or a scene cut.
+    Exact,
+    /// Confidence below the threshold.
+    Provisional,
+    /// A provisional marker that the following segment confirmed.
+    Finalized,
+}
+
+impl MarkerStatus {
+    /// Name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MarkerStatus::Exact => "exact",
+            MarkerStatus::Provisional => "provisional",
+            MarkerStatus::Finalized => "finalized",
+        }
+    }
+
+    /// The status called `name`.
+    pub fn from_name(name: &str) -> Option<MarkerStatus> {
+        match name {
+            "exact" => Some(MarkerStatus::Exact),
+            "provisional" => Some(MarkerStatus::Provisional),
+            "finalized" => Some(MarkerStatus::Finalized),
+            _ => None,
+        }
+    }
+}
+
+/// A finding over the frames `start_frame..=end_frame`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// Derived from the other fields, so that a replay gives the same.
+    pub marker_id: MarkerId,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// What was found.
+    pub event_type: EventType,
+    /// How sure it is.
+    pub status: MarkerStatus,
+    /// First frame.
+    pub start_frame: u64,
+    /// Last frame, inclusive.
+    pub end_frame: u64,
+    /// Presentation time of the first frame, ms.
+    pub start_pts_ms: i64,
+    /// Presentation time of the last frame, ms.
+    pub end_pts_ms: i64,
+    /// Mean over the frames.
+    pub confidence: Score,
+    /// The provisional marker that a finalized one replaces.
+    pub supersedes_marker_id: Option<MarkerId>,
+}

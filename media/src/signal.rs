@@ -1,0 +1,26 @@
+//! The normalised per-frame record on which every decision of the gate rests.
+
+use crate::Score;
+
+/// What the gate knows of one analysed frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Position among the source's frames in presentation order, where known.
+    pub source_frame_index: Option<u64>,
+    /// Presentation time in whole milliseconds.
+    pub pts_ms: i64,
+    /// 64-bit perceptual hash; similar pictures differ in few bits.
+    pub perceptual_hash: u64,
+    /// Mean luma over the picture.
+    pub luma_mean: Score,
+    /// Strength of periodic brightness change.
+    pub flicker_score: Score,
+    /// Strength of a mixture of neighbouring pictures.
+    pub ghosting_score: Score,
+    /// Strength of frame-to-frame noise.
+    pub noise_variance_score: Score,
+    /// Strength of a hard transition at this frame; `None` where a caller gave none.
+    pub scene_score: Option<Score>,
+}

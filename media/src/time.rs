@@ -1,0 +1,202 @@
+//! Exact media time (ticks of a rational timebase) and wall time, which never mix.
+//!
+//! Milliseconds exist only at the rim; see `Timestamp::as_millis`.
+
+use std::cmp::Ordering;
+
+/// Seconds per tick as a fraction, both parts positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Timebase {
+    num: u32,
+    den: u32,
+}
+
+impl Timebase {
+    /// One tick a millisecond.
+    pub const MILLIS: Timebase = Timebase { num: 1, den: 1000 };
+    /// The 90 kHz clock of RTP video and MPEG systems.
+    pub const RTP_VIDEO: Timebase = Timebase { num: 1, den: 90_000 };
+
+    /// `num/den` seconds a tick; `None` when either is zero.
+    pub fn new(num: u32, den: u32) -> Option<Timebase> {
+        (num > 0 && den > 0).then_some(Timebase { num, den })
+    }
+
+    /// Numerator of the seconds per tick.
+    pub fn num(self) -> u32 {
+        self.num
+    }
+
+    /// Denominator of the seconds per tick.
+    pub fn den(self) -> u32 {
+        self.den
+    }
+}
+
+/// A point in media time: `ticks` of `timebase`, compared exactly across timebases.
+#[derive(Clone, Copy, Debug)]
+pub struct Timestamp {
+    /// Signed count of ticks; negative before the stream's zero (edit lists, priming).
+    pub ticks: i64,
+    /// Length of a tick.
+    pub timebase: Timebase,
+}
+
+impl Timestamp {
+    /// `ticks` of `timebase`.
+    pub fn new(ticks: i64, timebase: Timebase) -> Timestamp {
+        Timestamp { ticks, timebase }
+    }
+
+    /// A whole number of milliseconds.
+    pub fn from_millis(ms: i64) -> Timestamp {
+        Timestamp::new(ms, Timebase::MILLIS)
+    }
+
+    /// Nearest whole millisecond, halves away from zero; saturates at the ends of `i64`.
+    pub fn as_millis(self) -> i64 {
+        let num = i128::from(self.ticks) * i128::from(self.timebase.num) * 1000;
+        let den = i128::from(self.timebase.den);
+        let half = if num < 0 { -den } else { den };
+        let rounded = (2 * num + half) / (2 * den);
+        rounded.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// Exact comparison with the instant `k / rate` seconds after zero.
+    pub fn cmp_sample(self, k: u64, rate: Rate) -> Ordering {
+        // ticks * num / den  <=>  k * rate.den / rate.num
+        let left = i128::from(self.ticks) * i128::from(self.timebase.num) * i128::from(rate.num());
+        let right = i128::from(k) * i128::from(rate.den()) * i128::from(self.timebase.den);
+        left.cmp(&right)
+    }
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Timestamp) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Timestamp) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Timestamp) -> Ordering {
+        let scale = |a: &Timestamp, b: &Timestamp| {
+            i128::from(a.ticks) * i128::from(a.timebase.num) * i128::from(b.timebase.den)
+        };
+        scale(self, other).cmp(&scale(other, self))
+    }
+}
+
+/// Frames per second as a fraction, both parts positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    num: u32,
+    den: u32,
+}
+
+impl Rate {
+    /// `num/den` frames a second, reduced; `None` when either is zero.
+    pub fn new(num: u32, den: u32) -> Option<Rate> {
+        if num == 0 || den == 0 {
+            return None;
+        }
+        let divisor = gcd(num, den);
+        Some(Rate { num: num / divisor, den: den / divisor })
+    }
+
+    /// The fraction nearest to `fps` with a millionth as the finest step.
+    ///
+    /// `None` unless `fps` lies in [0.000001, 4000].
+    pub fn from_f64(fps: f64) -> Option<Rate> {
+        if !(0.000_001..=4000.0).contains(&fps) {
+            return None;
+        }
+        Rate::new((fps * 1e6).round() as u32, 1_000_000)
+    }
+
+    /// Frames in `den` seconds.
+    pub fn num(self) -> u32 {
+        self.num
+    }
+
+    /// Seconds in which `num` frames fall.
+    pub fn den(self) -> u32 {
+        self.den
+    }
+
+    /// Frames a second, for the wire.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.num) / f64::from(self.den)
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Wall time: milliseconds since the Unix epoch, never compared with media time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime {
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub epoch_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn millis_round_to_the_nearest_halves_away_from_zero() {
+        let at = |ticks, den| Timestamp::new(ticks, Timebase::new(1, den).expect("positive"));
+        let cases = [
+            ("zero", at(0, 30), 0),
+            ("a third of 100 ms", at(1, 30), 33),
+            ("two thirds", at(2, 30), 67),
+            ("half up", at(1, 2000), 1),
+            ("half down when negative", at(-1, 2000), -1),
+            ("negative third", at(-1, 30), -33),
+            (
+                "saturates",
+                Timestamp::new(i64::MAX, Timebase::new(u32::MAX, 1).expect("positive")),
+                i64::MAX,
+            ),
+        ];
+        for (name, stamp, expected) in cases {
+            assert_eq!(stamp.as_millis(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn stamps_of_different_timebases_compare_exactly() {
+        let ntsc = Timestamp::new(1001, Timebase::new(1, 30_000).expect("positive"));
+        let mpeg = Timestamp::new(3003, Timebase::RTP_VIDEO);
+        assert_eq!(ntsc, mpeg);
+        assert!(Timestamp::new(3004, Timebase::RTP_VIDEO) > ntsc);
+    }
+
+    #[test]
+    fn the_kth_sample_instant_is_exact_far_out() {
+        let rate = Rate::new(30_000, 1001).expect("positive");
+        let timebase = Timebase::new(1001, 30_000).expect("positive");
+        for k in [0, 1, 29, 1_000_000_007] {
+            let stamp = Timestamp::new(k as i64, timebase);
+            assert_eq!(stamp.cmp_sample(k, rate), Ordering::Equal, "k = {k}");
+            assert_eq!(stamp.cmp_sample(k + 1, rate), Ordering::Less, "k = {k}");
+        }
+    }
+
+    #[test]
+    fn rates_reduce_and_refuse_zero() {
+        assert_eq!(Rate::from_f64(0.2).map(|r| (r.num(), r.den())), Some((1, 5)));
+        assert_eq!(Rate::from_f64(29.97).map(|r| (r.num(), r.den())), Some((2997, 100)));
+        assert_eq!(Rate::from_f64(0.0), None);
+        assert_eq!(Rate::from_f64(f64::NAN), None);
+    }
+}
