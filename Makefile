@@ -1,0 +1,48 @@
+# Two commands do everything: `make demo` and `make test`. Both install what they need.
+
+CARGO ?= cargo
+VIDEO ?=
+OUT ?= demo-out
+export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
+
+.PHONY: help setup build demo test check fmt lint tidy bench bench-decode bench-gate bench-log clean
+
+help: ## Say what each target does
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install the system packages the build, tests and demo need (Debian, Ubuntu)
+	@deploy/setup.sh
+
+build: setup ## Build the release binaries
+	$(CARGO) build --release --locked --bins --workspace
+
+demo: build ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT
+	target/release/sightline demo --server-binary target/release/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
+
+test: setup ## Run every test
+	$(CARGO) build --locked --workspace --bins --examples
+	deploy/run-tests.sh
+
+check: setup fmt lint test ## What CI runs: format, lint, every test
+
+fmt: ## Fail when a file is not formatted
+	$(CARGO) fmt --all --check
+
+lint: ## Fail on a compiler or clippy warning, or a broken doc link
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
+
+bench: bench-decode bench-gate bench-log ## Every bench that prints a figure of benches/BASELINE.md
+
+bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternating pairs
+	benches/decode.sh
+
+bench-gate: ## Nanoseconds a frame for every measurer
+	$(CARGO) run --release --locked -q -p gate --example measure_cost
+
+bench-log: ## Durable events a second, poll and reopen times
+	$(CARGO) run --release --locked -q -p timeline --example log_cost
+
+clean: ## Remove what the build and the demo made
+	$(CARGO) clean
+	rm -rf "$(OUT)"

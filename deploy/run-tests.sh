@@ -1,0 +1,14 @@
+#!/bin/sh
+# Runs every test with nextest where it is installed, else with cargo's own runner, then the doc tests.
+set -eu
+
+[ -d "${SIGHTLINE_MEDIA_DIR:-}" ] || {
+    echo "run-tests: SKIPPED LOUDLY: no directory SIGHTLINE_MEDIA_DIR=${SIGHTLINE_MEDIA_DIR:-unset}:" \
+        "tests on real clips will be skipped" >&2
+}
+if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --locked --workspace
+else
+    cargo test --locked --workspace --bins --lib --tests
+fi
+cargo test --locked --workspace --doc -q

@@ -1,0 +1,247 @@
+//! Layout laws as tests: dependency edges, licences, banned crates, `unsafe`, file length, links.
+//!
+//! Each failure names the place and the law; CONTRIBUTING.md says why each law is there.
+#![allow(missing_docs)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Who may use whom among our own crates (normal and build dependencies).
+const EDGES: &[(&str, &[&str])] = &[
+    ("media", &[]),
+    ("decode", &["media"]),
+    ("gate", &["media"]),
+    ("timeline", &["media"]),
+    ("transport", &[]),
+    ("worker", &["media", "decode", "gate"]),
+    ("sightline-cli", &["media", "decode", "gate", "timeline", "worker"]),
+    ("sightline", &["media", "decode", "gate", "timeline", "transport", "worker"]),
+];
+
+/// Crates that must stay free of these: they decide, and never wait, read files or know the wire.
+const PURE: &[(&str, &[&str])] = &[
+    ("media", &["tokio", "serde", "serde_json", "axum", "ffmpeg-next"]),
+    ("gate", &["tokio", "serde", "serde_json", "axum", "ffmpeg-next"]),
+    ("decode", &["tokio", "axum", "serde"]),
+    ("timeline", &["tokio", "axum"]),
+];
+
+/// Crates in which single modules may hold `unsafe`, each expected by attribute.
+const UNSAFE_CRATES: &[&str] = &["decode", "gate", "worker", "timeline"];
+
+/// A file longer than this says why in its module doc, with the words "long because".
+const LINES_MAX: usize = 400;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Package name to the names of its direct dependencies, development ones left out.
+fn dependencies(metadata: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let names: BTreeMap<&str, &str> = array(&metadata["packages"])
+        .iter()
+        .map(|package| (text(&package["id"]), text(&package["name"])))
+        .collect();
+    let mut graph = BTreeMap::new();
+    for node in array(&metadata["resolve"]["nodes"]) {
+        let direct = array(&node["deps"])
+            .iter()
+            .filter(|dep| array(&dep["dep_kinds"]).iter().any(|kind| text(&kind["kind"]) != "dev"))
+            .map(|dep| names[text(&dep["pkg"])].to_owned())
+            .collect();
+        graph.insert(names[text(&node["id"])].to_owned(), direct);
+    }
+    graph
+}
+
+#[test]
+fn dependencies_point_the_way_the_house_style_draws() {
+    let graph = dependencies(&metadata());
+    let ours: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (name, allowed) in &ours {
+        for dep in graph.get(*name).unwrap_or_else(|| panic!("no package {name}")) {
+            if ours.contains_key(dep.as_str()) && !allowed.contains(&dep.as_str()) {
+                wrong.push(format!("{name} -> {dep}"));
+            }
+        }
+    }
+    for (name, banned) in PURE {
+        wrong.extend(
+            graph[*name]
+                .iter()
+                .filter(|dep| banned.contains(&dep.as_str()))
+                .map(|dep| format!("{name} -> {dep}")),
+        );
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "edges the layout forbids");
+}
+
+#[test]
+fn every_workspace_member_has_a_place_in_the_layout() {
+    let metadata = metadata();
+    let known: BTreeSet<&str> = EDGES.iter().map(|(name, _)| *name).collect();
+    let members: BTreeSet<&str> = array(&metadata["workspace_members"])
+        .iter()
+        .map(|id| {
+            array(&metadata["packages"])
+                .iter()
+                .find(|package| package["id"] == *id)
+                .map(|package| text(&package["name"]))
+                .expect("a member is a package")
+        })
+        .collect();
+    assert_eq!(members, known);
+}
+
+#[test]
+fn licences_and_bans_of_deny_toml_hold() {
+    let deny: toml::Table =
+        std::fs::read_to_string(root().join("deny.toml")).expect("readable").parse().expect("TOML");
+    let allowed: BTreeSet<&str> = deny["licenses"]["allow"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(toml::Value::as_str)
+        .collect();
+    let banned: BTreeSet<&str> = deny["bans"]["deny"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|ban| ban["name"].as_str())
+        .collect();
+    let metadata = metadata();
+    let mut wrong = Vec::new();
+    for package in array(&metadata["packages"]) {
+        let (name, licence) = (text(&package["name"]), text(&package["license"]));
+        // "A OR B" needs one of the two, "A AND B" and the old "A/B" spelling of OR as they say.
+        let fits = |clause: &str| clause.split(" AND ").all(|one| allowed.contains(one.trim()));
+        let plain = licence.replace(['(', ')'], "").replace('/', " OR ");
+        if !plain.split(" OR ").any(fits) {
+            wrong.push(format!("{name}: licence {licence:?} is not in deny.toml"));
+        }
+        if banned.contains(name) {
+            wrong.push(format!("{name}: banned in deny.toml"));
+        }
+        let source = text(&package["source"]);
+        if !source.is_empty() && !source.starts_with("registry+") {
+            wrong.push(format!("{name}: not from the registry: {source}"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Every tracked or new file of ours with this ending, generated folders left out.
+fn files(ending: &str) -> Vec<PathBuf> {
+    fn walk(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).expect("readable folder") {
+            let path = entry.expect("readable entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                if !matches!(name, "target" | "node_modules" | ".git" | "demo-out" | ".venv") {
+                    walk(&path, ending, found);
+                }
+            } else if name.ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), ending, &mut found);
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[test]
+fn unsafe_stays_where_it_is_expected() {
+    let mut wrong = Vec::new();
+    for (name, _) in EDGES {
+        let folder = match *name {
+            "sightline" => root(),
+            "sightline-cli" => root().join("cli"),
+            other => root().join(other),
+        };
+        let entries = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
+        for entry in entries.iter().filter(|entry| entry.exists()) {
+            let source = read(entry);
+            let forbidden = source.contains("#![forbid(unsafe_code)]");
+            let denied = source.contains("#![deny(unsafe_code)]") && UNSAFE_CRATES.contains(name);
+            if !forbidden && !denied {
+                wrong.push(format!("{}: forbid(unsafe_code) is missing", relative(entry)));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn every_file_says_what_it_is_and_long_ones_say_why() {
+    let mut wrong = Vec::new();
+    for path in files(".rs") {
+        let source = read(&path);
+        let doc: Vec<&str> = source.lines().take_while(|line| line.starts_with("//!")).collect();
+        let lines = source.lines().count();
+        let name = relative(&path);
+        if doc.is_empty() {
+            wrong.push(format!("{name}: no module doc"));
+        }
+        if doc.len() > 8 && !name.contains("examples/") {
+            wrong.push(format!("{name}: module doc of {} lines, at most 8", doc.len()));
+        }
+        if lines > LINES_MAX && !doc.join(" ").to_lowercase().contains("long because") {
+            wrong.push(format!("{name}: {lines} lines and no \"long because\" in the module doc"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for path in files(".md") {
+        let source = read(&path);
+        let folder = path.parent().expect("a file is in a folder");
+        for rest in source.split("](").skip(1) {
+            let target = rest.split(')').next().unwrap_or_default();
+            let target = target.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            if !folder.join(target).exists() {
+                wrong.push(format!("{}: {target}", relative(&path)));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "links to files that are not there");
+}
