@@ -1,0 +1,34 @@
+//! Thresholds of the gate with their units and defaults.
+
+use media::Score;
+
+/// When a frame is selected and why; see [`crate::Reason`] for the priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateConfig {
+    /// A frame is selected at least every so many frames, counted from the first; 0 means never.
+    pub keepalive_frames: u32,
+    /// Least `scene_score` of a scene cut.
+    pub scene_cut: Score,
+    /// Least change of `luma_mean` against the previous frame that is an exposure shift.
+    pub luma_shift: Score,
+    /// Least `flicker_score` of suspected flicker.
+    pub flicker: Score,
+    /// Least `ghosting_score` of suspected ghosting.
+    pub ghosting: Score,
+    /// Least `noise_variance_score` of a noise spike.
+    pub noise: Score,
+}
+
+impl Default for GateConfig {
+    fn default() -> GateConfig {
+        let artifact = Score::from_millionths(550_000);
+        GateConfig {
+            keepalive_frames: 30,
+            scene_cut: Score::from_millionths(500_000),
+            luma_shift: Score::from_millionths(150_000),
+            flicker: artifact,
+            ghosting: artifact,
+            noise: artifact,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Measuring on the CPU: the reference that defines the integers, and the choice of its SIMD twin.
+
+use media::{Frame, Pixels, Plane};
+
+use crate::{
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
+    measure::{CheckedPlanes, MeasureError, Measurements, Measurer},
+};
+
+/// The definition of correct: every sample, one at a time, in safe code.
+#[derive(Debug, Default)]
+pub struct ReferenceMeasurer;
+
+impl Measurer for ReferenceMeasurer {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        measure_each(frames, out, |planes, measured| {
+            let luma = (&mut measured.luma_cells[..], Some(&mut measured.luma_squares[..]));
+            sum_cells(&planes.luma, LUMA_COLUMNS, LUMA_ROWS, luma.0, luma.1);
+            for (plane, sums) in planes.chroma.iter().flatten().zip(&mut measured.chroma_cells) {
+                sum_cells(plane, CHROMA_COLUMNS, CHROMA_ROWS, sums, None);
+            }
+        })
+    }
+}
+
+fn sum_cells(
+    plane: &Plane<'_>,
+    columns: usize,
+    rows: usize,
+    sums: &mut [u32],
+    mut squares: Option<&mut [u32]>,
+) {
+    let extent = plane.extent();
+    for row in 0..rows {
+        let across = cell_span(row, rows, extent.height);
+        for y in across.start..across.end {
+            let samples = plane.row(y);
+            for column in 0..columns {
+                let cell = row * columns + column;
+                let span = cell_span(column, columns, extent.width);
+                for x in span.start..span.end {
+                    let value = u32::from(plane.value8(samples, x));
+                    sums[cell] += value;
+                    if let Some(squares) = &mut squares {
+                        squares[cell] += value * value;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Measures each frame into a fresh record; leaves `out` as it was on an error.
+pub(crate) fn measure_each(
+    frames: &[Frame],
+    out: &mut Vec<Measurements>,
+    mut measure: impl FnMut(&CheckedPlanes<'_>, &mut Measurements),
+) -> Result<(), MeasureError> {
+    let before = out.len();
+    for frame in frames {
+        let Pixels::Host(picture) = &frame.pixels;
+        match CheckedPlanes::new(frame, picture.luma(), picture.chroma()) {
+            Ok(planes) => {
+                let chroma_extent = planes.chroma.map(|[u, _]| u.extent());
+                out.push(Measurements::zeroed(frame.extent, chroma_extent));
+                let measured = out.last_mut().expect("just pushed");
+                measure(&planes, measured);
+            }
+            Err(error) => {
+                out.truncate(before);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fastest measurer this CPU has, chosen at run time.
+#[derive(Debug, Default)]
+pub struct CpuMeasurer {
+    reference: ReferenceMeasurer,
+}
+
+impl CpuMeasurer {
+    /// Looks at the CPU once.
+    pub fn new() -> CpuMeasurer {
+        CpuMeasurer::default()
+    }
+}
+
+impl Measurer for CpuMeasurer {
+    fn name(&self) -> &'static str {
+        self.reference.name()
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        self.reference.measure(frames, out)
+    }
+}

@@ -1,0 +1,180 @@
+//! What the gate decides about a frame, from its signal and the signals before it.
+//!
+//! A decision depends on the frame's own signal, the one before it and the distance from the
+//! first frame's index, so a gate resumed anywhere agrees with one that saw everything; only
+//! `loop_entered` looks further back (see [`crate::loops`]).
+
+use media::{EventType, Score, Signal};
+
+use crate::{GateConfig, loops::LoopDetector};
+
+/// Why a frame is remarkable; the first that holds, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The first frame.
+    InitialFrame,
+    /// `scene_score` at or above its threshold.
+    SceneCut,
+    /// The distance from the first frame's index is a multiple of the keepalive interval.
+    PeriodicKeepalive,
+    /// `luma_mean` moved against the previous frame.
+    ExposureShift,
+    /// `flicker_score` at or above its threshold.
+    FlickerSuspected,
+    /// `ghosting_score` at or above its threshold.
+    GhostingSuspected,
+    /// `noise_variance_score` at or above its threshold.
+    NoiseVarianceSpike,
+    /// None of the above.
+    NoTrigger,
+}
+
+impl Reason {
+    /// Every reason, highest priority first.
+    pub const ALL: [Reason; 8] = [
+        Reason::InitialFrame,
+        Reason::SceneCut,
+        Reason::PeriodicKeepalive,
+        Reason::ExposureShift,
+        Reason::FlickerSuspected,
+        Reason::GhostingSuspected,
+        Reason::NoiseVarianceSpike,
+        Reason::NoTrigger,
+    ];
+
+    /// Name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::InitialFrame => "initial_frame",
+            Reason::SceneCut => "scene_cut",
+            Reason::PeriodicKeepalive => "periodic_keepalive",
+            Reason::ExposureShift => "exposure_shift",
+            Reason::FlickerSuspected => "flicker_suspected",
+            Reason::GhostingSuspected => "ghosting_suspected",
+            Reason::NoiseVarianceSpike => "noise_variance_spike",
+            Reason::NoTrigger => "no_trigger",
+        }
+    }
+}
+
+/// What the gate says of one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The highest reason that holds.
+    pub reason: Reason,
+    /// The frame is kept as a still. Of a run of frames with the same artifact only the first is.
+    pub selected: bool,
+    /// What markers call the frame.
+    pub event_type: EventType,
+    /// How sure the event type is.
+    pub confidence: Score,
+    /// The pictures began to repeat at this frame.
+    pub loop_entered: bool,
+}
+
+/// Decides frame by frame; pure, and a function of the signals alone.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    config: GateConfig,
+    first_index: Option<u64>,
+    previous: Option<Signal>,
+    loops: LoopDetector,
+}
+
+impl Gate {
+    /// A gate whose next frame is the first.
+    pub fn new(config: GateConfig) -> Gate {
+        Gate { config, first_index: None, previous: None, loops: LoopDetector::default() }
+    }
+
+    /// A gate in the middle of a sequence that began at `first_index`.
+    ///
+    /// Its decisions equal those of a gate that saw every frame once it has been offered one
+    /// signal, whose own decision is to be ignored.
+    pub fn resume(config: GateConfig, first_index: u64) -> Gate {
+        Gate { first_index: Some(first_index), ..Gate::new(config) }
+    }
+
+    /// Decides about the next frame.
+    pub fn offer(&mut self, signal: &Signal) -> Decision {
+        let first_index = *self.first_index.get_or_insert(signal.frame_index);
+        let scene_score = signal.scene_score.unwrap_or_else(|| self.scene_from_hash(signal));
+        let reason = self.reason(signal, scene_score, first_index);
+        let artifact = artifact_score(reason, signal);
+        let selected = match artifact {
+            Some(_) => !self.previous.is_some_and(|previous| self.holds(reason, &previous)),
+            None => reason != Reason::NoTrigger,
+        };
+        let (event_type, confidence) = match artifact {
+            _ if reason == Reason::SceneCut => (EventType::SceneCut, scene_score),
+            Some(score) => (EventType::ArtifactSuspected, score),
+            None if selected => (EventType::KeyframeKeep, Score::ONE),
+            None => (EventType::ContextObservation, highest(signal, scene_score).complement()),
+        };
+        let loop_entered = self.loops.push(signal.perceptual_hash);
+        self.previous = Some(*signal);
+        Decision { reason, selected, event_type, confidence, loop_entered }
+    }
+
+    fn reason(&self, signal: &Signal, scene_score: Score, first_index: u64) -> Reason {
+        if signal.frame_index == first_index && self.previous.is_none() {
+            return Reason::InitialFrame;
+        }
+        if scene_score >= self.config.scene_cut {
+            return Reason::SceneCut;
+        }
+        let distance = signal.frame_index.saturating_sub(first_index);
+        if distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0) {
+            return Reason::PeriodicKeepalive;
+        }
+        let shift = self.previous.map(|previous| previous.luma_mean.abs_diff(signal.luma_mean));
+        if shift.is_some_and(|shift| shift >= self.config.luma_shift) {
+            return Reason::ExposureShift;
+        }
+        [Reason::FlickerSuspected, Reason::GhostingSuspected, Reason::NoiseVarianceSpike]
+            .into_iter()
+            .find(|&reason| self.holds(reason, signal))
+            .unwrap_or(Reason::NoTrigger)
+    }
+
+    /// Whether the signal alone reaches the threshold of an artifact reason.
+    fn holds(&self, reason: Reason, signal: &Signal) -> bool {
+        let threshold = match reason {
+            Reason::FlickerSuspected => self.config.flicker,
+            Reason::GhostingSuspected => self.config.ghosting,
+            Reason::NoiseVarianceSpike => self.config.noise,
+            _ => return false,
+        };
+        artifact_score(reason, signal).is_some_and(|score| score >= threshold)
+    }
+
+    /// For signals without a scene score: half the hash bits differ between unrelated pictures.
+    fn scene_from_hash(&self, signal: &Signal) -> Score {
+        self.previous.map_or(Score::ZERO, |previous| {
+            let bits = (previous.perceptual_hash ^ signal.perceptual_hash).count_ones();
+            Score::from_ratio(u64::from(bits), HASH_BITS_OF_ONE)
+        })
+    }
+}
+
+/// Hash distance that maps to a scene score of 1; half of it, a quarter of all bits, is a cut.
+const HASH_BITS_OF_ONE: u64 = 32;
+
+fn artifact_score(reason: Reason, signal: &Signal) -> Option<Score> {
+    match reason {
+        Reason::FlickerSuspected => Some(signal.flicker_score),
+        Reason::GhostingSuspected => Some(signal.ghosting_score),
+        Reason::NoiseVarianceSpike => Some(signal.noise_variance_score),
+        _ => None,
+    }
+}
+
+fn highest(signal: &Signal, scene_score: Score) -> Score {
+    scene_score
+        .max(signal.flicker_score)
+        .max(signal.ghosting_score)
+        .max(signal.noise_variance_score)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What is read from pixels: exact integer sums, and the seam every backend fills.
+
+use media::{ErrorKind, Extent, Frame, Plane};
+
+use crate::cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS};
+
+/// Longest side that can be measured: keeps every sum of a cell below 2^32.
+pub const MAX_SIDE: u32 = 8192;
+
+/// Exact sums over the cells of one picture, of the eight most significant bits of each sample.
+///
+/// Cells are stored row by row; [`crate::cell_span`] says which samples each covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measurements {
+    /// Size of the luma plane.
+    pub extent: Extent,
+    /// Size of each chroma plane; `None` for luma-only pictures, whose chroma sums are 0.
+    pub chroma_extent: Option<Extent>,
+    /// Sum of the luma samples of each cell.
+    pub luma_cells: [u32; LUMA_COLUMNS * LUMA_ROWS],
+    /// Sum of the squares of the luma samples of each cell.
+    pub luma_squares: [u32; LUMA_COLUMNS * LUMA_ROWS],
+    /// Sum of the U and V samples of each cell.
+    pub chroma_cells: [[u32; CHROMA_COLUMNS * CHROMA_ROWS]; 2],
+}
+
+impl Measurements {
+    /// All sums 0, for a picture of this size.
+    pub fn zeroed(extent: Extent, chroma_extent: Option<Extent>) -> Measurements {
+        Measurements {
+            extent,
+            chroma_extent,
+            luma_cells: [0; LUMA_COLUMNS * LUMA_ROWS],
+            luma_squares: [0; LUMA_COLUMNS * LUMA_ROWS],
+            chroma_cells: [[0; CHROMA_COLUMNS * CHROMA_ROWS]; 2],
+        }
+    }
+
+    /// Sum of the squares of the luma samples of all cells.
+    pub fn luma_sum_squares(&self) -> u64 {
+        self.luma_squares.iter().map(|&sum| u64::from(sum)).sum()
+    }
+}
+
+/// Reads measurements from pixels; one call per batch, every backend gives equal integers.
+pub trait Measurer: Send {
+    /// Short name for logs and `/v1/models`.
+    fn name(&self) -> &'static str;
+
+    /// Appends the measurements of each frame to `out`, in order.
+    ///
+    /// On an error `out` holds what it held before.
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError>;
+}
+
+/// Why a picture cannot be measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeasureError {
+    /// A side is longer than [`MAX_SIDE`].
+    #[error("picture of {width}x{height} is larger than {MAX_SIDE}x{MAX_SIDE}")]
+    TooLarge {
+        /// Columns of the picture.
+        width: u32,
+        /// Rows of the picture.
+        height: u32,
+    },
+    /// A plane is not of the size that the frame's extent and layout say.
+    #[error("{plane} plane is {got_width}x{got_height}, not {width}x{height}")]
+    PlaneMismatch {
+        /// `luma` or `chroma`.
+        plane: &'static str,
+        /// Columns of the plane.
+        got_width: u32,
+        /// Rows of the plane.
+        got_height: u32,
+        /// Columns it should have.
+        width: u32,
+        /// Rows it should have.
+        height: u32,
+    },
+    /// The layout has chroma and the picture none, or the reverse.
+    #[error("chroma planes do not match the frame's layout")]
+    ChromaMismatch,
+}
+
+impl MeasureError {
+    /// A picture that is too large is the caller's; planes that disagree are our own bug.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            MeasureError::TooLarge { .. } => ErrorKind::InvalidInput,
+            MeasureError::PlaneMismatch { .. } | MeasureError::ChromaMismatch => {
+                ErrorKind::Internal
+            }
+        }
+    }
+}
+
+/// The planes of one host picture, checked against the frame's extent and layout.
+pub(crate) struct CheckedPlanes<'a> {
+    pub(crate) luma: Plane<'a>,
+    pub(crate) chroma: Option<[Plane<'a>; 2]>,
+}
+
+impl<'a> CheckedPlanes<'a> {
+    /// Checks sizes once, so that measuring a plane cannot fail.
+    pub(crate) fn new(
+        frame: &Frame,
+        luma: Plane<'a>,
+        chroma: Option<[Plane<'a>; 2]>,
+    ) -> Result<CheckedPlanes<'a>, MeasureError> {
+        let extent = frame.extent;
+        if extent.width > MAX_SIDE || extent.height > MAX_SIDE {
+            return Err(MeasureError::TooLarge { width: extent.width, height: extent.height });
+        }
+        check_extent("luma", luma.extent(), extent)?;
+        match (chroma, frame.layout.subsampling.chroma_extent(extent)) {
+            (None, None) => {}
+            (Some(planes), Some(expected)) => {
+                for plane in planes {
+                    check_extent("chroma", plane.extent(), expected)?;
+                }
+            }
+            _ => return Err(MeasureError::ChromaMismatch),
+        }
+        Ok(CheckedPlanes { luma, chroma })
+    }
+}
+
+fn check_extent(plane: &'static str, got: Extent, expected: Extent) -> Result<(), MeasureError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(MeasureError::PlaneMismatch {
+        plane,
+        got_width: got.width,
+        got_height: got.height,
+        width: expected.width,
+        height: expected.height,
+    })
+}
