@@ -1,1 +1,18 @@
-//! Skeleton.
+//! Coded video to frames: container files segment-parallel and exact, live access units one by one.
+//!
+//! Promises: the frames and presentation times of a file are those of a sequential decode,
+//! whatever the thread count and whether or not packets were skipped by the sampling plan.
+//! Nothing but the given [`Input`] is ever opened. Does no network, no files, no pixels math.
+#![deny(unsafe_code)]
+
+mod demux;
+mod error;
+mod file;
+mod live;
+mod sampling;
+
+pub use demux::{Demuxer, Input, Limits, StreamInfo};
+pub use error::DecodeError;
+pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file};
+pub use live::{Decoder, LiveOptions, open_decoder};
+pub use sampling::Sampling;

@@ -1,0 +1,122 @@
+//! Everything that can go wrong between coded bytes and frames.
+
+use media::ErrorKind;
+
+/// Why a file or a live stream does not decode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The input holds no byte.
+    #[error("the file is empty")]
+    Empty,
+    /// The bytes are no container that is served; `name` is what they look like, if anything.
+    #[error("unsupported container: {}", .name.as_deref().unwrap_or("not recognised as media"))]
+    UnsupportedContainer {
+        /// Short name of the recognised format.
+        name: Option<String>,
+    },
+    /// A playlist, or a container that asks for another resource.
+    #[error("playlists and references to other resources are refused: {name}")]
+    NestedResource {
+        /// Short name of the playlist format, or of the container with the reference.
+        name: String,
+    },
+    /// The container was recognised but its header cannot be read.
+    #[error("damaged or truncated {container} header: {detail}")]
+    DamagedHeader {
+        /// Short name of the container.
+        container: String,
+        /// What libav says.
+        detail: String,
+    },
+    /// No stream of the container is video.
+    #[error("no video stream among {streams} streams")]
+    NoVideoStream {
+        /// Streams of any kind.
+        streams: usize,
+    },
+    /// More streams than [`crate::Limits`] allows.
+    #[error("{count} streams in the container, at most {max} are allowed")]
+    TooManyStreams {
+        /// Streams found.
+        count: usize,
+        /// Streams allowed.
+        max: usize,
+    },
+    /// A codec outside [`media::Codec`], or one that this libav cannot decode.
+    #[error("unsupported video codec: {name}")]
+    UnsupportedCodec {
+        /// Short name of the codec.
+        name: String,
+    },
+    /// A picture beyond the size limit.
+    #[error("picture of {width}x{height} is larger than {max}x{max}")]
+    PictureTooLarge {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Most columns and most rows allowed.
+        max: u32,
+    },
+    /// A pixel format other than planar or semi-planar YUV and grey.
+    #[error("unsupported pixel format: {name}")]
+    UnsupportedPixelFormat {
+        /// Name of the format.
+        name: String,
+    },
+    /// The stream ended without one decodable picture.
+    #[error("truncated or damaged: no frame could be decoded ({damaged_packets} damaged packets)")]
+    NothingDecoded {
+        /// Packets that the demuxer or the decoder refused.
+        damaged_packets: u64,
+    },
+    /// One access unit of a live stream was refused; decoding resumes at the next clean start.
+    #[error("damaged access unit: {detail}")]
+    DamagedUnit {
+        /// What libav says.
+        detail: String,
+    },
+    /// An access unit of another codec than the decoder's.
+    #[error("access unit of codec {got}, the decoder is for {expected}")]
+    WrongCodec {
+        /// Codec of the decoder.
+        expected: &'static str,
+        /// Codec of the unit.
+        got: &'static str,
+    },
+    /// libav failed in a way that is not the input's fault.
+    #[error("{call} failed: {detail}")]
+    Libav {
+        /// The libav function.
+        call: &'static str,
+        /// What libav says.
+        detail: String,
+    },
+    /// A worker thread could not be started.
+    #[error("cannot start a decoding thread: {detail}")]
+    Thread {
+        /// What the system says.
+        detail: String,
+    },
+}
+
+impl DecodeError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            DecodeError::Empty
+            | DecodeError::NestedResource { .. }
+            | DecodeError::DamagedHeader { .. }
+            | DecodeError::NoVideoStream { .. }
+            | DecodeError::TooManyStreams { .. }
+            | DecodeError::PictureTooLarge { .. }
+            | DecodeError::NothingDecoded { .. }
+            | DecodeError::DamagedUnit { .. }
+            | DecodeError::UnsupportedContainer { .. }
+            | DecodeError::UnsupportedCodec { .. }
+            | DecodeError::UnsupportedPixelFormat { .. } => ErrorKind::InvalidInput,
+            DecodeError::WrongCodec { .. } | DecodeError::Libav { .. } => ErrorKind::Internal,
+            DecodeError::Thread { .. } => ErrorKind::Exhausted,
+        }
+    }
+}
