@@ -1,0 +1,114 @@
+//! What can go wrong in the log, with the place where it did.
+
+use std::{io, path::PathBuf};
+
+use media::{ErrorKind, Seq};
+
+/// An error of the timeline; messages name the file and the offset of damage.
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    /// A stored byte is not what was written.
+    #[error("damaged log: {what} at offset {offset} of {}", file.display())]
+    Damaged {
+        /// The damaged file.
+        file: PathBuf,
+        /// Where in it the damage starts.
+        offset: u64,
+        /// What was found there.
+        what: &'static str,
+    },
+    /// The log was written by a version that this one does not know.
+    #[error("unknown log format {version} in {}", file.display())]
+    UnknownFormat {
+        /// The file.
+        file: PathBuf,
+        /// The version it names.
+        version: u32,
+    },
+    /// Another process has the log open for writing.
+    #[error("another process has this log open: {}", dir.display())]
+    Locked {
+        /// The directory of the log.
+        dir: PathBuf,
+    },
+    /// An earlier write or sync failed in a way that leaves the disk's state unknown.
+    #[error("the log is read-only since a write to disk failed: {reason}")]
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// The log is closed, or was opened for reading only.
+    #[error("the log is not open for writing")]
+    Closed,
+    /// The queue of the writer is full.
+    #[error("the log's queue is full at its limit of {limit} {unit}")]
+    QueueFull {
+        /// The limit that was reached.
+        limit: usize,
+        /// What it counts.
+        unit: &'static str,
+    },
+    /// An event or a batch is larger than the log takes.
+    #[error("{what} of {size} exceeds the limit of {limit}")]
+    TooLarge {
+        /// What is too large, and in which unit.
+        what: &'static str,
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The disk is full; nothing of the batch was kept.
+    #[error("no space left for the log: {}", file.display())]
+    DiskFull {
+        /// The file that could not grow.
+        file: PathBuf,
+    },
+    /// The payload of an event does not have the fields of its kind.
+    #[error("event {seq} is not a valid {kind}: field {field}")]
+    Payload {
+        /// The event.
+        seq: Seq,
+        /// Its kind.
+        kind: &'static str,
+        /// The field that is missing or has another type.
+        field: &'static str,
+    },
+    /// The operating system refused.
+    #[error("cannot {what}: {source}: {}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl TimelineError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            TimelineError::Damaged { .. }
+            | TimelineError::UnknownFormat { .. }
+            | TimelineError::Payload { .. } => ErrorKind::DataLoss,
+            TimelineError::Locked { .. } => ErrorKind::Conflict,
+            TimelineError::Poisoned { .. } | TimelineError::Closed => ErrorKind::Unavailable,
+            TimelineError::QueueFull { .. } | TimelineError::DiskFull { .. } => {
+                ErrorKind::Exhausted
+            }
+            TimelineError::TooLarge { .. } => ErrorKind::InvalidInput,
+            TimelineError::Io { .. } => ErrorKind::Internal,
+        }
+    }
+
+    /// For `map_err`: an I/O error with what was tried and where.
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> TimelineError {
+        let path = path.into();
+        move |source| TimelineError::Io { what, path, source }
+    }
+}

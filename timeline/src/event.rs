@@ -1,0 +1,530 @@
+//! Events: every kind of the wire contract is a variant with its payload as fields.
+//!
+//! A field that is `None` is `null` on the wire, or absent where its doc says so.
+//! Knows no bytes: `entry` turns a variant into JSON and back.
+
+use media::{
+    BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, SessionId, Signal, StreamId,
+};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $code:literal $name:literal,)*) => {
+        /// The kind of an event: the fieldless twin of [`Event`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum EventKind { $($(#[$doc])* $kind = $code,)* }
+
+        impl EventKind {
+            /// Every kind.
+            pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
+
+            /// Name on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(EventKind::$kind => $name,)* }
+            }
+
+            /// The kind called `name`.
+            pub fn from_name(name: &str) -> Option<EventKind> {
+                match name { $($name => Some(EventKind::$kind),)* _ => None }
+            }
+
+            /// The number that stands for the kind on disk, fixed forever.
+            pub(crate) const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The kind with this number.
+            pub(crate) const fn from_code(code: u8) -> Option<EventKind> {
+                match code { $($code => Some(EventKind::$kind),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Run created.
+    RunCreated = 1 "run_created",
+    /// Ingest accepted.
+    IngestReceived = 2 "ingest_received",
+    /// Decode pass finished.
+    FramesDecoded = 3 "frames_decoded",
+    /// Analysis produced a marker.
+    MarkerEmitted = 4 "marker_emitted",
+    /// Deterministic analysis result.
+    AnalysisGenerated = 5 "analysis_generated",
+    /// A chunk finished tiered inference.
+    SemanticChunkInferred = 6 "semantic_chunk_inferred",
+    /// Semantic result recorded.
+    SemanticChunkGenerated = 7 "semantic_chunk_generated",
+    /// The semantic path fell back.
+    SemanticFallbackActivated = 8 "semantic_fallback_activated",
+    /// Direct inference completed.
+    InferenceCompleted = 9 "inference_completed",
+    /// Run reached its normal end.
+    RunCompleted = 10 "run_completed",
+    /// Graceful stop requested.
+    StopRequested = 11 "stop_requested",
+    /// Idle TTL refreshed.
+    KeepaliveRefreshed = 12 "keepalive_refreshed",
+    /// Run soft-deleted.
+    RunDeleted = 13 "run_deleted",
+    /// Run ended by a failure.
+    RunFailed = 14 "run_failed",
+    /// Run idle for longer than its TTL.
+    RunExpired = 15 "run_expired",
+    /// The still of a selected frame was stored.
+    KeyframeStored = 16 "keyframe_stored",
+    /// Description of a still.
+    Vlm = 17 "vlm",
+    /// Description of a still by the second pass.
+    VlmTiered = 18 "vlm_tiered",
+    /// Description of a clip.
+    ClipVlm = 19 "clip_vlm",
+    /// Description of a clip by the second pass.
+    ClipVlmTiered = 20 "clip_vlm_tiered",
+    /// Consecutive descriptions diverge.
+    StateTransition = 21 "state_transition",
+    /// The picture entered a loop.
+    LoopDetected = 22 "loop_detected",
+}
+
+/// One immutable fact of a run, before it has a sequence number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A run was created through the API.
+    RunCreated(RunCreated),
+    /// A run was created by a live session.
+    SessionRunCreated(SessionRunCreated),
+    /// An ingest was accepted.
+    IngestReceived(IngestReceived),
+    /// A decode pass finished.
+    FramesDecoded(FramesDecoded),
+    /// Analysis produced a marker.
+    MarkerEmitted(Marker),
+    /// The result of an analysis pass.
+    AnalysisGenerated(AnalysisGenerated),
+    /// A chunk finished tiered inference.
+    SemanticChunkInferred(SemanticChunkInferred),
+    /// A semantic result was recorded.
+    SemanticChunkGenerated(SemanticChunkGenerated),
+    /// The semantic path fell back.
+    SemanticFallbackActivated(SemanticFallbackActivated),
+    /// A direct inference completed.
+    InferenceCompleted(InferenceCompleted),
+    /// The run reached its normal end.
+    RunCompleted(RunCompleted),
+    /// The run ended by a failure.
+    RunFailed(RunFailed),
+    /// The run was idle for longer than its TTL.
+    RunExpired,
+    /// A graceful stop was requested.
+    StopRequested(Requested),
+    /// The idle TTL was refreshed.
+    KeepaliveRefreshed(Requested),
+    /// The run was soft-deleted.
+    RunDeleted(RunDeleted),
+    /// The still of a selected frame was stored.
+    KeyframeStored(KeyframeStored),
+    /// A worker's finding; the finding's kind is the event's kind.
+    Found(FindingKind, Finding),
+}
+
+impl Event {
+    /// The kind of this event.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Event::RunCreated(_) | Event::SessionRunCreated(_) => EventKind::RunCreated,
+            Event::IngestReceived(_) => EventKind::IngestReceived,
+            Event::FramesDecoded(_) => EventKind::FramesDecoded,
+            Event::MarkerEmitted(_) => EventKind::MarkerEmitted,
+            Event::AnalysisGenerated(_) => EventKind::AnalysisGenerated,
+            Event::SemanticChunkInferred(_) => EventKind::SemanticChunkInferred,
+            Event::SemanticChunkGenerated(_) => EventKind::SemanticChunkGenerated,
+            Event::SemanticFallbackActivated(_) => EventKind::SemanticFallbackActivated,
+            Event::InferenceCompleted(_) => EventKind::InferenceCompleted,
+            Event::RunCompleted(_) => EventKind::RunCompleted,
+            Event::RunFailed(_) => EventKind::RunFailed,
+            Event::RunExpired => EventKind::RunExpired,
+            Event::StopRequested(_) => EventKind::StopRequested,
+            Event::KeepaliveRefreshed(_) => EventKind::KeepaliveRefreshed,
+            Event::RunDeleted(_) => EventKind::RunDeleted,
+            Event::KeyframeStored(_) => EventKind::KeyframeStored,
+            Event::Found(kind, _) => kind.event_kind(),
+        }
+    }
+}
+
+/// An event and the run it belongs to, ready to append.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// The run.
+    pub run: RunId,
+    /// The fact.
+    pub event: Event,
+}
+
+/// JSON text known to be one valid value, echoed byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonText(pub(crate) Box<str>);
+
+impl JsonText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How frames of a source were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SamplingPolicy {
+    /// Every source frame, or the rate the caller asked for.
+    SourceFpsAdaptive,
+    /// The first frame at or after each multiple of the period.
+    Fixed,
+}
+
+impl SamplingPolicy {
+    /// Name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SamplingPolicy::SourceFpsAdaptive => "source_fps_adaptive",
+            SamplingPolicy::Fixed => "fixed",
+        }
+    }
+
+    /// The policy called `name`.
+    pub fn from_name(name: &str) -> Option<SamplingPolicy> {
+        match name {
+            "source_fps_adaptive" => Some(SamplingPolicy::SourceFpsAdaptive),
+            "fixed" => Some(SamplingPolicy::Fixed),
+            _ => None,
+        }
+    }
+}
+
+/// Payload of `run_created` for a run made through the API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunCreated {
+    /// The request.
+    pub request_id: RequestId,
+    /// Mode asked for.
+    pub mode: String,
+    /// Model asked for.
+    pub model: Option<String>,
+    /// Name of the owner's key, never the key.
+    pub principal_key: String,
+    /// Tenant, metadata only.
+    pub tenant_id: Option<String>,
+}
+
+/// Payload of `run_created` for a run made by a live session; `source` is always `whip`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRunCreated {
+    /// Name of the owner's key, never the key.
+    pub principal_key: String,
+    /// The session.
+    pub session_id: SessionId,
+}
+
+/// Payload of `ingest_received`; the optional fields are absent until a source is decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IngestReceived {
+    /// The request.
+    pub request_id: RequestId,
+    /// The request body.
+    pub ingest: JsonText,
+    /// Frames decoded.
+    pub decoded_frames: Option<u64>,
+    /// The source.
+    pub source_uri: Option<String>,
+    /// How frames were chosen.
+    pub sampling_policy: Option<SamplingPolicy>,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+}
+
+/// The per-frame signals of a decode pass, inline or in a column file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Signals {
+    /// Small arrays travel in the event.
+    Inline(Vec<Signal>),
+    /// Large ones are a durable column file, see [`crate::ColumnWriter`].
+    Column {
+        /// SHA-256 of the column file.
+        hash: BlobHash,
+        /// Number of signals in it.
+        count: u64,
+    },
+}
+
+impl Signals {
+    /// Number of signals.
+    pub fn count(&self) -> u64 {
+        match self {
+            Signals::Inline(signals) => signals.len() as u64,
+            Signals::Column { count, .. } => *count,
+        }
+    }
+}
+
+/// Payload of `frames_decoded`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FramesDecoded {
+    /// The request.
+    pub request_id: RequestId,
+    /// The source.
+    pub source_uri: String,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// How frames were chosen.
+    pub sampling_policy: SamplingPolicy,
+    /// Frames a second of the source.
+    pub source_fps: Option<Rate>,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+    /// Frames analysed.
+    pub decoded_frames: u64,
+    /// Columns of the first picture.
+    pub width: u32,
+    /// Rows of the first picture.
+    pub height: u32,
+    /// Name of the sample layout.
+    pub pixel_format: String,
+    /// The source ended early or is damaged; absent when false.
+    pub truncated: bool,
+    /// One signal a frame.
+    pub signals: Signals,
+}
+
+/// Payload of `analysis_generated`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnalysisGenerated {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Frames analysed.
+    pub frames: u64,
+    /// Frames a window.
+    pub window_size: u32,
+    /// Length of a segment of metadata.
+    pub segment_ms: u32,
+    /// How frames were chosen.
+    pub sampling_policy: SamplingPolicy,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+    /// Mode of the analysis.
+    pub mode: Option<String>,
+    /// Model asked for.
+    pub model: String,
+    /// Markers emitted.
+    pub markers: u64,
+}
+
+/// Tokens spent on an inference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Tokens of the prompt.
+    pub prompt: u64,
+    /// Tokens of the answer.
+    pub completion: u64,
+    /// Tokens of hidden reasoning.
+    pub thinking: u64,
+    /// All of them, as the provider counts.
+    pub total: u64,
+}
+
+/// Payload of `semantic_chunk_inferred`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SemanticChunkInferred {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Position of the chunk.
+    pub chunk_index: u64,
+    /// Backend that answered.
+    pub provider: Option<String>,
+    /// Another backend than the first answered.
+    pub provider_fallback_used: bool,
+    /// No backend answered.
+    pub semantic_fallback_used: bool,
+    /// Why none answered.
+    pub semantic_error: Option<String>,
+    /// Normalised event type.
+    pub event_type: EventType,
+    /// Normalised object label.
+    pub object_label: Option<String>,
+    /// One line.
+    pub summary: String,
+    /// The whole description.
+    pub description: String,
+    /// The model's confidence.
+    pub confidence: Score,
+    /// The model's text.
+    pub raw_output: String,
+    /// Tokens spent.
+    pub tokens: Tokens,
+    /// Time from request to answer.
+    pub inference_latency_ms: u64,
+    /// The caller's index; absent when none.
+    pub index_name: Option<Label>,
+}
+
+/// Payload of `semantic_chunk_generated`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SemanticChunkGenerated {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Position of the chunk.
+    pub chunk_index: u64,
+    /// Frames in the chunk.
+    pub chunk_frames: u64,
+    /// Time spent on the chunk.
+    pub process_ms: u64,
+    /// Media time the chunk spans.
+    pub source_span_ms: u64,
+    /// How far the chunk is behind its media.
+    pub lag_ms: i64,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+    /// Tokens spent.
+    pub tokens: Tokens,
+    /// Time from request to answer.
+    pub inference_latency_ms: u64,
+}
+
+/// Payload of `semantic_fallback_activated`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SemanticFallbackActivated {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Why.
+    pub reason: String,
+}
+
+/// Payload of `inference_completed`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InferenceCompleted {
+    /// The request.
+    pub request_id: RequestId,
+    /// Backend that answered.
+    pub provider: String,
+    /// Model that answered.
+    pub model: String,
+    /// Another backend than the first answered.
+    pub fallback_used: bool,
+    /// Size of the prompt.
+    pub prompt_bytes: u64,
+    /// Size of the answer.
+    pub output_bytes: u64,
+}
+
+/// Payload of `run_completed`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunCompleted {
+    /// The request; `null` when a session ended by itself.
+    pub request_id: Option<RequestId>,
+    /// The stream of the run.
+    pub stream_id: Option<StreamId>,
+    /// Frames analysed.
+    pub frames: u64,
+    /// Markers emitted.
+    pub markers: u64,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+}
+
+/// Payload of `run_failed`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFailed {
+    /// The request; absent when none was involved.
+    pub request_id: Option<RequestId>,
+    /// Why, in words for the owner.
+    pub reason: String,
+}
+
+/// Payload of `stop_requested` and `keepalive_refreshed`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requested {
+    /// The request.
+    pub request_id: RequestId,
+}
+
+/// Payload of `run_deleted`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunDeleted {
+    /// The request; absent when the service reclaimed the run itself.
+    pub request_id: Option<RequestId>,
+    /// Why the service reclaimed it; absent on a request.
+    pub reclaim: Option<JsonText>,
+}
+
+/// Payload of `keyframe_stored`: the still of a selected frame; the media type is always JPEG.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyframeStored {
+    /// The selected frame.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// What it is about.
+    pub event_type: EventType,
+    /// Description, empty when none was made.
+    pub description: String,
+    /// Where the service serves the bytes.
+    pub image_ref: String,
+    /// Size of the JPEG.
+    pub image_bytes: u64,
+    /// SHA-256 of the JPEG.
+    pub image_sha256: BlobHash,
+}
+
+/// The kinds that a media worker's findings have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// Description of a still.
+    Vlm,
+    /// Description of a still by the second pass.
+    VlmTiered,
+    /// Description of a clip.
+    ClipVlm,
+    /// Description of a clip by the second pass.
+    ClipVlmTiered,
+    /// Consecutive descriptions diverge.
+    StateTransition,
+    /// The picture entered a loop.
+    LoopDetected,
+}
+
+impl FindingKind {
+    /// The kind of the event that carries such a finding.
+    pub const fn event_kind(self) -> EventKind {
+        match self {
+            FindingKind::Vlm => EventKind::Vlm,
+            FindingKind::VlmTiered => EventKind::VlmTiered,
+            FindingKind::ClipVlm => EventKind::ClipVlm,
+            FindingKind::ClipVlmTiered => EventKind::ClipVlmTiered,
+            FindingKind::StateTransition => EventKind::StateTransition,
+            FindingKind::LoopDetected => EventKind::LoopDetected,
+        }
+    }
+}
+
+/// What a media worker found at a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The live session; absent for a file.
+    pub session_id: Option<SessionId>,
+    /// The frame.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// How sure the worker is.
+    pub confidence: Score,
+    /// In words.
+    pub description: String,
+}

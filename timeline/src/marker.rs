@@ -1,0 +1,187 @@
+//! Markers: runs of frames with the same event type, and how sure we are of them.
+//!
+//! A pure function of the findings. A segment ends where the type changes or an index is
+//! skipped. A provisional segment that the next one confirms keeps its marker and gains a
+//! finalized one. Does not rename labels: callers do that before.
+
+use media::{EventType, Marker, MarkerId, MarkerStatus, RunId, Score, StreamId};
+use sha2::{Digest, Sha256};
+
+/// What analysis says of one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameFinding {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Presentation time.
+    pub pts_ms: i64,
+    /// What the frame is about.
+    pub event_type: EventType,
+    /// How sure.
+    pub confidence: Score,
+}
+
+/// When a marker is exact, and how far a confirmation may be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkerConfig {
+    /// Confidence from which a segment is exact.
+    pub threshold: Score,
+    /// Largest distance from the end of a segment to the start of the next that confirms it.
+    pub correction_window_frames: u64,
+}
+
+impl Default for MarkerConfig {
+    fn default() -> MarkerConfig {
+        MarkerConfig { threshold: Score::from_millionths(700_000), correction_window_frames: 3 }
+    }
+}
+
+/// The markers of `frames`, which come in ascending `frame_index`.
+///
+/// One marker a segment, in order; a finalized marker directly follows the marker of the
+/// segment that confirms it. In a chain of provisional segments each is confirmed by its
+/// own successor only, so A, B, C gives A, B, A+B, C, B+C.
+pub fn derive_markers(
+    run: RunId,
+    stream: &StreamId,
+    frames: impl IntoIterator<Item = FrameFinding>,
+    config: MarkerConfig,
+) -> Vec<Marker> {
+    let mut deriver = Deriver { run, stream, config, previous: None, markers: Vec::new() };
+    let mut open: Option<Segment> = None;
+    for frame in frames {
+        match &mut open {
+            Some(segment) if segment.continues_with(&frame) => segment.extend(&frame),
+            _ => {
+                let closed = open.replace(Segment::start(frame));
+                deriver.close(closed);
+            }
+        }
+    }
+    deriver.close(open);
+    deriver.markers
+}
+
+struct Segment {
+    event_type: EventType,
+    start: (u64, i64),
+    end: (u64, i64),
+    millionths: u64,
+    frames: u64,
+}
+
+impl Segment {
+    fn start(frame: FrameFinding) -> Segment {
+        let at = (frame.frame_index, frame.pts_ms);
+        let millionths = u64::from(frame.confidence.millionths());
+        Segment { event_type: frame.event_type, start: at, end: at, millionths, frames: 1 }
+    }
+
+    fn continues_with(&self, frame: &FrameFinding) -> bool {
+        frame.event_type == self.event_type && self.end.0.checked_add(1) == Some(frame.frame_index)
+    }
+
+    fn extend(&mut self, frame: &FrameFinding) {
+        self.end = (frame.frame_index, frame.pts_ms);
+        self.millionths += u64::from(frame.confidence.millionths());
+        self.frames += 1;
+    }
+
+    fn confidence(&self) -> Score {
+        Score::from_ratio(self.millionths, self.frames * u64::from(Score::SCALE))
+    }
+}
+
+struct Deriver<'a> {
+    run: RunId,
+    stream: &'a StreamId,
+    config: MarkerConfig,
+    /// Marker of the segment before the one being closed.
+    previous: Option<Marker>,
+    markers: Vec<Marker>,
+}
+
+impl Deriver<'_> {
+    fn close(&mut self, segment: Option<Segment>) {
+        let Some(segment) = segment else { return };
+        let confidence = segment.confidence();
+        let exact =
+            segment.event_type == EventType::SceneCut || confidence >= self.config.threshold;
+        let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
+        let event_type = segment.event_type;
+        let marker = self.marker(event_type, status, segment.start, segment.end, confidence);
+        self.markers.push(marker.clone());
+        if let Some(previous) = self.previous.replace(marker.clone()) {
+            self.finalize(&previous, &marker);
+        }
+    }
+
+    fn finalize(&mut self, previous: &Marker, next: &Marker) {
+        let distance = next.start_frame.checked_sub(previous.end_frame);
+        let confirmed = previous.status == MarkerStatus::Provisional
+            && previous.event_type == next.event_type
+            && distance.is_some_and(|frames| frames <= self.config.correction_window_frames);
+        if !confirmed {
+            return;
+        }
+        let confidence =
+            Score::mean([previous.confidence, next.confidence]).expect("two scores have a mean");
+        let mut marker = self.marker(
+            previous.event_type.clone(),
+            MarkerStatus::Finalized,
+            (previous.start_frame, previous.start_pts_ms),
+            (next.end_frame, next.end_pts_ms),
+            confidence,
+        );
+        marker.supersedes_marker_id = Some(previous.marker_id);
+        self.markers.push(marker);
+    }
+
+    fn marker(
+        &self,
+        event_type: EventType,
+        status: MarkerStatus,
+        start: (u64, i64),
+        end: (u64, i64),
+        confidence: Score,
+    ) -> Marker {
+        Marker {
+            marker_id: marker_id(self.run, self.stream, &event_type, status, start.0, end.0),
+            run_id: self.run,
+            stream_id: self.stream.clone(),
+            event_type,
+            status,
+            start_frame: start.0,
+            end_frame: end.0,
+            start_pts_ms: start.1,
+            end_pts_ms: end.1,
+            confidence,
+            supersedes_marker_id: None,
+        }
+    }
+}
+
+fn marker_id(
+    run: RunId,
+    stream: &StreamId,
+    event_type: &EventType,
+    status: MarkerStatus,
+    start_frame: u64,
+    end_frame: u64,
+) -> MarkerId {
+    let mut digest = Sha256::new();
+    digest.update(run.as_bytes());
+    // The length first, so that no two (stream, type) pairs run together into the same bytes.
+    for text in [stream.as_str(), event_type.as_str(), status.as_str()] {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text.as_bytes());
+    }
+    digest.update(start_frame.to_le_bytes());
+    digest.update(end_frame.to_le_bytes());
+    let digest = digest.finalize();
+    let mut id = [0; 8];
+    id.copy_from_slice(&digest[..8]);
+    MarkerId::from_bytes(id)
+}
+
+#[cfg(test)]
+mod tests;

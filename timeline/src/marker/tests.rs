@@ -1,0 +1,159 @@
+//! The rules of the wire contract, one case each.
+
+use super::*;
+
+/// Segments as (type, frames, confidence in millionths); indices inside are consecutive.
+type Segments<'a> = &'a [(&'a str, std::ops::RangeInclusive<u64>, u32)];
+
+fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
+    let frames = segments.iter().flat_map(|(name, frames, confidence)| {
+        frames.clone().map(|frame_index| FrameFinding {
+            frame_index,
+            pts_ms: frame_index as i64 * 40,
+            event_type: EventType::from_name(name),
+            confidence: Score::from_millionths(*confidence),
+        })
+    });
+    let stream = "cam".parse().expect("a stream id");
+    derive_markers(RunId::from_bytes([7; 16]), &stream, frames, config)
+}
+
+fn outline(markers: &[Marker]) -> Vec<String> {
+    let line = |marker: &Marker| {
+        let (kind, status) = (marker.event_type.as_str(), marker.status.as_str());
+        let (start, end) = (marker.start_frame, marker.end_frame);
+        format!("{kind} {status} {start}-{end} {}", marker.confidence.as_f64())
+    };
+    markers.iter().map(line).collect()
+}
+
+#[track_caller]
+fn check(segments: Segments<'_>, expected: &[&str]) {
+    assert_eq!(outline(&derive(segments, MarkerConfig::default())), expected);
+}
+
+#[test]
+fn no_frames_give_no_markers() {
+    check(&[], &[]);
+}
+
+#[test]
+fn neighbours_of_one_type_merge_and_a_type_change_splits() {
+    check(
+        &[("keyframe_keep", 0..=0, 1_000_000), ("context_observation", 1..=4, 900_000)],
+        &["keyframe_keep exact 0-0 1", "context_observation exact 1-4 0.9"],
+    );
+}
+
+#[test]
+fn the_threshold_itself_is_exact_and_a_constant_keeps_its_value() {
+    check(&[("person", 0..=9, 700_000)], &["person exact 0-9 0.7"]);
+    check(&[("person", 0..=9, 699_999)], &["person provisional 0-9 0.699999"]);
+}
+
+#[test]
+fn a_scene_cut_is_exact_at_any_confidence() {
+    check(&[("scene_cut", 3..=3, 0)], &["scene_cut exact 3-3 0"]);
+}
+
+#[test]
+fn confidence_is_the_mean_over_the_frames() {
+    check(&[("person", 0..=0, 500_000), ("person", 1..=3, 900_000)], &["person exact 0-3 0.8"]);
+}
+
+#[test]
+fn a_provisional_segment_is_finalized_by_the_next_of_its_type_inside_the_window() {
+    check(
+        &[("person", 0..=4, 600_000), ("person", 7..=9, 900_000)],
+        &["person provisional 0-4 0.6", "person exact 7-9 0.9", "person finalized 0-9 0.75"],
+    );
+}
+
+#[test]
+fn outside_the_window_after_another_type_or_when_exact_nothing_is_finalized() {
+    check(
+        &[("person", 0..=4, 600_000), ("person", 8..=9, 600_000)],
+        &["person provisional 0-4 0.6", "person provisional 8-9 0.6"],
+    );
+    check(
+        &[("person", 0..=1, 600_000), ("car", 2..=2, 900_000), ("person", 3..=4, 600_000)],
+        &["person provisional 0-1 0.6", "car exact 2-2 0.9", "person provisional 3-4 0.6"],
+    );
+    check(
+        &[("person", 0..=1, 700_000), ("person", 3..=4, 600_000)],
+        &["person exact 0-1 0.7", "person provisional 3-4 0.6"],
+    );
+}
+
+#[test]
+fn a_finalized_marker_averages_segments_not_frames() {
+    check(
+        &[("person", 0..=99, 400_000), ("person", 101..=101, 600_000)],
+        &[
+            "person provisional 0-99 0.4",
+            "person provisional 101-101 0.6",
+            "person finalized 0-101 0.5",
+        ],
+    );
+}
+
+#[test]
+fn in_a_chain_each_provisional_is_confirmed_by_its_own_successor() {
+    let chain: Segments<'_> =
+        &[("car", 0..=1, 200_000), ("car", 3..=4, 400_000), ("car", 6..=7, 600_000)];
+    let markers = derive(chain, MarkerConfig::default());
+    let expected = [
+        "car provisional 0-1 0.2",
+        "car provisional 3-4 0.4",
+        "car finalized 0-4 0.3",
+        "car provisional 6-7 0.6",
+        "car finalized 3-7 0.5",
+    ];
+    assert_eq!(outline(&markers), expected);
+    assert_eq!(markers[2].supersedes_marker_id, Some(markers[0].marker_id));
+    assert_eq!(markers[4].supersedes_marker_id, Some(markers[1].marker_id));
+    assert_eq!(markers[3].supersedes_marker_id, None);
+}
+
+#[test]
+fn the_window_is_the_callers() {
+    let segments: Segments<'_> = &[("car", 0..=1, 200_000), ("car", 11..=12, 400_000)];
+    let config =
+        |window| MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
+    assert_eq!(derive(segments, config(9)).len(), 2);
+    assert_eq!(derive(segments, config(10)).len(), 3);
+    assert_eq!(derive(segments, config(u64::MAX)).len(), 3);
+}
+
+#[test]
+fn times_are_those_of_the_first_and_last_frame() {
+    let markers = derive(&[("car", 2..=5, 900_000)], MarkerConfig::default());
+    assert_eq!((markers[0].start_pts_ms, markers[0].end_pts_ms), (80, 200));
+}
+
+#[test]
+fn ids_repeat_on_a_replay_and_differ_by_every_part() {
+    let segments: Segments<'_> = &[("car", 0..=1, 200_000), ("car", 3..=4, 400_000)];
+    let (first, replay) =
+        (derive(segments, MarkerConfig::default()), derive(segments, MarkerConfig::default()));
+    assert_eq!(first, replay);
+    // Pinned: a change of the derivation would give stored markers new names.
+    assert_eq!(first[0].marker_id.to_string(), "PINNED");
+    let stream = |name: &str| name.parse::<StreamId>().expect("a stream id");
+    let run = RunId::from_bytes([7; 16]);
+    let other = RunId::from_bytes([8; 16]);
+    let (car, van) = (EventType::from_name("car"), EventType::from_name("van"));
+    let (exact, finalized) = (MarkerStatus::Exact, MarkerStatus::Finalized);
+    let ids = [
+        marker_id(run, &stream("cam"), &car, exact, 0, 1),
+        marker_id(other, &stream("cam"), &car, exact, 0, 1),
+        marker_id(run, &stream("cams"), &car, exact, 0, 1),
+        marker_id(run, &stream("cam"), &van, exact, 0, 1),
+        marker_id(run, &stream("cam"), &car, finalized, 0, 1),
+        marker_id(run, &stream("cam"), &car, exact, 1, 1),
+        marker_id(run, &stream("cam"), &car, exact, 0, 2),
+    ];
+    for (i, id) in ids.iter().enumerate() {
+        assert!(!ids[..i].contains(id), "id {i} repeats");
+    }
+}
