@@ -1,0 +1,250 @@
+//! Accepts connections, serves the router on them, and drains.
+
+use std::{
+    convert::Infallible,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
+
+use crate::idle::{Activity, Expired, IdleBody, IdleStream, InFlight};
+
+/// How much of the server one peer may take, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Request line and headers together; past it 431.
+    pub header_bytes_max: usize,
+    /// Longest silence of a peer that owes bytes; past it 408 and close.
+    pub idle: Duration,
+    /// Open connections; further ones wait in the listen queue.
+    pub connections_max: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// How long connections may finish after a stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header_bytes_max: 64 << 10,
+            idle: Duration::from_secs(30),
+            connections_max: 4096,
+            streams_max: 128,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were still open at the deadline and were cut.
+    pub cut: usize,
+}
+
+/// Serves `router` on `listener` until `stop`, then lets open requests finish within the drain.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) -> Drained {
+    let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
+    while let Some((stream, slot)) = accept(&listener, &slots, &stop).await {
+        let connection = connection(stream, router.clone(), limits, stop.clone());
+        let cut = cut.clone();
+        connections.spawn(async move {
+            let _slot = slot;
+            cut.run_until_cancelled(connection).await;
+        });
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(limits.drain, connections.wait()).await.is_ok() {
+        return Drained { cut: 0 };
+    }
+    let left = connections.len();
+    cut.cancel();
+    connections.wait().await;
+    Drained { cut: left }
+}
+
+type Slot = tokio::sync::OwnedSemaphorePermit;
+
+/// The next connection with the slot it takes; `None` once stopped.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+    stop: &CancellationToken,
+) -> Option<(TcpStream, Slot)> {
+    let next = async {
+        // The semaphore is never closed, so a permit always comes.
+        let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((stream, slot)),
+                Err(error) if is_peer_fault(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    // Out of descriptors: trying again at once would spin until one is free.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(next).await.flatten()
+}
+
+fn is_peer_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn connection(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let activity = Arc::new(Activity::default());
+    let io = TokioIo::new(IdleStream::new(stream, limits.idle, Arc::clone(&activity)));
+    let service = service_fn(move |request| {
+        let in_flight = activity.begin();
+        answer(request, router.clone(), limits, in_flight)
+    });
+    let builder = builder(&limits);
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "connection ended early");
+    }
+}
+
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // `IdleStream` times the head, and answers 408 where hyper only closes.
+        .header_read_timeout(None)
+        // Room for a head one byte past the limit, which `answer` then refuses.
+        .max_buf_size(limits.header_bytes_max + 4096);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams_max)
+        .keep_alive_interval(limits.idle)
+        .keep_alive_timeout(limits.idle);
+    builder
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    limits: Limits,
+    in_flight: InFlight,
+) -> Result<Response<CountedBody>, Infallible> {
+    let mut response = if head_bytes(&request) > limits.header_bytes_max {
+        refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request headers too large")
+    } else {
+        let close = request.version() < Version::HTTP_2;
+        let expired: Expired = Arc::new(AtomicBool::new(false));
+        let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired)));
+        let response = match router.oneshot(request.map(body)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        if expired.load(Ordering::Relaxed) { timed_out(response, close) } else { response }
+    };
+    let body = std::mem::take(response.body_mut());
+    Ok(response.map(|_| CountedBody { body, _in_flight: in_flight }))
+}
+
+/// The size of the head as HTTP/1.1 writes it.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n\r\n".len() + 1;
+    let field = |(name, value): (&http::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
+    line + request.headers().iter().map(field).sum::<usize>()
+}
+
+fn refusal(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+/// Whatever the router made of the broken-off body, the peer is told why; its headers stay.
+fn timed_out(response: Response<Body>, close: bool) -> Response<Body> {
+    let mut told = refusal(StatusCode::REQUEST_TIMEOUT, "request timed out");
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.extend(told.headers_mut().drain());
+    if close {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    *told.headers_mut() = parts.headers;
+    told
+}
+
+/// A response body that keeps its request counted until the last byte is handed over.
+struct CountedBody {
+    body: Body,
+    _in_flight: InFlight,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Raw sockets against a served router, with limits short enough to wait for.
+
+use std::time::Instant;
+
+use axum::routing::{get, post};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinHandle,
+};
+
+use super::*;
+
+const IDLE: Duration = Duration::from_millis(300);
+
+struct Served {
+    addr: std::net::SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<Drained>,
+}
+
+async fn start(limits: Limits) -> Served {
+    let slow = || async {
+        tokio::time::sleep(IDLE * 3).await;
+        "slow"
+    };
+    let router = Router::new()
+        .route("/", get(|| async { "ok" }))
+        .route("/slow", get(slow))
+        .route("/echo", post(|body: Bytes| async move { body }));
+    let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+    let addr = listener.local_addr().expect("bound");
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, router, limits, stop.clone()));
+    Served { addr, stop, task }
+}
+
+fn short() -> Limits {
+    Limits { idle: IDLE, drain: IDLE * 2, ..Limits::default() }
+}
+
+/// Sends `bytes` and reads until the server closes.
+async fn exchange(served: &Served, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+    stream.write_all(bytes).await.expect("sent");
+    let mut reply = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut reply));
+    read.await.expect("the server closes").expect("readable");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+fn head_of(total: usize) -> Vec<u8> {
+    let mut head = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n".to_vec();
+    while total - head.len() > 10_000 {
+        head.extend_from_slice(b"x-pad: ");
+        head.extend(vec![b'a'; 8000]);
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"x-pad: ");
+    head.extend(vec![b'a'; total - head.len() - 4]);
+    head.extend_from_slice(b"\r\n\r\n");
+    assert_eq!(head.len(), total);
+    head
+}
+
+#[tokio::test]
+async fn every_silence_and_excess_has_its_answer() {
+    let served = start(short()).await;
+    let limit = Limits::default().header_bytes_max;
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        ("whole request", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), "HTTP/1.1 200"),
+        ("half a head", b"GET / HTTP/1.1\r\nhost".to_vec(), "HTTP/1.1 408"),
+        ("one byte", b"G".to_vec(), "HTTP/1.1 408"),
+        ("nothing", Vec::new(), ""),
+        (
+            "half a body",
+            b"POST /echo HTTP/1.1\r\ncontent-length: 9\r\n\r\nhalf".to_vec(),
+            "HTTP/1.1 408",
+        ),
+        ("head at the limit", head_of(limit), "HTTP/1.1 200"),
+        ("head one past it", head_of(limit + 1), "HTTP/1.1 431"),
+        ("head far past it", head_of(limit * 2), "HTTP/1.1 431"),
+    ];
+    for (name, bytes, expected) in cases {
+        let reply = exchange(&served, &bytes).await;
+        assert!(reply.starts_with(expected), "{name}: {reply:?}");
+        assert_eq!(reply.is_empty(), expected.is_empty(), "{name}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_not_silence_and_an_idle_connection_ends() {
+    let served = start(short()).await;
+    let started = Instant::now();
+    let reply = exchange(&served, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(reply.ends_with("slow"), "{reply:?}");
+    assert!(started.elapsed() >= IDLE * 4, "kept for the next request: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn http2_is_spoken_on_the_same_port() {
+    let served = start(short()).await;
+    let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stream.write_all(preface).await.expect("sent");
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).await.expect("an answer");
+    assert_eq!(frame[3], 4, "a SETTINGS frame: {frame:?}");
+}
+
+#[tokio::test]
+async fn a_full_server_lets_further_connections_wait() {
+    let served = start(Limits { connections_max: 1, ..short() }).await;
+    let first = TcpStream::connect(served.addr).await.expect("accepted");
+    let started = Instant::now();
+    let reply = exchange(&served, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply:?}");
+    assert!(started.elapsed() >= IDLE / 2, "served before the first one ended");
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_fits_and_cuts_the_rest() {
+    for (drain, cut) in [(IDLE * 8, 0), (IDLE, 1)] {
+        let served = start(Limits { drain, ..short() }).await;
+        let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+        stream.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+        tokio::time::sleep(IDLE / 2).await;
+        served.stop.cancel();
+        let mut reply = String::new();
+        let read = stream.read_to_string(&mut reply).await;
+        assert_eq!(served.task.await.expect("no panic"), Drained { cut }, "drain {drain:?}");
+        assert_eq!(reply.ends_with("slow"), cut == 0, "{reply:?} {read:?}");
+        assert!(TcpStream::connect(served.addr).await.is_err(), "no longer listening");
+    }
+}

@@ -1,0 +1,215 @@
+//! Limits on silence: a socket and a request body that give up on a peer that sends nothing.
+//!
+//! The socket's clock runs only while no request is being answered, so that a long poll may wait;
+//! the body's clock runs only while somebody waits for the next bytes.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+/// The answer to half a request head; nothing of the request was acted on.
+const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
+    content-type: text/plain; charset=utf-8\r\ncontent-length: 17\r\nconnection: close\r\n\r\n\
+    request timed out";
+
+/// What a connection is doing, shared between its socket and its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    started: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+impl Activity {
+    /// Counts a request until the guard is dropped, which its response body holds.
+    pub(crate) fn begin(self: &Arc<Activity>) -> InFlight {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// One request being answered.
+pub(crate) struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A socket that fails with `TimedOut` after `idle` without a byte from, or room at, the peer.
+pub(crate) struct IdleStream<S> {
+    stream: S,
+    idle: Duration,
+    activity: Arc<Activity>,
+    silence: Pin<Box<Sleep>>,
+    stuck: Option<Pin<Box<Sleep>>>,
+    /// Requests begun when the last byte came that belonged to none of them.
+    half_request: Option<u64>,
+    speaks_http1: Option<bool>,
+}
+
+impl<S> IdleStream<S> {
+    pub(crate) fn new(stream: S, idle: Duration, activity: Arc<Activity>) -> IdleStream<S> {
+        let silence = Box::pin(sleep(idle));
+        let (stuck, half_request, speaks_http1) = (None, None, None);
+        IdleStream { stream, idle, activity, silence, stuck, half_request, speaks_http1 }
+    }
+
+    fn received(&mut self, bytes: &[u8]) {
+        self.silence.as_mut().reset(Instant::now() + self.idle);
+        self.speaks_http1.get_or_insert_with(|| !bytes.starts_with(b"PRI"));
+        if !self.activity.is_busy() {
+            self.half_request = Some(self.activity.started.load(Ordering::Relaxed));
+        }
+    }
+
+    fn holds_half_a_request(&self) -> bool {
+        self.speaks_http1 == Some(true)
+            && self.half_request == Some(self.activity.started.load(Ordering::Relaxed))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
+            if buf.filled().len() > before {
+                self.received(&buf.filled()[before..]);
+            }
+            return Poll::Ready(result);
+        }
+        if self.activity.is_busy() {
+            let later = Instant::now() + self.idle;
+            self.silence.as_mut().reset(later);
+        }
+        ready!(self.silence.as_mut().poll(cx));
+        if self.holds_half_a_request() {
+            // A full send buffer loses the courtesy, not the close.
+            let told = Pin::new(&mut self.stream).poll_write(cx, TIMEOUT_RESPONSE);
+            tracing::debug!(told = told.is_ready(), "gave up on half a request head");
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> IdleStream<S> {
+    fn watch_writes<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stuck = None;
+            return outcome;
+        }
+        let idle = self.idle;
+        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watch_writes(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch_writes(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        self.watch_writes(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Nothing of the body came for as long as the limit allows.
+#[derive(Debug, thiserror::Error)]
+#[error("no byte of the request body received in {0:?}")]
+struct BodyTimeout(Duration);
+
+/// Set once a request's body was given up on.
+pub(crate) type Expired = Arc<AtomicBool>;
+
+/// A request body that ends in an error after `idle` without a byte.
+pub(crate) struct IdleBody {
+    body: Incoming,
+    idle: Duration,
+    silence: Option<Pin<Box<Sleep>>>,
+    expired: Expired,
+}
+
+impl IdleBody {
+    pub(crate) fn new(body: Incoming, idle: Duration, expired: Expired) -> IdleBody {
+        IdleBody { body, idle, silence: None, expired }
+    }
+}
+
+impl Body for IdleBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            self.silence = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
+        }
+        let idle = self.idle;
+        ready!(self.silence.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
+        self.expired.store(true, Ordering::Relaxed);
+        Poll::Ready(Some(Err(axum::Error::new(BodyTimeout(idle)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
