@@ -1,2 +1,73 @@
-//! Skeleton.
-fn main() {}
+//! The `sightline` command line: arguments in, data on standard output, an exit code out.
+//!
+//! Each subcommand is one module. The same binary is the sandboxed media worker when it is
+//! re-executed with the hidden argument that [`worker::is_worker_invocation`] looks for.
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod analyze;
+mod client;
+mod completions;
+mod environment;
+mod error;
+mod events;
+mod interrupt;
+mod markers;
+mod output;
+mod progress;
+mod report;
+mod runs;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{CliError, EXIT_CODES};
+
+/// Analyse video, alone or with a Sightline server
+#[derive(Parser)]
+#[command(name = "sightline", version, propagate_version = true, after_long_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Analyse a video file without a server
+    Analyze(analyze::AnalyzeArgs),
+    /// Manage runs on a server
+    Runs(runs::RunsArgs),
+    /// Show the events of a run
+    Events(events::EventsArgs),
+    /// Show the markers of a run
+    Markers(markers::MarkersArgs),
+    /// Print a shell completion script
+    Completions(completions::CompletionsArgs),
+}
+
+fn main() -> ExitCode {
+    if worker::is_worker_invocation() {
+        return worker::worker_main();
+    }
+    let outcome = match Cli::parse().command {
+        Command::Analyze(args) => analyze::run(&args),
+        Command::Runs(args) => runs::run(&args),
+        Command::Events(args) => events::run(&args),
+        Command::Markers(args) => markers::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_stdout() => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::from(error.exit() as u8)
+        }
+    }
+}
+
+fn report(error: &CliError) {
+    eprintln!("sightline: {error}");
+}

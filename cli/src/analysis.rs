@@ -1,0 +1,173 @@
+//! One file through a media worker to signals, decisions and markers, as the server would do it.
+
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use decode::{FileReport, Sampling, StreamInfo};
+use gate::{Decision, Gate, GateConfig};
+use media::{Rotation, RunId, Signal};
+use timeline::{FrameFinding, MarkerConfig, derive_markers};
+use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
+
+use crate::{error::CliError, output::grouped, progress::Through, wire::MarkerRecord};
+
+/// The run id of analyses that belong to no run: marker ids then depend on the media alone.
+const NO_RUN: RunId = RunId::from_bytes([0; 16]);
+/// What the server calls a stream that was given no name.
+const STREAM: &str = "default";
+/// A user who waits can press Ctrl-C; the watchdog is for workers that hang.
+const WALL: Duration = Duration::from_secs(24 * 3600);
+
+/// What to do with a file.
+pub struct Job {
+    pub path: PathBuf,
+    pub sampling: Sampling,
+    pub max_frames: u64,
+    pub threads: usize,
+    pub stills: bool,
+}
+
+/// What came of it.
+pub struct Analysis {
+    pub bytes: u64,
+    pub stream: StreamInfo,
+    pub report: FileReport,
+    pub gate: GateConfig,
+    pub signals: Vec<Signal>,
+    pub decisions: Vec<Decision>,
+    pub markers: Vec<MarkerRecord>,
+}
+
+/// Analyses a file; `on_still` gets each still as it comes and none is kept here.
+pub fn analyze(
+    supervisor: &Supervisor,
+    job: &Job,
+    cancel: &CancelToken,
+    mut on_still: impl FnMut(Still) -> Result<(), CliError>,
+) -> Result<Analysis, CliError> {
+    let (input, bytes) = open(&job.path)?;
+    let gate = GateConfig::default();
+    let spec = JobSpec {
+        input,
+        sampling: job.sampling,
+        max_frames: job.max_frames,
+        stills: job.stills,
+        gate,
+        threads: job.threads,
+        limits: Limits { wall: WALL, ..Limits::default() },
+    };
+    let mut stream = None;
+    let mut signals = Vec::new();
+    let mut progress: Option<Through> = None;
+    let mut failure = None;
+    let outcome = supervisor.run_job(spec, cancel, &mut |event| {
+        match event {
+            JobEvent::Opened(info) => {
+                progress = Some(Through::start("analysing", info.duration.map(|d| d.as_millis())));
+                stream = Some(info);
+            }
+            JobEvent::Progress { frames, pts_ms } => {
+                if let Some(progress) = &mut progress {
+                    progress.at(pts_ms, format!("{} frames", grouped(frames)));
+                }
+            }
+            JobEvent::Signals(more) => signals.extend(more),
+            JobEvent::Still(still) => {
+                if let Err(error) = on_still(still) {
+                    failure = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            JobEvent::Done(_) => {}
+        }
+        ControlFlow::Continue(())
+    });
+    if let Some(progress) = progress {
+        progress.clear();
+    }
+    // Ctrl-C reaches the worker too, so its death is then no finding about the media.
+    if cancel.is_cancelled() {
+        return Err(CliError::Interrupted);
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let failed = |source| CliError::Analysis { path: job.path.clone(), source };
+    let report = outcome.map_err(failed)?;
+    let stream = stream.ok_or_else(|| failed(WorkerError::Ended))?;
+    let (decisions, markers) = decide(gate, &signals);
+    Ok(Analysis { bytes, stream, report, gate, signals, decisions, markers })
+}
+
+/// A regular file: opening anything else may wait forever.
+fn open(path: &Path) -> Result<(File, u64), CliError> {
+    let failed = |source| CliError::Read { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(CliError::Analysis { path: path.to_owned(), source: WorkerError::NotAFile });
+    }
+    Ok((File::open(path).map_err(failed)?, metadata.len()))
+}
+
+/// Decisions and markers, which the signals alone determine.
+pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<MarkerRecord>) {
+    let mut gate = Gate::new(config);
+    let decisions: Vec<Decision> = signals.iter().map(|signal| gate.offer(signal)).collect();
+    let findings = signals.iter().zip(&decisions).map(|(signal, decision)| FrameFinding {
+        frame_index: signal.frame_index,
+        pts_ms: signal.pts_ms,
+        event_type: decision.event_type.clone(),
+        confidence: decision.confidence,
+    });
+    let stream = STREAM.parse().expect("the constant is a valid stream id");
+    let markers = derive_markers(NO_RUN, &stream, findings, MarkerConfig::default());
+    (decisions, markers.iter().map(MarkerRecord::from).collect())
+}
+
+/// `(what, value)` of a source, for people.
+pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
+    let Analysis { stream, report, .. } = analysis;
+    let picture = report.first_extent.unwrap_or(stream.extent);
+    let turned = match stream.rotation {
+        Rotation::None => String::new(),
+        rotation => format!(", turned {}°", rotation.degrees()),
+    };
+    let mut facts = vec![
+        ("Codec", stream.codec.name().to_owned()),
+        ("Container", stream.container.clone()),
+        ("Picture", format!("{}×{}{turned}", picture.width, picture.height)),
+        ("Pixels", stream.pixel_format.clone()),
+    ];
+    if let Some(rate) = report.source_rate.or(stream.source_rate) {
+        facts.push(("Rate", format!("{} fps", rounded(rate.as_f64()))));
+    }
+    if let Some(duration) = stream.duration {
+        facts.push(("Duration", crate::output::clock(duration.as_millis())));
+    }
+    facts.push(("File", crate::output::bytes(analysis.bytes)));
+    facts.push(("Decoder", report.decoder.clone()));
+    facts.push((
+        "Frames",
+        format!("{} of {} analysed", grouped(report.frames), grouped(report.source_frames)),
+    ));
+    facts
+}
+
+/// What a reader of the results must know about their limits.
+pub fn warning(report: &FileReport) -> Option<String> {
+    match (report.truncated, report.damaged_packets) {
+        (true, 0) => Some("The source ends early; everything before that is shown.".to_owned()),
+        (true, n) => Some(format!("The source ends early and {} packets are damaged.", grouped(n))),
+        (false, 0) => None,
+        (false, n) => Some(format!("{} packets of the source are damaged.", grouped(n))),
+    }
+}
+
+/// Two decimals at most.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

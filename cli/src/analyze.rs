@@ -1,0 +1,288 @@
+//! `sightline analyze`: a file to markers, JSON, stills and a report, without a server.
+//!
+//! Results that are files are written before standard output, so that a reader who goes away
+//! early costs nothing.
+
+use std::{
+    num::{NonZeroU64, NonZeroUsize},
+    path::{Path, PathBuf},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use decode::Sampling;
+use media::Rate;
+use serde::Serialize;
+use worker::{CancelToken, Supervisor, WorkerProgram};
+
+use crate::{
+    analysis::{self, Analysis, Job},
+    error::CliError,
+    interrupt, markers,
+    output::{Out, grouped, printable, rfc3339},
+    report::{Report, Shelf, Still},
+    wire::{MarkerRecord, SignalRecord},
+};
+
+/// What `--json` prints, told at the end of the long help.
+const JSON_HELP: &str = "\
+The object that --json prints:
+  source    path, bytes, container, codec, width, height, rotation, pixel_format,
+            source_fps, duration_ms, declared_frames (null where the file does not say)
+  decoder   the decoder really used, such as \"software:h264\"
+  sampling  policy (\"source_fps_adaptive\" or \"fixed\") and fixed_fps
+  frames    analysed, source, truncated, damaged_packets
+  markers   as GET /v1/runs/{id}/markers gives them
+  signals   one a frame, as in the event frames_decoded, with the gate's reason, selected and
+            loop_entered
+  stills    with --stills, one a selected frame: frame_index, pts_ms, reason, width, height,
+            bytes, path
+Scores lie in 0 to 1; the same file gives the same output.";
+
+/// Arguments of `analyze`.
+#[derive(clap::Args)]
+#[command(after_long_help = JSON_HELP)]
+pub struct AnalyzeArgs {
+    /// Video file
+    file: PathBuf,
+    /// Print everything as one JSON object (see the end of --help)
+    #[arg(long)]
+    json: bool,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the JPEG of each selected frame into this directory
+    #[arg(long, value_name = "DIR")]
+    stills: Option<PathBuf>,
+    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    fps: Option<Rate>,
+    /// Most frames to analyse
+    #[arg(long, value_name = "N", default_value = "500000")]
+    max_frames: NonZeroU64,
+    /// Decoding threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let fps: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Rate::from_f64(fps)
+        .filter(|_| (0.2..=120.0).contains(&fps))
+        .ok_or_else(|| "must lie in 0.2 to 120".to_owned())
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    source: Source<'a>,
+    decoder: &'a str,
+    sampling: SamplingRecord,
+    frames: Frames,
+    markers: &'a [MarkerRecord],
+    signals: Vec<FrameRecord>,
+    stills: &'a [StillRecord],
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    path: std::borrow::Cow<'a, str>,
+    bytes: u64,
+    container: &'a str,
+    codec: &'static str,
+    width: u32,
+    height: u32,
+    rotation: u16,
+    pixel_format: &'a str,
+    source_fps: Option<f64>,
+    duration_ms: Option<i64>,
+    declared_frames: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct SamplingRecord {
+    policy: &'static str,
+    fixed_fps: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Frames {
+    analysed: u64,
+    source: u64,
+    truncated: bool,
+    damaged_packets: u64,
+}
+
+#[derive(Serialize)]
+struct FrameRecord {
+    #[serde(flatten)]
+    signal: SignalRecord,
+    reason: &'static str,
+    selected: bool,
+    loop_entered: bool,
+}
+
+#[derive(Serialize)]
+struct StillRecord {
+    frame_index: u64,
+    pts_ms: i64,
+    reason: &'static str,
+    width: u32,
+    height: u32,
+    bytes: usize,
+    path: PathBuf,
+}
+
+/// Runs `analyze`.
+pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
+    let started = Instant::now();
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    if let Some(dir) = &args.stills {
+        std::fs::create_dir_all(dir)
+            .map_err(|source| CliError::Write { path: dir.clone(), source })?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let job = Job {
+        path: args.file.clone(),
+        sampling: args.fps.map_or(Sampling::Every, Sampling::Fixed),
+        max_frames: args.max_frames.get(),
+        threads: args.threads.map_or(cores, NonZeroUsize::get),
+        stills: args.stills.is_some() || args.report.is_some(),
+    };
+    let mut shelf = Shelf::default();
+    let mut stills = Vec::new();
+    let supervisor = Supervisor::new(WorkerProgram::current());
+    let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
+        let path = args.stills.as_deref().map(|dir| save(dir, &still)).transpose()?;
+        stills.extend(path.map(|path| StillRecord {
+            frame_index: still.frame_index,
+            pts_ms: still.pts_ms,
+            reason: still.reason.as_str(),
+            width: still.extent.width,
+            height: still.extent.height,
+            bytes: still.jpeg.len(),
+            path,
+        }));
+        if args.report.is_some() {
+            shelf.push(Still {
+                frame_index: still.frame_index,
+                pts_ms: still.pts_ms,
+                reason: still.reason.as_str().to_owned(),
+                extent: Some((still.extent.width, still.extent.height)),
+                jpeg: still.jpeg,
+            });
+        }
+        Ok(())
+    })?;
+    if let Some(path) = &args.report {
+        write_report(path, &args.file, &analysis, &shelf)?;
+    }
+    tell(args, &analysis, stills.len(), started);
+    print(args, &analysis, &stills)
+}
+
+fn save(dir: &Path, still: &worker::Still) -> Result<PathBuf, CliError> {
+    let path = dir.join(format!("{:06}_{}.jpg", still.frame_index, still.reason.as_str()));
+    std::fs::write(&path, &still.jpeg)
+        .map_err(|source| CliError::Write { path: path.clone(), source })?;
+    Ok(path)
+}
+
+fn write_report(
+    path: &Path,
+    file: &Path,
+    analysis: &Analysis,
+    stills: &Shelf,
+) -> Result<(), CliError> {
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    Report {
+        title: &name,
+        facts: analysis::facts(analysis),
+        warning: analysis::warning(&analysis.report),
+        signals: &analysis.signals,
+        markers: &analysis.markers,
+        stills,
+        gate: analysis.gate,
+        made_at: now(),
+    }
+    .write(path)
+}
+
+/// The present, RFC 3339.
+pub fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    rfc3339(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// What happened, on standard error: the table or JSON stays alone on standard output.
+fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant) {
+    let facts = analysis::facts(analysis);
+    let line: Vec<String> = facts.iter().map(|(_, value)| printable(value)).collect();
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("{}", line.join(", "));
+    eprintln!(
+        "{} markers, {seconds:.2} s, {:.0} frames/s",
+        grouped(analysis.markers.len() as u64),
+        analysis.report.frames as f64 / seconds.max(1e-9)
+    );
+    if let Some(warning) = analysis::warning(&analysis.report) {
+        eprintln!("warning: {warning}");
+    }
+    if let Some(dir) = &args.stills {
+        eprintln!("stills: {} in {}", grouped(stills as u64), dir.display());
+    }
+    if let Some(path) = &args.report {
+        eprintln!("report: {}", path.display());
+    }
+}
+
+fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Result<(), CliError> {
+    let mut out = Out::stdout();
+    if !args.json {
+        out.table(&markers::table(&analysis.markers))?;
+        return out.finish();
+    }
+    let Analysis { stream, report, .. } = analysis;
+    let extent = report.first_extent.unwrap_or(stream.extent);
+    out.json(&Document {
+        source: Source {
+            path: args.file.to_string_lossy(),
+            bytes: analysis.bytes,
+            container: &stream.container,
+            codec: stream.codec.name(),
+            width: extent.width,
+            height: extent.height,
+            rotation: stream.rotation.degrees(),
+            pixel_format: &stream.pixel_format,
+            source_fps: report.source_rate.or(stream.source_rate).map(Rate::as_f64),
+            duration_ms: stream.duration.map(|duration| duration.as_millis()),
+            declared_frames: stream.declared_frames,
+        },
+        decoder: &report.decoder,
+        sampling: SamplingRecord {
+            policy: if args.fps.is_some() { "fixed" } else { "source_fps_adaptive" },
+            fixed_fps: args.fps.map(Rate::as_f64),
+        },
+        frames: Frames {
+            analysed: report.frames,
+            source: report.source_frames,
+            truncated: report.truncated,
+            damaged_packets: report.damaged_packets,
+        },
+        markers: &analysis.markers,
+        signals: frames(analysis),
+        stills,
+    })?;
+    out.finish()
+}
+
+fn frames(analysis: &Analysis) -> Vec<FrameRecord> {
+    let pairs = analysis.signals.iter().zip(&analysis.decisions);
+    pairs
+        .map(|(signal, decision)| FrameRecord {
+            signal: SignalRecord::from(signal),
+            reason: decision.reason.as_str(),
+            selected: decision.selected,
+            loop_entered: decision.loop_entered,
+        })
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! The HTTP client: one exchange, one clear outcome.
+//!
+//! Follows no redirect, so the key goes to the named server only, and never prints the key.
+
+use std::{fmt, time::Duration};
+
+use media::RunId;
+use reqwest::{
+    Method, StatusCode, Url,
+    blocking::{Client as Http, RequestBuilder, Response},
+    header::HeaderValue,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    error::{ApiError, CliError},
+    output::printable,
+};
+
+/// How long an exchange may take that does no work on the server.
+pub const QUICK: Duration = Duration::from_secs(30);
+/// How long decoding a whole file may take before the client gives up.
+pub const LONG: Duration = Duration::from_secs(6 * 3600);
+
+const CONNECT: Duration = Duration::from_secs(5);
+const KEPT_TEXT: usize = 300;
+
+/// Where the server is and who is asking.
+#[derive(clap::Args, Clone)]
+pub struct ServerArgs {
+    /// Base URL of the server
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_SERVER",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL",
+        help_heading = "Server"
+    )]
+    pub server: String,
+    /// API key; prefer the variable, arguments are visible to other users
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY",
+        help_heading = "Server"
+    )]
+    pub key: Option<String>,
+}
+
+impl fmt::Debug for ServerArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerArgs").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// A server and the key to use it.
+pub struct Client {
+    http: Http,
+    base: Url,
+    key: Option<HeaderValue>,
+}
+
+impl Client {
+    /// Checks the address; connects to nothing yet.
+    pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
+        let usage =
+            |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
+        let mut base = Url::parse(&args.server)
+            .map_err(|error| usage(&format!("the server address is no URL ({error})")))?;
+        if base.scheme() != "http" {
+            return Err(usage("this build speaks plain http:// only"));
+        }
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let key = args.key.as_deref().map(HeaderValue::from_str).transpose().map_err(|_| {
+            CliError::Usage("the API key holds characters that no header can carry".to_owned())
+        })?;
+        let key = key.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        let http = Http::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            // A proxy meant for the web must not see the key of a server next door.
+            .no_proxy()
+            .build()
+            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
+        Ok(Client { http, base, key })
+    }
+
+    /// `GET path` with a query string.
+    pub fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T, CliError> {
+        let mut url = self.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
+    }
+
+    /// `POST path` with a JSON body.
+    pub fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, CliError> {
+        let request = self.request(Method::POST, self.url(path)?, patience).json(body);
+        self.exchange(request).and_then(|reply| self.parse(reply))
+    }
+
+    /// `DELETE path`.
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.exchange(self.request(Method::DELETE, self.url(path)?, QUICK))
+            .and_then(|reply| self.parse(reply))
+    }
+
+    /// The bytes of `GET path`.
+    pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
+        let reply = self.exchange(self.request(Method::GET, self.url(path)?, QUICK))?;
+        reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.unreachable(&error))
+    }
+
+    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
+    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
+        let run: RunId =
+            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
+        Ok(format!("v1/runs/{run}{rest}"))
+    }
+
+    fn url(&self, path: &str) -> Result<Url, CliError> {
+        self.base
+            .join(path)
+            .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
+    }
+
+    fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
+        let request = self.http.request(method, url).timeout(patience);
+        match &self.key {
+            Some(key) => request.header("x-api-key", key.clone()),
+            None => request,
+        }
+    }
+
+    fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
+        let reply = request.send().map_err(|error| self.unreachable(&error))?;
+        if reply.status().is_success() {
+            return Ok(reply);
+        }
+        let status = reply.status();
+        let text = reply.text().map_err(|error| self.unreachable(&error))?;
+        Err(CliError::Api(api_error(status, &text)))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {
+        let bytes = reply.bytes().map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| CliError::Reply {
+            server: self.base.to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> CliError {
+        CliError::Unreachable { server: self.base.to_string(), reason: root_cause(error) }
+    }
+}
+
+/// The innermost cause, which names the fault ("connection refused") rather than the layer.
+fn root_cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "timed out".to_owned();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: EnvelopeError,
+}
+
+#[derive(Deserialize)]
+struct EnvelopeError {
+    message: String,
+    #[serde(default)]
+    request_id: Option<String>,
+    #[serde(default)]
+    details: Vec<Detail>,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    field: String,
+    message: String,
+}
+
+fn api_error(status: StatusCode, text: &str) -> ApiError {
+    // Routes outside the envelope answer plain text; then the text is all there is.
+    if let Ok(Envelope { error }) = serde_json::from_str(text) {
+        return ApiError {
+            status: status.as_u16(),
+            message: printable(&error.message),
+            details: error
+                .details
+                .iter()
+                .map(|detail| (printable(&detail.field), printable(&detail.message)))
+                .collect(),
+            request_id: error.request_id.map(|id| printable(&id)),
+        };
+    }
+    let plain: String = text.trim().chars().take(KEPT_TEXT).collect();
+    let message = match plain.is_empty() {
+        true => status.canonical_reason().unwrap_or("the server refused").to_lowercase(),
+        false => printable(&plain),
+    };
+    ApiError { status: status.as_u16(), message, details: Vec::new(), request_id: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_outside_the_envelope_still_say_something() {
+        let cases = [
+            (404, "", "not found"),
+            (413, "body too large\n", "body too large"),
+            (400, "{\"error\":\"odd\"}", "{\"error\":\"odd\"}"),
+        ];
+        for (status, text, message) in cases {
+            let status = StatusCode::from_u16(status).expect("valid status");
+            assert_eq!(api_error(status, text).message, message);
+        }
+    }
+
+    #[test]
+    fn the_key_shows_in_no_debug_output() {
+        let args = ServerArgs {
+            server: "http://127.0.0.1:1".to_owned(),
+            key: Some("verysecret".to_owned()),
+        };
+        let client = Client::new(&args).expect("valid");
+        assert!(!format!("{args:?} {:?}", client.key).contains("verysecret"));
+    }
+}

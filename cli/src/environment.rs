@@ -1,0 +1,18 @@
+//! The only place of the command line that reads the environment by hand; arguments use clap's `env`.
+#![expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+
+use std::path::PathBuf;
+
+/// The user asked for plain text (<https://no-color.org>).
+pub fn no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Where an executable of the service would be taken from: the variable, else the search path.
+pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        return Some(PathBuf::from(path)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}

@@ -1,0 +1,206 @@
+//! Everything that can end a command, and the exit code each cause has.
+//!
+//! Exit codes are part of the interface: scripts rely on them, `--help` lists them.
+
+use std::{io, path::PathBuf};
+
+use media::ErrorKind;
+
+/// How a command ended, as the process' exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// The operation failed.
+    Failed = 1,
+    /// The arguments make no sense (clap's own code).
+    Usage = 2,
+    /// No such file, run or log.
+    NotFound = 3,
+    /// The server does not answer or is not ready.
+    Unreachable = 4,
+    /// The media or the request was understood and refused.
+    Refused = 5,
+    /// The API key is missing, wrong or not allowed to do this.
+    Denied = 6,
+    /// Stored data is damaged.
+    Damaged = 7,
+    /// Ended by Ctrl-C.
+    Interrupted = 130,
+}
+
+/// The list of exit codes that closes `--help`.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    done (also when the reader of standard output went away)
+  1    the operation failed
+  2    wrong arguments
+  3    no such file, run or log
+  4    the server does not answer
+  5    the media or the request was refused; the message says why
+  6    the API key is missing, wrong or not allowed to do this
+  7    stored data is damaged
+  130  ended by Ctrl-C
+
+Data goes to standard output, progress and errors to standard error.";
+
+/// Why a command ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A file of the user's could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A result could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// Standard output could not be written.
+    #[error("cannot write to standard output: {0}")]
+    Stdout(io::Error),
+    /// The media worker gave no result.
+    #[error("{}: {source}", path.display())]
+    Analysis { path: PathBuf, source: worker::WorkerError },
+    /// This machine cannot start media workers.
+    #[error("cannot start the media worker: {0}")]
+    Worker(#[from] worker::WorkerError),
+    /// A run log could not be read.
+    #[error("{}: {source}", dir.display())]
+    Log { dir: PathBuf, source: timeline::TimelineError },
+    /// No HTTP exchange took place.
+    #[error("no answer from {server}: {reason}")]
+    Unreachable { server: String, reason: String },
+    /// The server answered with an error.
+    #[error("{0}")]
+    Api(ApiError),
+    /// The server answered something else than the contract says.
+    #[error("unexpected answer from {server}: {reason}")]
+    Reply { server: String, reason: String },
+    /// The server that this command started came to nothing.
+    #[error("the server {problem}; its log: {}", log.display())]
+    Server { problem: String, log: PathBuf },
+    /// An argument that parses but cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// A check that ran to its end and found a fault.
+    #[error("{0}")]
+    Check(String),
+}
+
+/// An error envelope of the API, or the bare status where there was none.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// HTTP status.
+    pub status: u16,
+    /// The server's own words.
+    pub message: String,
+    /// `(field, message)` of each refused field.
+    pub details: Vec<(String, String)>,
+    /// Finds the request in the server's log.
+    pub request_id: Option<String>,
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (HTTP {}", self.message, self.status)?;
+        if let Some(id) = &self.request_id {
+            write!(f, ", {id}")?;
+        }
+        f.write_str(")")?;
+        for (field, message) in &self.details {
+            write!(f, "\n  {field}: {message}")?;
+        }
+        Ok(())
+    }
+}
+
+impl CliError {
+    /// The exit code of this cause.
+    pub fn exit(&self) -> Exit {
+        match self {
+            CliError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Exit::NotFound
+            }
+            CliError::Read { .. }
+            | CliError::Write { .. }
+            | CliError::Stdout(_)
+            | CliError::Reply { .. }
+            | CliError::Server { .. }
+            | CliError::Check(_) => Exit::Failed,
+            CliError::Analysis { source, .. } | CliError::Worker(source) => of_kind(source.kind()),
+            CliError::Log { source, .. } => of_kind(source.kind()),
+            CliError::Unreachable { .. } => Exit::Unreachable,
+            CliError::Api(error) => match error.status {
+                401 | 403 => Exit::Denied,
+                404 => Exit::NotFound,
+                400 | 409 | 413 | 415 | 422 => Exit::Refused,
+                _ => Exit::Failed,
+            },
+            CliError::Usage(_) => Exit::Usage,
+            CliError::Interrupted => Exit::Interrupted,
+        }
+    }
+
+    /// The reader of standard output went away (`| head`), which is no failure.
+    pub fn is_closed_stdout(&self) -> bool {
+        matches!(self, CliError::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn of_kind(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Conflict => Exit::Refused,
+        ErrorKind::Unauthenticated | ErrorKind::Forbidden => Exit::Denied,
+        ErrorKind::NotFound => Exit::NotFound,
+        ErrorKind::Unavailable => Exit::Unreachable,
+        ErrorKind::Cancelled => Exit::Interrupted,
+        ErrorKind::DataLoss => Exit::Damaged,
+        ErrorKind::Exhausted | ErrorKind::Internal => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(status: u16) -> CliError {
+        CliError::Api(ApiError {
+            status,
+            message: "no".to_owned(),
+            details: Vec::new(),
+            request_id: None,
+        })
+    }
+
+    #[test]
+    fn each_answer_of_the_server_has_its_exit_code() {
+        let cases = [
+            (400, Exit::Refused),
+            (401, Exit::Denied),
+            (403, Exit::Denied),
+            (404, Exit::NotFound),
+            (409, Exit::Refused),
+            (422, Exit::Refused),
+            (429, Exit::Failed),
+            (500, Exit::Failed),
+            (503, Exit::Failed),
+        ];
+        for (status, exit) in cases {
+            assert_eq!(api(status).exit(), exit, "HTTP {status}");
+        }
+    }
+
+    #[test]
+    fn an_api_error_names_fields_and_request() {
+        let error = ApiError {
+            status: 422,
+            message: "validation failed".to_owned(),
+            details: vec![("source_uri".to_owned(), "not found".to_owned())],
+            request_id: Some("req-0011223344556677".to_owned()),
+        };
+        assert_eq!(
+            error.to_string(),
+            "validation failed (HTTP 422, req-0011223344556677)\n  source_uri: not found"
+        );
+    }
+}

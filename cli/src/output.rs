@@ -1,0 +1,242 @@
+//! Standard output: tables for people, JSON for programs, and text that cannot drive a terminal.
+//!
+//! A closed reader surfaces as an error that `main` treats as success.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use serde::Serialize;
+
+use crate::{environment, error::CliError};
+
+/// Buffered standard output; flushed by [`Out::finish`] or [`Out::flush`].
+pub struct Out {
+    writer: BufWriter<StdoutLock<'static>>,
+    bold: bool,
+}
+
+impl Out {
+    /// Locks standard output for this command.
+    pub fn stdout() -> Out {
+        let stdout = io::stdout().lock();
+        let bold = stdout.is_terminal() && !environment::no_color();
+        Out { writer: BufWriter::new(stdout), bold }
+    }
+
+    /// One line of text.
+    pub fn line(&mut self, text: impl std::fmt::Display) -> Result<(), CliError> {
+        writeln!(self.writer, "{text}").map_err(CliError::Stdout)
+    }
+
+    /// One JSON value on several lines.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        serde_json::to_writer_pretty(&mut self.writer, value)
+            .map_err(|error| CliError::Stdout(error.into()))?;
+        self.line("")
+    }
+
+    /// One JSON value on one line.
+    pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        serde_json::to_writer(&mut self.writer, value)
+            .map_err(|error| CliError::Stdout(error.into()))?;
+        self.line("")
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.writer.write_all(bytes).map_err(CliError::Stdout)
+    }
+
+    /// A table with a heading line.
+    pub fn table(&mut self, table: &Table) -> Result<(), CliError> {
+        let (on, off) = if self.bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let widths = table.widths();
+        writeln!(self.writer, "{on}{}{off}", table.row(&table.head, &widths))
+            .map_err(CliError::Stdout)?;
+        for cells in &table.rows {
+            self.line(table.row(cells, &widths))?;
+        }
+        Ok(())
+    }
+
+    /// Hands everything written so far to the reader.
+    pub fn flush(&mut self) -> Result<(), CliError> {
+        self.writer.flush().map_err(CliError::Stdout)
+    }
+
+    /// Flushes and gives up standard output.
+    pub fn finish(mut self) -> Result<(), CliError> {
+        self.flush()
+    }
+}
+
+/// Rows of text under a heading; columns as wide as their widest cell.
+pub struct Table {
+    head: Vec<String>,
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns; a leading `>` aligns a column to the right.
+    pub fn new(columns: &[&str]) -> Table {
+        Table {
+            head: columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect(),
+            right: columns.iter().map(|c| c.starts_with('>')).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of as many cells as there are columns.
+    pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
+        debug_assert_eq!(cells.len(), self.head.len());
+        self.rows.push(cells);
+    }
+
+    /// No row yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |cell: &String| cell.chars().count();
+        (0..self.head.len())
+            .map(|i| {
+                self.rows.iter().map(|row| width(&row[i])).fold(width(&self.head[i]), usize::max)
+            })
+            .collect()
+    }
+
+    fn row(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (i, cell) in cells.iter().enumerate() {
+            let pad = widths[i] - cell.chars().count();
+            if i > 0 {
+                line.push_str("  ");
+            }
+            if self.right[i] {
+                line.extend(std::iter::repeat_n(' ', pad));
+                line.push_str(cell);
+            } else {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', pad));
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+/// `text` without characters that could drive a terminal: file names and server texts are foreign.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\t' | '\n' | '\r' => ' ',
+            c if is_hidden(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// A control character, or a bidirectional one that reorders the words around it.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Media time as `m:ss.mmm`, with hours when there are any.
+pub fn clock(pts_ms: i64) -> String {
+    let sign = if pts_ms < 0 { "-" } else { "" };
+    let ms = pts_ms.unsigned_abs();
+    let (hours, minutes, seconds, millis) =
+        (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000);
+    if hours > 0 {
+        format!("{sign}{hours}:{minutes:02}:{seconds:02}.{millis:03}")
+    } else {
+        format!("{sign}{minutes}:{seconds:02}.{millis:03}")
+    }
+}
+
+/// Wall time in RFC 3339, UTC, with milliseconds.
+pub fn rfc3339(epoch_ms: i64) -> String {
+    let days = epoch_ms.div_euclid(86_400_000);
+    let ms = epoch_ms.rem_euclid(86_400_000);
+    // Days since 0000-03-01 in eras of 400 years (Hinnant, "chrono-compatible date algorithms").
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        ms / 3_600_000,
+        ms / 60_000 % 60,
+        ms / 1000 % 60,
+        ms % 1000
+    )
+}
+
+/// A byte count as people say it.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// An integer with a comma at every third digit.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_counts_read_as_people_write_them() {
+        assert_eq!(clock(0), "0:00.000");
+        assert_eq!(clock(61_234), "1:01.234");
+        assert_eq!(clock(3_600_000), "1:00:00.000");
+        assert_eq!(clock(-40), "-0:00.040");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_827_696_789), "2000-02-29T12:34:56.789Z");
+        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn foreign_text_cannot_drive_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\u{202e}c\nd"), "a\u{fffd}[2Jb\u{fffd}c d");
+    }
+
+    #[test]
+    fn columns_align() {
+        let mut table = Table::new(&["name", ">n"]);
+        table.push(["a".to_owned(), "1".to_owned()]);
+        table.push(["long".to_owned(), "1000".to_owned()]);
+        let widths = table.widths();
+        assert_eq!(table.row(&table.head, &widths), "name     n");
+        assert_eq!(table.row(&table.rows[0], &widths), "a        1");
+        assert_eq!(table.row(&table.rows[1], &widths), "long  1000");
+    }
+}

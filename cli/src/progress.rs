@@ -1,0 +1,63 @@
+//! Progress on standard error, drawn only when that is a terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+const REDRAW: Duration = Duration::from_millis(120);
+const BAR: &str = "{prefix:.bold} [{bar:32.cyan/dim}] {percent:>3}%  {msg}";
+const SPINNER: &str = "{spinner:.cyan} {prefix:.bold} {msg}";
+
+/// Something that takes a while and cannot say how long.
+pub struct Spinner(ProgressBar);
+
+impl Spinner {
+    /// Starts turning.
+    pub fn start(what: &'static str) -> Spinner {
+        let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
+        bar.enable_steady_tick(REDRAW);
+        Spinner(bar)
+    }
+
+    /// Leaves no trace.
+    pub fn clear(self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Progress through media time.
+pub struct Through {
+    bar: ProgressBar,
+    start_ms: Option<i64>,
+}
+
+impl Through {
+    /// A bar over `duration_ms`, or a spinner where the source does not say.
+    pub fn start(what: &'static str, duration_ms: Option<i64>) -> Through {
+        let bar = match duration_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms > 0) {
+            Some(ms) => ProgressBar::new(ms).with_style(style(BAR)),
+            None => ProgressBar::new_spinner().with_style(style(SPINNER)),
+        };
+        let bar = bar.with_prefix(what);
+        bar.enable_steady_tick(REDRAW);
+        Through { bar, start_ms: None }
+    }
+
+    /// Moves to `pts_ms` and says how it goes.
+    pub fn at(&mut self, pts_ms: i64, message: String) {
+        let start = *self.start_ms.get_or_insert(pts_ms.min(0));
+        self.bar.set_position(u64::try_from(pts_ms.saturating_sub(start)).unwrap_or(0));
+        self.bar.set_message(message);
+    }
+
+    /// Leaves no trace.
+    pub fn clear(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .expect("the templates above are valid")
+        .progress_chars("━╸─")
+}
