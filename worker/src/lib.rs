@@ -1,1 +1,32 @@
-//! Skeleton.
+//! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
+//!
+//! [`Supervisor`] re-executes a binary of ours whose `main` hands over to [`worker_main`], and
+//! speaks to it over one socket. Pixels never cross it; integers, stills and coded bytes do.
+//! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
+//! outlives its job. Knows no run, no event and no wall time.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod entry;
+mod error;
+mod job;
+mod live;
+mod probe;
+mod process;
+mod protocol;
+mod sandbox;
+mod session;
+mod still;
+mod supervisor;
+mod wire;
+
+pub use entry::{is_worker_invocation, worker_main};
+pub use error::{Fault, WorkerError};
+pub use job::{JobEvent, JobOptions, Still, analyze};
+pub use live::{LiveEvent, LiveWorker};
+pub use process::WorkerProgram;
+pub use protocol::Attempt;
+pub use sandbox::{SandboxLevel, SandboxReport};
+pub use session::SessionEvent;
+pub use supervisor::{CancelToken, JobSpec, Limits, Supervisor};
+pub use wire::ProtocolError;

@@ -1,0 +1,12 @@
+//! A worker and nothing else, for the tests of this crate; servers re-execute themselves instead.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if !worker::is_worker_invocation() {
+        eprintln!("this is a media worker for tests; nothing to do by hand");
+        return ExitCode::FAILURE;
+    }
+    worker::worker_main()
+}

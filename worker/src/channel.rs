@@ -1,0 +1,209 @@
+//! Messages over the control socket: a stream, so both ends cut and join as they need.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Mutex, PoisonError},
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+    },
+};
+
+use crate::{
+    protocol::{HEADER_BYTES, decode, encode, payload_len},
+    wire::{ProtocolError, Wire},
+};
+
+/// Bytes asked of the socket at a time; its own buffer is about three times that.
+const READ_BYTES: usize = 64 << 10;
+
+/// Descriptors that may wait for their message; more are closed.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// Bytes that arrived and are not parsed yet.
+#[derive(Default)]
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+    total: u64,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Incoming {
+    /// All bytes that ever arrived.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Takes what is there without waiting; `Some(0)` is the end, `None` nothing yet.
+    pub fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        self.bytes.reserve(READ_BYTES);
+        loop {
+            match recv(socket, spare_capacity(&mut self.bytes), RecvFlags::DONTWAIT) {
+                Ok((_, len)) => {
+                    self.total += len as u64;
+                    return Ok(Some(len));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                // What a killed peer with unread bytes leaves behind.
+                Err(Errno::CONNRESET) => return Ok(Some(0)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for bytes, and keeps a descriptor that comes along; 0 is the end.
+    pub fn wait(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let end = self.bytes.len();
+        self.bytes.resize(end + READ_BYTES, 0);
+        let received = loop {
+            let mut target = [IoSliceMut::new(&mut self.bytes[end..])];
+            match recvmsg(socket, &mut target, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        let len = received.as_ref().map_or(0, |message| message.bytes);
+        self.bytes.truncate(end + len);
+        received?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+                self.descriptors.truncate(DESCRIPTORS_MAX);
+            }
+        }
+        Ok(len)
+    }
+
+    /// The next whole message.
+    pub fn next<T: Wire>(&mut self) -> Result<Option<T>, ProtocolError> {
+        let waiting = &self.bytes[self.start..];
+        let Some((header, rest)) = waiting.split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let len = payload_len(*header)?;
+        let Some(payload) = rest.get(..len) else {
+            // The rest of a long message is joined to its start, at the front of the buffer.
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            return Ok(None);
+        };
+        let message = decode(payload)?;
+        self.start += HEADER_BYTES + len;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+        Ok(Some(message))
+    }
+
+    /// The descriptor that came with the last message.
+    pub fn descriptor(&mut self) -> Result<OwnedFd, ProtocolError> {
+        self.descriptors.pop_front().ok_or(ProtocolError::NoDescriptor)
+    }
+}
+
+/// The sending end, shared by all threads of a worker; waits while the other end is busy.
+pub(crate) struct Outbox<S> {
+    socket: S,
+    buffer: Mutex<Vec<u8>>,
+}
+
+impl<S: AsFd> Outbox<S> {
+    pub fn new(socket: S) -> Outbox<S> {
+        Outbox { socket, buffer: Mutex::new(Vec::new()) }
+    }
+
+    pub fn send(&self, message: &impl Wire) -> io::Result<()> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.clear();
+        encode(message, &mut buffer).map_err(io::Error::other)?;
+        send_all(self.socket.as_fd(), &buffer)
+    }
+}
+
+fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(len) => bytes = &bytes[len..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Sends one message with a descriptor on its first byte.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    message: &impl Wire,
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).map_err(io::Error::other)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    let sent = loop {
+        let parts = [IoSlice::new(&bytes)];
+        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    send_all(socket, &bytes[sent..])
+}
+
+/// Bytes for a worker that wait until its socket takes them.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    bytes: VecDeque<u8>,
+}
+
+impl Backlog {
+    /// Adds a message.
+    pub fn push(&mut self, message: &impl Wire) -> Result<(), ProtocolError> {
+        let mut bytes = Vec::new();
+        encode(message, &mut bytes)?;
+        self.bytes.extend(bytes);
+        Ok(())
+    }
+
+    /// Takes over what waits in `other`.
+    pub fn append(&mut self, other: &mut Backlog) {
+        self.bytes.append(&mut other.bytes);
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Sends what the socket takes without waiting.
+    pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        while !self.bytes.is_empty() {
+            match send(socket, self.bytes.as_slices().0, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+            {
+                Ok(len) => drop(self.bytes.drain(..len)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

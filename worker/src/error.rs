@@ -1,0 +1,169 @@
+//! Everything that can go wrong with a worker, seen from outside and from inside.
+
+use std::{io, time::Duration};
+
+use decode::DecodeError;
+use gate::MeasureError;
+use media::ErrorKind;
+
+use crate::{still::StillError, wire::ProtocolError};
+
+/// Why a job or a live session ended early, found by the code inside the worker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The input does not decode.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A failure of the gate, the still encoder or the worker itself.
+    #[error("{message}")]
+    Other {
+        /// What the caller is told it was.
+        kind: ErrorKind,
+        /// What happened.
+        message: String,
+    },
+    /// The gate selected a frame whose pixels are gone: a bug in the prediction.
+    #[error("selected frame {frame_index} was not foreseen")]
+    Unforeseen {
+        /// The selected frame.
+        frame_index: u64,
+    },
+    /// Whoever receives the events asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Fault {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Fault::Decode(error) => error.kind(),
+            Fault::Other { kind, .. } => *kind,
+            Fault::Unforeseen { .. } => ErrorKind::Internal,
+            Fault::Stopped => ErrorKind::Cancelled,
+        }
+    }
+}
+
+impl From<MeasureError> for Fault {
+    fn from(error: MeasureError) -> Fault {
+        Fault::Other { kind: error.kind(), message: error.to_string() }
+    }
+}
+
+impl From<StillError> for Fault {
+    fn from(error: StillError) -> Fault {
+        Fault::Other { kind: ErrorKind::Internal, message: error.to_string() }
+    }
+}
+
+/// Why a worker gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The worker did its part: the input does not decode, or the caller said stop.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The input is not a regular file: nothing else has a length and can be sought in.
+    #[error("the input is not a regular file")]
+    NotAFile,
+    /// No process could be started, or its descriptors could not be made.
+    #[error("cannot start a media worker: {0}")]
+    Spawn(#[source] io::Error),
+    /// The worker died of a signal that nobody here sent.
+    #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]
+    Killed {
+        /// Number of the signal.
+        signal: i32,
+        /// The end of what it wrote to stderr.
+        stderr: String,
+    },
+    /// The worker ended by itself without a result.
+    #[error("the media worker ended with status {code}{}", tail(.stderr))]
+    Exited {
+        /// Its exit status.
+        code: i32,
+        /// The end of what it wrote to stderr.
+        stderr: String,
+    },
+    /// The worker used more memory than it was given.
+    #[error("the media needs more than {} MiB of memory", .limit_bytes >> 20)]
+    MemoryLimit {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The worker started more threads than it was given.
+    #[error("the media worker started more than {limit} threads")]
+    ThreadLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// No frame came in time.
+    #[error("no frame was decoded within {} s", .after.as_secs_f32())]
+    FirstFrameTimeout {
+        /// The limit.
+        after: Duration,
+    },
+    /// Frames came, and then none.
+    #[error("decoding made no progress for {} s", .after.as_secs_f32())]
+    Stalled {
+        /// The limit.
+        after: Duration,
+    },
+    /// The whole job took too long.
+    #[error("decoding took longer than {} s", .after.as_secs_f32())]
+    WallClock {
+        /// The limit.
+        after: Duration,
+    },
+    /// The worker sent more than it was allowed to.
+    #[error("signals and stills exceed {} MiB", .limit_bytes >> 20)]
+    OutputBudget {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The cancel token was used.
+    #[error("the work was cancelled")]
+    Cancelled,
+    /// The worker sent what no worker sends.
+    #[error("the media worker broke the protocol: {0}")]
+    Protocol(#[from] ProtocolError),
+    /// More access units wait than a live worker may hold back.
+    #[error("the media worker does not keep up: {queued_bytes} bytes wait")]
+    Backlog {
+        /// Bytes that wait.
+        queued_bytes: usize,
+    },
+    /// The live worker has ended; its last event said why.
+    #[error("the media worker has ended")]
+    Ended,
+}
+
+impl WorkerError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            WorkerError::Fault(fault) => fault.kind(),
+            WorkerError::NotAFile
+            | WorkerError::MemoryLimit { .. }
+            | WorkerError::ThreadLimit { .. }
+            | WorkerError::FirstFrameTimeout { .. }
+            | WorkerError::Stalled { .. }
+            | WorkerError::WallClock { .. }
+            | WorkerError::OutputBudget { .. }
+            // A decoder that crashes or is fooled does so because of the media it was given.
+            | WorkerError::Killed { .. }
+            | WorkerError::Exited { .. }
+            | WorkerError::Protocol(_) => ErrorKind::InvalidInput,
+            WorkerError::Spawn(_) | WorkerError::Ended => ErrorKind::Unavailable,
+            WorkerError::Backlog { .. } => ErrorKind::Exhausted,
+            WorkerError::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+}
+
+fn tail(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}

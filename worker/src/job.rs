@@ -1,0 +1,209 @@
+//! A whole file to signals and stills: what a worker does for one `ingest` or `analyze`.
+//!
+//! Segments are decoded and measured in parallel; `sequence` then runs the one signal window and
+//! the one gate over them in order, so that the result is that of a single thread. Stills are
+//! encoded where the pixels are, on the segment's thread, wherever `predict` can foresee them.
+
+mod predict;
+mod sequence;
+mod sink;
+
+use std::{
+    io::{Read, Seek},
+    ops::ControlFlow,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use decode::{Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file};
+use gate::{Decision, GateConfig, Reason};
+use media::{EventType, Extent, Rotation, Score, Signal};
+
+use crate::{Fault, still::Picture};
+
+/// What to do with a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOptions {
+    /// Which frames are analysed.
+    pub sampling: Sampling,
+    /// Most frames analysed.
+    pub max_frames: u64,
+    /// Encode the selected frames.
+    pub stills: bool,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Decoding threads, at least 1.
+    pub threads: usize,
+}
+
+/// A selected frame's picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Still {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Presentation time in whole milliseconds.
+    pub pts_ms: i64,
+    /// Why the gate selected the frame.
+    pub reason: Reason,
+    /// What markers call the frame.
+    pub event_type: EventType,
+    /// How sure the event type is.
+    pub confidence: Score,
+    /// Size of the upright picture.
+    pub extent: Extent,
+    /// The picture.
+    pub jpeg: Vec<u8>,
+}
+
+impl Still {
+    pub(crate) fn new(signal: &Signal, decision: Decision, picture: Picture) -> Still {
+        Still {
+            frame_index: signal.frame_index,
+            pts_ms: signal.pts_ms,
+            reason: decision.reason,
+            event_type: decision.event_type,
+            confidence: decision.confidence,
+            extent: picture.extent,
+            jpeg: picture.jpeg,
+        }
+    }
+}
+
+/// What a job says while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobEvent {
+    /// The container is open; comes first.
+    Opened(StreamInfo),
+    /// A sign of life, several a second while frames are decoded; not in order with the rest.
+    Progress {
+        /// Frames measured so far.
+        frames: u64,
+        /// Latest presentation time measured so far, 0 before the first.
+        pts_ms: i64,
+    },
+    /// Signals of the next frames, in order and without gaps.
+    Signals(Vec<Signal>),
+    /// A selected frame, in order, before the signals that contain it.
+    Still(Still),
+    /// All has been said; comes last.
+    Done(FileReport),
+}
+
+/// Receives events from any thread of the job; `Break` ends the job.
+pub(crate) type Emit<'a> = &'a (dyn Fn(JobEvent) -> ControlFlow<()> + Sync);
+
+/// Analyses `input` in this process, without a sandbox; workers and benches call it.
+pub fn analyze(
+    input: impl Read + Seek + Send + 'static,
+    options: &JobOptions,
+    emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
+) -> Result<FileReport, Fault> {
+    let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
+    let rotation = demuxer.stream().rotation;
+    let job = Job::new(options, rotation, emit);
+    if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {
+        return Err(Fault::Stopped);
+    }
+    let file_options = FileOptions {
+        sampling: options.sampling,
+        max_frames: options.max_frames,
+        threads: options.threads,
+        plan: true,
+    };
+    let mut sequencer = sequence::Sequencer::new(&job)?;
+    let report = decode_file(
+        demuxer,
+        &file_options,
+        || sink::SegmentSink::new(&job),
+        |segment| job.unless_failed(sequencer.deliver(segment)),
+    );
+    // A failure of ours ends the decoding early, so it explains whatever the decoder reports.
+    job.take_failure()?;
+    let report = report?;
+    sequencer.finish()?;
+    Ok(report)
+}
+
+/// What all threads of one job share.
+struct Job<'a> {
+    stills: bool,
+    gate: GateConfig,
+    rotation: Rotation,
+    emit: Emit<'a>,
+    failure: Mutex<Option<Fault>>,
+    progress: Progress,
+}
+
+impl<'a> Job<'a> {
+    fn new(options: &JobOptions, rotation: Rotation, emit: Emit<'a>) -> Job<'a> {
+        Job {
+            stills: options.stills,
+            gate: options.gate,
+            rotation,
+            emit,
+            failure: Mutex::new(None),
+            progress: Progress::new(),
+        }
+    }
+
+    fn say(&self, event: JobEvent) -> Result<(), Fault> {
+        match (self.emit)(event) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Fault::Stopped),
+        }
+    }
+
+    /// Keeps the first failure and ends the decoding.
+    fn unless_failed(&self, result: Result<(), Fault>) -> ControlFlow<()> {
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fault) => {
+                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                failure.get_or_insert(fault);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn take_failure(&self) -> Result<(), Fault> {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Counts frames and says so now and then.
+struct Progress {
+    started: Instant,
+    frames: AtomicU64,
+    pts_ms: AtomicI64,
+    due_ms: AtomicU64,
+}
+
+/// Time between two signs of life: a fiftieth of the watchdog's patience.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+impl Progress {
+    fn new() -> Progress {
+        Progress {
+            started: Instant::now(),
+            frames: AtomicU64::new(0),
+            pts_ms: AtomicI64::new(0),
+            due_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a frame; gives what to say when it is time.
+    fn frame(&self, pts_ms: i64) -> Option<JobEvent> {
+        let frames = self.frames.fetch_add(1, Relaxed) + 1;
+        let pts_ms = self.pts_ms.fetch_max(pts_ms, Relaxed).max(pts_ms);
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        let due_ms = self.due_ms.load(Relaxed);
+        let next_ms = now_ms + PROGRESS_EVERY.as_millis() as u64;
+        let first_to_notice = now_ms >= due_ms
+            && self.due_ms.compare_exchange(due_ms, next_ms, Relaxed, Relaxed).is_ok();
+        first_to_notice.then_some(JobEvent::Progress { frames, pts_ms })
+    }
+}

@@ -1,0 +1,84 @@
+//! A decoding thread's end: measures each frame where it was decoded.
+
+use std::{mem, ops::ControlFlow, slice};
+
+use decode::{FrameSink, SegmentInfo};
+use gate::{CpuMeasurer, FrameStamp, Measurements, Measurer};
+use media::Frame;
+
+use super::{
+    Job,
+    predict::{Candidate, Predictor},
+};
+use crate::Fault;
+
+/// What a segment amounts to: small numbers per frame, and pictures of the few that may be selected.
+#[derive(Default)]
+pub(super) struct Segment {
+    pub stamps: Vec<FrameStamp>,
+    pub records: Vec<Measurements>,
+    pub candidates: Vec<Candidate>,
+}
+
+pub(super) struct SegmentSink<'a> {
+    job: &'a Job<'a>,
+    measurer: CpuMeasurer,
+    segment: Segment,
+    predictor: Option<Predictor>,
+}
+
+impl<'a> SegmentSink<'a> {
+    pub fn new(job: &'a Job<'a>) -> SegmentSink<'a> {
+        SegmentSink {
+            job,
+            measurer: CpuMeasurer::new(),
+            segment: Segment::default(),
+            predictor: job.stills.then(|| Predictor::new(job.gate, job.rotation)),
+        }
+    }
+
+    fn take(&mut self, index: u64, frame: Frame) -> Result<(), Fault> {
+        let stamp = FrameStamp {
+            frame_index: index,
+            source_frame_index: frame.source_index,
+            pts_ms: frame.pts.as_millis(),
+        };
+        self.measurer.measure(slice::from_ref(&frame), &mut self.segment.records)?;
+        self.segment.stamps.push(stamp);
+        if let (Some(predictor), Some(measured)) =
+            (&mut self.predictor, self.segment.records.last())
+        {
+            predictor.push(stamp, measured, frame, &mut self.segment.candidates)?;
+        }
+        match self.job.progress.frame(stamp.pts_ms) {
+            Some(event) => self.job.say(event),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FrameSink for SegmentSink<'_> {
+    type Output = Segment;
+
+    fn begin(&mut self, info: SegmentInfo) {
+        let starts_over = !self.segment.stamps.is_empty();
+        self.segment = Segment::default();
+        if let Some(predictor) = &mut self.predictor
+            && (starts_over || !info.continues_previous)
+        {
+            predictor.restart(info.first_frame_index);
+        }
+    }
+
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+        let taken = self.take(index, frame);
+        self.job.unless_failed(taken)
+    }
+
+    fn end(&mut self) -> Segment {
+        if let Some(predictor) = &mut self.predictor {
+            predictor.hand_over(&mut self.segment.candidates);
+        }
+        mem::take(&mut self.segment)
+    }
+}

@@ -1,0 +1,50 @@
+//! Tries what a sandboxed worker must not be able to do, and says what came of it.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::unix::{net::UnixDatagram, process::CommandExt},
+    process::Command,
+};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit},
+};
+
+use crate::protocol::Attempt;
+
+/// Every attempt with its outcome. In a worker without a sandbox the process may not survive this.
+pub(crate) fn attempts() -> Vec<Attempt> {
+    let attempts: [(&str, fn() -> io::Result<()>); 12] = [
+        ("read a file", || File::open("/etc/passwd").map(drop)),
+        ("read its own maps", || File::open("/proc/self/maps").map(drop)),
+        ("list a directory", || fs::read_dir("/").map(drop)),
+        ("stat a path", || fs::metadata("/etc/passwd").map(drop)),
+        ("create a file", || File::create("/tmp/sightline-probe").map(drop)),
+        ("make a memory file", || Ok(memfd_create("probe", MemfdFlags::empty()).map(drop)?)),
+        ("connect over TCP", || TcpStream::connect("127.0.0.1:9").map(drop)),
+        ("listen on TCP", || TcpListener::bind("127.0.0.1:0").map(drop)),
+        ("open a UDP socket", || UdpSocket::bind("127.0.0.1:0").map(drop)),
+        ("open a Unix socket", || UnixDatagram::unbound().map(drop)),
+        ("start a process", || Command::new("/bin/true").spawn().map(drop)),
+        ("raise a limit", || {
+            let more = Rlimit { current: Some(64), maximum: Some(64) };
+            Ok(setrlimit(Resource::Nofile, more)?)
+        }),
+    ];
+    let last: [(&str, fn() -> io::Result<()>); 2] = [
+        ("send a signal", || Ok(kill_process(getpid(), Signal::URG)?)),
+        ("replace itself", || Err(Command::new("/bin/true").exec())),
+    ];
+    attempts
+        .into_iter()
+        .chain(last)
+        .map(|(what, attempt)| Attempt {
+            what: what.to_owned(),
+            // An error of no number is one that the library made up after a refusal.
+            errno: attempt().err().map(|error| error.raw_os_error().unwrap_or(0)),
+        })
+        .collect()
+}

@@ -1,0 +1,279 @@
+//! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{fs::FileExt, process::ExitStatusExt},
+    },
+    path::PathBuf,
+    process::{Child, ChildStderr, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+};
+
+use crate::{
+    Limits, SandboxReport, WorkerError,
+    channel::{Backlog, Incoming, send_with},
+    entry::ARGUMENT,
+    protocol::{Reply, Request},
+    sandbox::Confinement,
+    wire::ProtocolError,
+};
+
+/// The end of stderr that is kept for an error.
+const STDERR_BYTES_MAX: usize = 4 << 10;
+
+/// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Which binary becomes a worker when it is started with the worker's argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerProgram {
+    path: PathBuf,
+}
+
+impl WorkerProgram {
+    /// The binary that is running, even where its file has been replaced since.
+    pub fn current() -> WorkerProgram {
+        WorkerProgram::at("/proc/self/exe")
+    }
+
+    /// Another binary whose `main` calls [`crate::worker_main`].
+    pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
+        WorkerProgram { path: path.into() }
+    }
+
+    /// Starts it with `theirs` as its only descriptor besides stderr.
+    fn start(&self, theirs: OwnedFd) -> io::Result<Child> {
+        let mut command = Command::new(&self.path);
+        command.arg(ARGUMENT).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::piped());
+        // The server's environment holds secrets; the loader needs no more than its path.
+        command.env_clear();
+        #[expect(clippy::disallowed_methods, reason = "the dynamic loader's setting, not ours")]
+        let libraries = std::env::var_os("LD_LIBRARY_PATH");
+        command.envs(libraries.map(|path| ("LD_LIBRARY_PATH", path)));
+        command.spawn()
+    }
+}
+
+/// Whether the worker still holds its end of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Open,
+    Closed,
+}
+
+/// A running worker; dropping it kills and reaps it.
+///
+/// The thread that starts it must outlive it: the kernel kills the worker with that thread.
+pub(crate) struct Process {
+    child: Child,
+    socket: OwnedFd,
+    stderr: Option<ChildStderr>,
+    stderr_tail: VecDeque<u8>,
+    incoming: Incoming,
+    backlog: Backlog,
+    status: File,
+    limits: Limits,
+    looked: Instant,
+}
+
+impl Process {
+    /// Starts a worker and waits until it is confined.
+    pub fn spawn(
+        program: &WorkerProgram,
+        limits: &Limits,
+        cpu_seconds: Option<u64>,
+    ) -> Result<(Process, SandboxReport), WorkerError> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| WorkerError::Spawn(error.into()))?;
+        let mut child = program.start(theirs).map_err(WorkerError::Spawn)?;
+        let stderr = child.stderr.take();
+        let status = match File::open(format!("/proc/{}/status", child.id())) {
+            Ok(status) => status,
+            Err(error) => {
+                end(&mut child);
+                return Err(WorkerError::Spawn(error));
+            }
+        };
+        let mut process = Process {
+            child,
+            socket: ours,
+            stderr,
+            stderr_tail: VecDeque::new(),
+            incoming: Incoming::default(),
+            backlog: Backlog::default(),
+            status,
+            limits: limits.clone(),
+            looked: Instant::now(),
+        };
+        let confinement = Confinement { memory_bytes: limits.memory_bytes, cpu_seconds };
+        process.backlog.push(&Request::Confine(confinement))?;
+        match process.answer()? {
+            Reply::Confined(report) => Ok((process, report)),
+            _ => Err(ProtocolError::Unexpected("first").into()),
+        }
+    }
+
+    /// Sends what waits and waits for one reply, for as long as a first frame may take.
+    pub fn answer(&mut self) -> Result<Reply, WorkerError> {
+        let asked = Instant::now();
+        loop {
+            if let Some(reply) = self.next()? {
+                return Ok(reply);
+            }
+            let after = self.limits.first_frame;
+            if asked.elapsed() > after {
+                return Err(WorkerError::FirstFrameTimeout { after });
+            }
+            if self.wait(None)? == Line::Closed {
+                return Err(self.death());
+            }
+        }
+    }
+
+    /// What waits to be sent.
+    pub fn backlog(&mut self) -> &mut Backlog {
+        &mut self.backlog
+    }
+
+    /// Sends a request with a descriptor; the worker must be listening.
+    pub fn send_with(&self, request: &Request, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        send_with(self.socket.as_fd(), request, descriptor)
+    }
+
+    /// Bytes the worker has sent.
+    pub fn received_bytes(&self) -> u64 {
+        self.incoming.total()
+    }
+
+    /// The next reply that has arrived.
+    pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
+        self.incoming.next()
+    }
+
+    /// Sends and receives what is possible; waits a short while when nothing is, or until `wake`.
+    pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<Line, WorkerError> {
+        let broken = |error: io::Error| WorkerError::Spawn(error);
+        if self.backlog.send(self.socket.as_fd()).is_err() {
+            // The worker is gone; what it said before comes first.
+            return self.listen();
+        }
+        let interest =
+            if self.backlog.len() > 0 { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut sources = vec![PollFd::new(&self.socket, interest)];
+        sources.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
+        sources.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+        match poll(&mut sources, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(broken(error.into())),
+        }
+        let says = !sources[0].revents().difference(PollFlags::OUT).is_empty();
+        let complains = self.stderr.is_some() && !sources[1].revents().is_empty();
+        if complains {
+            self.keep_stderr();
+        }
+        if says { self.listen() } else { Ok(Line::Open) }
+    }
+
+    fn listen(&mut self) -> Result<Line, WorkerError> {
+        match self.incoming.fill(self.socket.as_fd()).map_err(WorkerError::Spawn)? {
+            Some(0) => Ok(Line::Closed),
+            Some(_) | None => Ok(Line::Open),
+        }
+    }
+
+    /// Looks now and then whether the worker keeps within its limits.
+    pub fn look(&mut self) -> Result<(), WorkerError> {
+        let limit_bytes = self.limits.output_bytes;
+        if self.received_bytes() > limit_bytes {
+            return Err(WorkerError::OutputBudget { limit_bytes });
+        }
+        if self.looked.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let mut text = [0; 4096];
+        // A worker that has just died has no status; its end of the socket says so soon.
+        let Ok(len) = self.status.read_at(&mut text, 0) else { return Ok(()) };
+        let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
+        let limit_bytes = self.limits.memory_bytes;
+        if field(b"VmRSS:") << 10 > limit_bytes {
+            return Err(WorkerError::MemoryLimit { limit_bytes });
+        }
+        let limit = self.limits.threads;
+        if field(b"Threads:") > limit {
+            return Err(WorkerError::ThreadLimit { limit });
+        }
+        Ok(())
+    }
+
+    /// Why the worker closed its end; ends it if it has not.
+    pub fn death(&mut self) -> WorkerError {
+        // A process that is exiting keeps its status: only one that lives on is killed here.
+        end(&mut self.child);
+        self.keep_stderr();
+        let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(error) => return WorkerError::Spawn(error),
+        };
+        match status.signal() {
+            Some(libc::SIGXCPU) => WorkerError::WallClock { after: self.limits.wall },
+            Some(libc::SIGABRT) if stderr.contains("memory allocation of") => {
+                WorkerError::MemoryLimit { limit_bytes: self.limits.memory_bytes }
+            }
+            Some(signal) => WorkerError::Killed { signal, stderr },
+            None => WorkerError::Exited { code: status.code().unwrap_or(-1), stderr },
+        }
+    }
+
+    /// Takes one read of stderr, which must be ready or ended; keeps its end.
+    fn keep_stderr(&mut self) {
+        let Some(stderr) = &mut self.stderr else { return };
+        let mut text = [0; STDERR_BYTES_MAX];
+        match stderr.read(&mut text) {
+            Ok(0) | Err(_) => self.stderr = None,
+            Ok(len) => {
+                self.stderr_tail.extend(&text[..len]);
+                let excess = self.stderr_tail.len().saturating_sub(STDERR_BYTES_MAX);
+                self.stderr_tail.drain(..excess);
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Kills and reaps; without effect on a process that has been reaped.
+fn end(child: &mut Child) {
+    // Both fail only where there is nothing left to kill or to reap.
+    child.kill().ok();
+    child.wait().ok();
+}
+
+/// The number behind `name` in a `/proc/<pid>/status`.
+fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let digits = line.trim_ascii_start();
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}

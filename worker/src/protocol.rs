@@ -1,0 +1,257 @@
+//! The messages between a server and its media workers.
+//!
+//! A message is a `u32` length, a version byte, a tag byte and the values of one variant; nothing
+//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills and for coded
+//! bytes, and none for pixels. Parsing refuses, and never panics on, any bytes that are not a
+//! message.
+
+use decode::{DecodeError, FileReport, Sampling, StreamInfo};
+use gate::{GateConfig, Reason};
+use media::{Codec, EventType, Signal, Timestamp};
+
+use crate::{
+    Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Still,
+    sandbox::Confinement,
+    session::SessionEvent,
+    wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
+};
+
+/// Version of the messages; both ends are one binary, so another version is an error.
+const VERSION: u8 = 1;
+
+/// Longest message: a still of the largest picture is below 50 MB.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+
+/// Bytes in front of the payload: the length.
+pub(crate) const HEADER_BYTES: usize = 4;
+
+/// What a server asks of a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Request {
+    /// Comes first: enter the sandbox.
+    Confine(Confinement),
+    /// Analyse the file whose descriptor comes along; `len` bytes of it.
+    Job { len: u64, options: JobOptions },
+    /// Start a live session under a number of the server's choice.
+    OpenSession { session: u32, codec: Codec, stills: bool, gate: GateConfig },
+    /// The next picture of a session.
+    AccessUnit { session: u32, pts: Timestamp, keyframe: bool, data: Vec<u8> },
+    /// No picture follows.
+    CloseSession { session: u32 },
+    /// Try what the sandbox must refuse.
+    Probe,
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    /// The sandbox is entered; comes first.
+    Confined(SandboxReport),
+    /// About the file job.
+    Job(JobEvent),
+    /// The file job ended early.
+    Failed(Fault),
+    /// About a live session.
+    Session { session: u32, event: SessionEvent },
+    /// So many access units have been worked off, of all sessions together.
+    Consumed { units: u64 },
+    /// What was tried and the error number it gave, 0 for success.
+    Probed(Vec<Attempt>),
+}
+
+/// Something that a sandboxed process must not be able to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// What was tried.
+    pub what: String,
+    /// Error number of the refusal; `None` when it was allowed.
+    pub errno: Option<i32>,
+}
+
+/// Byte form of an enum: a tag byte, then the variant's values in order.
+macro_rules! messages {
+    ($kind:ident, $what:literal, {
+        $($tag:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)?
+    }) => {
+        impl Wire for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $($kind::$variant $(($inner))? $({ $($field),* })? => {
+                        out.push($tag);
+                        $($inner.put(out);)?
+                        $($($field.put(out);)*)?
+                    })*
+                }
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
+                match from.byte($what)? {
+                    $($tag => {
+                        $(let $inner = Wire::get(from)?;)?
+                        $($(let $field = Wire::get(from)?;)*)?
+                        Ok($kind::$variant $(($inner))? $({ $($field),* })?)
+                    })*
+                    _ => Err(ProtocolError::Invalid($what)),
+                }
+            }
+        }
+    };
+}
+
+messages!(Request, "request", {
+    1 => Confine(confinement),
+    2 => Job { len, options },
+    3 => OpenSession { session, codec, stills, gate },
+    4 => AccessUnit { session, pts, keyframe, data },
+    5 => CloseSession { session },
+    6 => Probe,
+});
+messages!(Reply, "reply", {
+    1 => Confined(report),
+    2 => Job(event),
+    3 => Failed(fault),
+    4 => Session { session, event },
+    5 => Consumed { units },
+    6 => Probed(attempts),
+});
+messages!(JobEvent, "job event", {
+    1 => Opened(stream),
+    2 => Progress { frames, pts_ms },
+    3 => Signals(signals),
+    4 => Still(still),
+    5 => Done(report),
+});
+messages!(SessionEvent, "session event", {
+    1 => Signals(signals),
+    2 => Still(still),
+    3 => Damaged { detail },
+    4 => Closed { frames, decoder },
+    5 => Failed(fault),
+});
+messages!(Fault, "fault", {
+    1 => Decode(error),
+    2 => Other { kind, message },
+    3 => Unforeseen { frame_index },
+    4 => Stopped,
+});
+messages!(DecodeError, "decode error", {
+    1 => Empty,
+    2 => UnsupportedContainer { name },
+    3 => NestedResource { name },
+    4 => DamagedHeader { container, detail },
+    5 => NoVideoStream { streams },
+    6 => TooManyStreams { count, max },
+    7 => UnsupportedCodec { name },
+    8 => PictureTooLarge { width, height, max },
+    9 => UnsupportedPixelFormat { name },
+    10 => NothingDecoded { damaged_packets },
+    11 => DamagedUnit { detail },
+    12 => WrongCodec { expected, got },
+    13 => Libav { call, detail },
+    14 => Thread { detail },
+});
+messages!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
+messages!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });
+
+wire_enum!(
+    Reason,
+    "reason",
+    [
+        Reason::InitialFrame,
+        Reason::SceneCut,
+        Reason::PeriodicKeepalive,
+        Reason::ExposureShift,
+        Reason::FlickerSuspected,
+        Reason::GhostingSuspected,
+        Reason::NoiseVarianceSpike,
+        Reason::NoTrigger
+    ]
+);
+wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
+wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
+wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
+wire_struct!(Attempt { what, errno });
+wire_struct!(Still { frame_index, pts_ms, reason, event_type, confidence, extent, jpeg });
+wire_struct!(StreamInfo {
+    codec,
+    container,
+    extent,
+    rotation,
+    layout,
+    source_rate,
+    duration,
+    timebase,
+    pixel_format,
+    declared_frames,
+});
+wire_struct!(FileReport {
+    decoder,
+    frames,
+    source_frames,
+    source_rate,
+    truncated,
+    damaged_packets,
+    first_extent,
+});
+
+/// Text that is a constant of the program: the name of a codec, or else of a libav call, which the
+/// reader does not know by name.
+impl Wire for &'static str {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.to_string().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<&'static str, ProtocolError> {
+        let text = String::get(from)?;
+        let codec = Codec::ALL.into_iter().map(Codec::name).find(|name| *name == text);
+        Ok(codec.unwrap_or("libav"))
+    }
+}
+
+impl Wire for EventType {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_str().to_owned().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<EventType, ProtocolError> {
+        Ok(EventType::from_name(&String::get(from)?))
+    }
+}
+
+/// Appends `message` to `out` as it goes over the socket.
+///
+/// A message over the bound is refused here, so that the other end need not end the connection.
+pub(crate) fn encode(message: &impl Wire, out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+    let start = out.len();
+    out.extend([0; HEADER_BYTES]);
+    out.push(VERSION);
+    message.put(out);
+    let len = out.len() - start - HEADER_BYTES;
+    if len > MESSAGE_BYTES_MAX as usize {
+        out.truncate(start);
+        return Err(ProtocolError::TooLong(u32::try_from(len).unwrap_or(u32::MAX)));
+    }
+    out[start..start + HEADER_BYTES].copy_from_slice(&(len as u32).to_le_bytes());
+    Ok(())
+}
+
+/// Bytes of the payload behind this header.
+pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, ProtocolError> {
+    match u32::from_le_bytes(header) {
+        len if len > MESSAGE_BYTES_MAX => Err(ProtocolError::TooLong(len)),
+        len => Ok(len as usize),
+    }
+}
+
+/// The message in a payload.
+pub(crate) fn decode<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
+    let mut reader = Reader::new(payload);
+    match reader.byte("version")? {
+        VERSION => {}
+        other => return Err(ProtocolError::Version(other)),
+    }
+    let message = T::get(&mut reader)?;
+    reader.finish()?;
+    Ok(message)
+}
+

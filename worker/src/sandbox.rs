@@ -1,0 +1,255 @@
+//! What a worker gives up before it reads a byte of media.
+//!
+//! landlock (no path, no TCP port, no foreign socket or signal), a seccomp allow-list and resource
+//! limits. Entered once, by the child itself, while it has one thread; never left.
+//! What the kernel cannot give is named in the report, and the caller decides.
+
+use std::{collections::BTreeMap, fmt, io};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
+};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, Signal, getppid, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+/// Descriptors a worker may hold: its socket, stderr, the input, and room for the next input.
+const DESCRIPTORS_MAX: u64 = 16;
+
+/// Private memory beyond the limit that the supervisor watches, so that a burst between two of its
+/// looks is stopped by the kernel, and the ordinary case by the supervisor with a clear error.
+const MEMORY_SLACK_BYTES: u64 = 256 << 20;
+
+/// How much of the sandbox is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SandboxLevel {
+    /// Everything below.
+    Full,
+    /// Something is missing on this kernel.
+    Partial {
+        /// What, in words for a log.
+        missing: Vec<String>,
+    },
+}
+
+/// What a worker reported about its own sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxReport {
+    /// The landlock ABI in force, 0 for none.
+    pub landlock_abi: u32,
+    /// The system call filter is in force.
+    pub seccomp: bool,
+    /// Every resource limit is in force.
+    pub rlimits: bool,
+    /// The sum of it.
+    pub level: SandboxLevel,
+}
+
+impl SandboxReport {
+    /// Nothing is missing.
+    pub fn is_full(&self) -> bool {
+        self.level == SandboxLevel::Full
+    }
+}
+
+impl fmt::Display for SandboxReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.level {
+            SandboxLevel::Full => write!(f, "full (landlock ABI {})", self.landlock_abi),
+            SandboxLevel::Partial { missing } => write!(f, "partial: no {}", missing.join(", no ")),
+        }
+    }
+}
+
+/// Resource limits of one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confinement {
+    /// Memory the supervisor allows.
+    pub memory_bytes: u64,
+    /// CPU seconds of the whole process, where there is a bound.
+    pub cpu_seconds: Option<u64>,
+}
+
+crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds });
+
+/// Gives everything up. The calling process must have one thread.
+pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
+    let mut missing = Vec::new();
+    let mut check = |what: &str, result: io::Result<()>| match result {
+        Ok(()) => true,
+        Err(error) => {
+            missing.push(format!("{what} ({error})"));
+            false
+        }
+    };
+
+    check("parent death signal", follow_parent());
+    check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
+    let rlimits = limits(confinement)
+        .into_iter()
+        .map(|(name, resource, limit)| check(name, set_limit(resource, limit)))
+        .fold(true, |all, one| all & one);
+    let (landlock_abi, paths) = restrict_paths();
+    check("landlock", paths);
+    let seccomp = check("seccomp", filter_system_calls());
+
+    let level = if missing.is_empty() {
+        SandboxLevel::Full
+    } else {
+        SandboxLevel::Partial { missing }
+    };
+    SandboxReport { landlock_abi, seccomp, rlimits, level }
+}
+
+/// Dies with the thread that started it, even when stopped; that thread must outlive the worker.
+fn follow_parent() -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that died before the call above sends no signal any more.
+    if getppid().is_none_or(|parent| parent.is_init()) {
+        return Err(io::Error::other("the parent is gone"));
+    }
+    Ok(())
+}
+
+fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
+    let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
+    let mut limits = vec![
+        // DATA, not AS: glibc reserves 64 MiB of addresses a thread and uses little of it.
+        ("memory limit", Resource::Data, memory),
+        ("descriptor limit", Resource::Nofile, DESCRIPTORS_MAX),
+        ("file size limit", Resource::Fsize, 0),
+        ("core limit", Resource::Core, 0),
+        ("memory lock limit", Resource::Memlock, 0),
+        ("message queue limit", Resource::Msgqueue, 0),
+    ];
+    if let Some(seconds) = confinement.cpu_seconds {
+        limits.push(("CPU limit", Resource::Cpu, seconds));
+    }
+    limits
+}
+
+fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
+    // Hard as well as soft: a worker cannot raise it again. Past the hard CPU limit comes SIGKILL,
+    // past the soft one a signal that says what it is.
+    let hard = limit + u64::from(resource == Resource::Cpu);
+    Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(hard) })?)
+}
+
+/// No path below `/`, no TCP port, no abstract socket or signal outside; with the ABI in force.
+fn restrict_paths() -> (u32, io::Result<()>) {
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI::V7))
+        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.restrict_self());
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => return (0, Err(io::Error::other(error))),
+    };
+    let abi = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi as i32 as u32,
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+    };
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => (abi, Ok(())),
+        RulesetStatus::PartiallyEnforced => {
+            (abi, Err(io::Error::other(format!("only ABI {abi}, 6 is needed"))))
+        }
+        RulesetStatus::NotEnforced => (0, Err(io::Error::other("not in this kernel"))),
+    }
+}
+
+/// System calls that carry no argument worth checking.
+///
+/// libav, its codecs and malloc need memory, threads and time; the worker itself needs to read its
+/// descriptors. Whatever names a path, a process or an address is not here.
+const ALLOWED: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_sysinfo,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// System calls allowed where an argument, under a mask, has one value: (call, argument, mask, value).
+const ALLOWED_WHERE: &[(i64, u8, u64, u64)] = &[
+    // The control socket is descriptor 0 and stderr is 2: nothing else is written.
+    (libc::SYS_recvmsg, 0, u32::MAX as u64, 0),
+    (libc::SYS_sendto, 0, u32::MAX as u64, 0),
+    (libc::SYS_write, 0, u32::MAX as u64, 2),
+    (libc::SYS_writev, 0, u32::MAX as u64, 2),
+    // Threads, never processes.
+    (libc::SYS_clone, 0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64),
+    // No code is loaded or made after this point.
+    (libc::SYS_mmap, 2, libc::PROT_EXEC as u64, 0),
+    (libc::SYS_mprotect, 2, libc::PROT_EXEC as u64, 0),
+    (libc::SYS_prctl, 0, u32::MAX as u64, libc::PR_SET_NAME as u64),
+];
+
+/// Refuses with EPERM all that is not listed.
+///
+/// Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that
+/// an upgrade that probes one more would end every job; a refused call gives an intruder nothing.
+fn filter_system_calls() -> io::Result<()> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    let own_pid = u64::from(std::process::id());
+    // abort() signals its own thread.
+    let own_signal = (libc::SYS_tgkill, 0, u64::from(u32::MAX), own_pid);
+    for &(call, argument, mask, value) in ALLOWED_WHERE.iter().chain([&own_signal]) {
+        let condition = SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask), value)
+            .map_err(io::Error::other)?;
+        let rule = SeccompRule::new(vec![condition]).map_err(io::Error::other)?;
+        rules.entry(call).or_default().push(rule);
+    }
+    rules.insert(libc::SYS_clone3, Vec::new());
+    // clone3 hides its flags behind a pointer. glibc falls back to clone on ENOSYS and on nothing
+    // else; of two filters the stricter answer counts. The allow-list comes last, since it allows
+    // no further filter.
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    install(clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    install(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+}
+
+fn install(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> io::Result<()> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let filter =
+        SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
+    let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
+    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
+}

@@ -1,0 +1,221 @@
+//! Runs jobs in workers and turns whatever happens to a worker into one clear error.
+//!
+//! Blocking, from any thread. The watchdog trusts nothing the worker says about itself but that it
+//! says something: time, memory, threads and bytes are measured on this side.
+
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use decode::{FileReport, Sampling};
+use gate::GateConfig;
+
+use crate::{
+    Attempt, JobEvent, JobOptions, SandboxReport, WorkerError,
+    process::{Line, Process, WorkerProgram},
+    protocol::{Reply, Request},
+    wire::ProtocolError,
+};
+
+/// What a worker may use before it is ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Resident memory.
+    pub memory_bytes: u64,
+    /// Time for a whole job.
+    pub wall: Duration,
+    /// Time until the first frame is measured.
+    pub first_frame: Duration,
+    /// Time between two signs of progress after that.
+    pub stall: Duration,
+    /// Bytes of signals and stills.
+    pub output_bytes: u64,
+    /// Threads at once.
+    pub threads: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            // 8192x8192 4:2:0 with sixteen reference pictures fits once.
+            memory_bytes: 2 << 30,
+            wall: Duration::from_secs(3600),
+            first_frame: Duration::from_secs(10),
+            stall: Duration::from_secs(5),
+            output_bytes: 4 << 30,
+            threads: 128,
+        }
+    }
+}
+
+/// A file to analyse.
+#[derive(Debug)]
+pub struct JobSpec {
+    /// The opened file, which must be a regular one.
+    pub input: File,
+    /// Which frames are analysed.
+    pub sampling: Sampling,
+    /// Most frames analysed.
+    pub max_frames: u64,
+    /// Encode the selected frames.
+    pub stills: bool,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Decoding threads, at least 1.
+    pub threads: usize,
+    /// What the worker may use.
+    pub limits: Limits,
+}
+
+/// Ends a job from another thread; clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// Ends every job that has this token, within some tens of milliseconds.
+    pub fn cancel(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Starts workers of one program; cheap to clone and to share.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    pub(crate) program: WorkerProgram,
+}
+
+impl Supervisor {
+    /// Workers will be `program`.
+    pub fn new(program: WorkerProgram) -> Supervisor {
+        Supervisor { program }
+    }
+
+    /// The sandbox of a worker that was really started.
+    pub fn sandbox_report(&self) -> Result<SandboxReport, WorkerError> {
+        let (_process, report) = Process::spawn(&self.program, &Limits::default(), None)?;
+        Ok(report)
+    }
+
+    /// What came of a real worker's attempts to do what it must not.
+    pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
+        let (mut process, _) = Process::spawn(&self.program, &Limits::default(), None)?;
+        process.backlog().push(&Request::Probe)?;
+        match process.answer()? {
+            Reply::Probed(attempts) => Ok(attempts),
+            _ => Err(ProtocolError::Unexpected("probe").into()),
+        }
+    }
+
+    /// Runs a job in a worker of its own; returns when it is done, dead or ended.
+    ///
+    /// Time spent in `on_event` is not the worker's; `Break` means cancelled.
+    pub fn run_job(
+        &self,
+        spec: JobSpec,
+        cancel: &CancelToken,
+        on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
+    ) -> Result<FileReport, WorkerError> {
+        let JobSpec { input, sampling, max_frames, stills, gate, threads, limits } = spec;
+        let metadata = input.metadata().map_err(WorkerError::Spawn)?;
+        if !metadata.is_file() {
+            return Err(WorkerError::NotAFile);
+        }
+        let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
+        let (mut process, _) = Process::spawn(&self.program, &limits, Some(cpu_seconds))?;
+        let options = JobOptions { sampling, max_frames, stills, gate, threads };
+        let request = Request::Job { len: metadata.len(), options };
+        if process.send_with(&request, input.as_fd()).is_err() {
+            return Err(process.death());
+        }
+        let mut watchdog = Watchdog::new(&limits);
+        loop {
+            if cancel.is_cancelled() {
+                return Err(WorkerError::Cancelled);
+            }
+            match process.next()? {
+                Some(Reply::Job(event)) => {
+                    let report = match &event {
+                        JobEvent::Done(report) => Some(report.clone()),
+                        _ => None,
+                    };
+                    watchdog.heard(&event);
+                    let flow = on_event(event);
+                    watchdog.resume();
+                    if let Some(report) = report {
+                        return Ok(report);
+                    }
+                    if flow.is_break() {
+                        return Err(WorkerError::Cancelled);
+                    }
+                }
+                Some(Reply::Failed(fault)) => return Err(fault.into()),
+                Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
+                None => {
+                    process.look()?;
+                    if process.wait(None)? == Line::Closed {
+                        return Err(process.death());
+                    }
+                }
+            }
+            watchdog.check()?;
+        }
+    }
+}
+
+/// The clocks of one job.
+struct Watchdog<'a> {
+    limits: &'a Limits,
+    started: Instant,
+    heard: Instant,
+    frames_seen: bool,
+}
+
+impl Watchdog<'_> {
+    fn new(limits: &Limits) -> Watchdog<'_> {
+        let now = Instant::now();
+        Watchdog { limits, started: now, heard: now, frames_seen: false }
+    }
+
+    fn heard(&mut self, event: &JobEvent) {
+        self.frames_seen |= matches!(
+            event,
+            JobEvent::Progress { frames: 1.., .. } | JobEvent::Signals(_) | JobEvent::Still(_)
+        );
+    }
+
+    /// The worker has the word again.
+    fn resume(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    fn check(&self) -> Result<(), WorkerError> {
+        let Limits { wall, first_frame, stall, .. } = *self.limits;
+        let silence = self.heard.elapsed();
+        if self.started.elapsed() > wall {
+            Err(WorkerError::WallClock { after: wall })
+        } else if !self.frames_seen && self.started.elapsed() > first_frame {
+            Err(WorkerError::FirstFrameTimeout { after: first_frame })
+        } else if self.frames_seen && silence > stall {
+            Err(WorkerError::Stalled { after: stall })
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The byte form of protocol values: little endian, lengths in front, nothing implied.
+//!
+//! Reading never panics, never reads past the message, and allocates no more than the message
+//! justifies, whatever the bytes say. Knows single values; `protocol` knows the messages.
+
+use media::{
+    Codec, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal,
+    Subsampling, Timebase, Timestamp,
+};
+
+/// Why bytes are not a message of this protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// The message ends inside a value.
+    #[error("a message ends inside its {0}")]
+    Short(&'static str),
+    /// A value outside its type's range.
+    #[error("a message holds no valid {0}")]
+    Invalid(&'static str),
+    /// Bytes after the last value.
+    #[error("a message has {0} bytes too many")]
+    Trailing(usize),
+    /// A message for another build.
+    #[error("a message of protocol version {0}")]
+    Version(u8),
+    /// A message that announces more than the bound.
+    #[error("a message of {0} bytes is over the limit")]
+    TooLong(u32),
+    /// The message needs a file descriptor, and none came.
+    #[error("a message came without its file descriptor")]
+    NoDescriptor,
+    /// A message that makes no sense now.
+    #[error("an unexpected {0} message")]
+    Unexpected(&'static str),
+}
+
+/// What is left of a message.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], ProtocolError> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(ProtocolError::Short(what))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub fn byte(&mut self, what: &'static str) -> Result<u8, ProtocolError> {
+        Ok(self.take(1, what)?[0])
+    }
+
+    /// Everything has been read.
+    pub fn finish(self) -> Result<(), ProtocolError> {
+        if self.0.is_empty() { Ok(()) } else { Err(ProtocolError::Trailing(self.0.len())) }
+    }
+}
+
+/// A value with a byte form.
+///
+/// `u8` has none on purpose: a `Vec<u8>` is one run of bytes, any other `Vec` is value by value.
+pub(crate) trait Wire: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn get(from: &mut Reader<'_>) -> Result<Self, ProtocolError>;
+}
+
+macro_rules! wire_integers {
+    ($($kind:ty),*) => {$(
+        impl Wire for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
+                let bytes = from.take(size_of::<$kind>(), stringify!($kind))?;
+                Ok(<$kind>::from_le_bytes(bytes.try_into().expect("take gives what is asked")))
+            }
+        }
+    )*};
+}
+
+wire_integers!(u32, u64, i32, i64);
+
+/// Byte form of a struct: its fields in the order given.
+macro_rules! wire_struct {
+    ($kind:ty { $($field:ident),* $(,)? }) => {
+        impl $crate::wire::Wire for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                let Self { $($field),* } = self;
+                $($crate::wire::Wire::put($field, out);)*
+            }
+
+            fn get(
+                from: &mut $crate::wire::Reader<'_>,
+            ) -> Result<Self, $crate::wire::ProtocolError> {
+                Ok(Self { $($field: $crate::wire::Wire::get(from)?),* })
+            }
+        }
+    };
+}
+pub(crate) use wire_struct;
+
+/// Byte form of an enum without fields: one byte, its position in the list.
+macro_rules! wire_enum {
+    ($kind:ty, $what:literal, [$($value:path),* $(,)?]) => {
+        impl $crate::wire::Wire for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                const ALL: &[$kind] = &[$($value),*];
+                // A value that is not listed becomes a byte that no reader accepts.
+                let at = ALL.iter().position(|value| value == self).unwrap_or(usize::from(u8::MAX));
+                out.push(at as u8);
+            }
+
+            fn get(
+                from: &mut $crate::wire::Reader<'_>,
+            ) -> Result<$kind, $crate::wire::ProtocolError> {
+                const ALL: &[$kind] = &[$($value),*];
+                let at = usize::from(from.byte($what)?);
+                ALL.get(at).copied().ok_or($crate::wire::ProtocolError::Invalid($what))
+            }
+        }
+    };
+}
+pub(crate) use wire_enum;
+
+impl Wire for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<bool, ProtocolError> {
+        match from.byte("flag")? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(ProtocolError::Invalid("flag")),
+        }
+    }
+}
+
+impl Wire for usize {
+    fn put(&self, out: &mut Vec<u8>) {
+        (*self as u64).put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<usize, ProtocolError> {
+        usize::try_from(u64::get(from)?).map_err(|_| ProtocolError::Invalid("size"))
+    }
+}
+
+impl Wire for Vec<u8> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).put(out);
+        out.extend_from_slice(self);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Vec<u8>, ProtocolError> {
+        let len = u32::get(from)?;
+        Ok(from.take(len as usize, "bytes")?.to_vec())
+    }
+}
+
+impl Wire for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).put(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<String, ProtocolError> {
+        String::from_utf8(Vec::get(from)?).map_err(|_| ProtocolError::Invalid("text"))
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Option<T>, ProtocolError> {
+        Ok(if bool::get(from)? { Some(T::get(from)?) } else { None })
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).put(out);
+        self.iter().for_each(|value| value.put(out));
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Vec<T>, ProtocolError> {
+        let count = u32::get(from)?;
+        // Grows with what is really there: `count` alone reserves nothing.
+        (0..count).map(|_| T::get(from)).collect::<Result<Vec<T>, ProtocolError>>()
+    }
+}
+
+wire_enum!(
+    Codec,
+    "codec",
+    [
+        Codec::H264,
+        Codec::H265,
+        Codec::Vp8,
+        Codec::Vp9,
+        Codec::Av1,
+        Codec::Mpeg4,
+        Codec::Mjpeg
+    ]
+);
+wire_enum!(
+    Rotation,
+    "rotation",
+    [Rotation::None, Rotation::Quarter, Rotation::Half, Rotation::ThreeQuarters]
+);
+wire_enum!(
+    Subsampling,
+    "subsampling",
+    [
+        Subsampling::Gray,
+        Subsampling::Yuv420,
+        Subsampling::Yuv422,
+        Subsampling::Yuv440,
+        Subsampling::Yuv411,
+        Subsampling::Yuv444
+    ]
+);
+wire_enum!(SampleRange, "sample range", [SampleRange::Limited, SampleRange::Full]);
+wire_enum!(
+    ErrorKind,
+    "error kind",
+    [
+        ErrorKind::InvalidInput,
+        ErrorKind::Unauthenticated,
+        ErrorKind::Forbidden,
+        ErrorKind::NotFound,
+        ErrorKind::Conflict,
+        ErrorKind::Unsupported,
+        ErrorKind::Exhausted,
+        ErrorKind::Unavailable,
+        ErrorKind::Cancelled,
+        ErrorKind::DataLoss,
+        ErrorKind::Internal
+    ]
+);
+
+wire_struct!(PixelLayout { subsampling, sample, interleaved_chroma, range });
+wire_struct!(Timestamp { ticks, timebase });
+wire_struct!(Signal {
+    frame_index,
+    source_frame_index,
+    pts_ms,
+    perceptual_hash,
+    luma_mean,
+    flicker_score,
+    ghosting_score,
+    noise_variance_score,
+    scene_score,
+});
+
+impl Wire for Sample {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Sample::U8 => out.extend([0, 0]),
+            Sample::U16 { shift } => out.extend([1, *shift]),
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Sample, ProtocolError> {
+        match (from.byte("sample")?, from.byte("sample")?) {
+            (0, 0) => Ok(Sample::U8),
+            (1, shift @ 0..=8) => Ok(Sample::U16 { shift }),
+            _ => Err(ProtocolError::Invalid("sample")),
+        }
+    }
+}
+
+impl Wire for Score {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.millionths().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Score, ProtocolError> {
+        let millionths = u32::get(from)?;
+        if millionths > Score::SCALE {
+            return Err(ProtocolError::Invalid("score"));
+        }
+        Ok(Score::from_millionths(millionths))
+    }
+}
+
+/// Two positive numbers that a checked constructor joins.
+macro_rules! wire_pair {
+    ($kind:ident, $what:literal, |$value:ident| ($first:expr, $second:expr)) => {
+        impl Wire for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                let $value = self;
+                $first.put(out);
+                $second.put(out);
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
+                let (first, second) = (u32::get(from)?, u32::get(from)?);
+                $kind::new(first, second).ok_or(ProtocolError::Invalid($what))
+            }
+        }
+    };
+}
+
+wire_pair!(Extent, "extent", |extent| (extent.width, extent.height));
+wire_pair!(Rate, "rate", |rate| (rate.num(), rate.den()));
+wire_pair!(Timebase, "timebase", |timebase| (timebase.num(), timebase.den()));

@@ -1,0 +1,22 @@
+//! What a confined worker cannot do.
+
+use worker::SandboxLevel;
+
+use crate::support::supervisor;
+
+#[test]
+fn the_sandbox_is_full() {
+    let report = supervisor().sandbox_report().expect("a worker starts");
+    assert_eq!(report.level, SandboxLevel::Full, "{report}");
+    assert!(report.landlock_abi >= 6 && report.seccomp && report.rlimits, "{report:?}");
+}
+
+#[test]
+fn a_confined_worker_is_refused_everything_it_tries() {
+    let attempts = supervisor().probe_sandbox().expect("the worker survives being refused");
+    assert!(attempts.len() >= 12, "{attempts:?}");
+    for attempt in attempts {
+        let refused = matches!(attempt.errno, Some(libc::EPERM | libc::EACCES));
+        assert!(refused, "{}: {:?}", attempt.what, attempt.errno);
+    }
+}

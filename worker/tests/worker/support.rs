@@ -1,0 +1,81 @@
+//! Clips, specs and a collector that the tests share.
+
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use decode::{FileReport, Sampling, StreamInfo};
+use gate::GateConfig;
+use media::Signal;
+use worker::{
+    CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
+};
+
+/// A supervisor of the test's own worker binary.
+pub fn supervisor() -> Supervisor {
+    Supervisor::new(WorkerProgram::at(env!("CARGO_BIN_EXE_media-worker-test")))
+}
+
+/// A real clip; says loudly when it is not there.
+pub fn clip(name: &str) -> Option<PathBuf> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
+    #[expect(clippy::disallowed_methods, reason = "tests find their clips by this variable")]
+    let folder = std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or(default, PathBuf::from);
+    let path = folder.join("clips").join(name);
+    if !path.exists() {
+        eprintln!("SKIPPED: no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// Every frame of a file, with stills, on two threads.
+pub fn spec(path: &Path) -> JobSpec {
+    JobSpec {
+        input: File::open(path).expect("the file opens"),
+        sampling: Sampling::Every,
+        max_frames: 500_000,
+        stills: true,
+        gate: GateConfig::default(),
+        threads: 2,
+        limits: Limits::default(),
+    }
+}
+
+/// All that a job said, without its signs of life.
+#[derive(Debug, Default, PartialEq)]
+pub struct Heard {
+    pub opened: Option<StreamInfo>,
+    pub signals: Vec<Signal>,
+    pub stills: Vec<Still>,
+    pub done: Option<FileReport>,
+    pub progress: usize,
+}
+
+impl Heard {
+    pub fn take(&mut self, event: JobEvent) -> ControlFlow<()> {
+        match event {
+            JobEvent::Opened(stream) => self.opened = Some(stream),
+            JobEvent::Progress { .. } => self.progress += 1,
+            JobEvent::Signals(signals) => self.signals.extend(signals),
+            JobEvent::Still(still) => self.stills.push(still),
+            JobEvent::Done(report) => self.done = Some(report),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The result without what depends on timing.
+    pub fn settled(mut self) -> Heard {
+        self.progress = 0;
+        self
+    }
+}
+
+/// Runs a job in a worker and keeps what it said.
+pub fn run(spec: JobSpec) -> Result<Heard, WorkerError> {
+    let mut heard = Heard::default();
+    supervisor().run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))?;
+    Ok(heard)
+}
