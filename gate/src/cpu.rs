@@ -13,7 +13,7 @@ pub struct ReferenceMeasurer;
 
 impl Measurer for ReferenceMeasurer {
     fn name(&self) -> &'static str {
-        "reference"
+        "cpu-reference"
     }
 
     fn measure(
@@ -84,21 +84,35 @@ pub(crate) fn measure_each(
 }
 
 /// The fastest measurer this CPU has, chosen at run time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CpuMeasurer {
-    reference: ReferenceMeasurer,
+    #[cfg(target_arch = "x86_64")]
+    avx2: Option<crate::simd::Avx2>,
 }
 
 impl CpuMeasurer {
-    /// Looks at the CPU once.
+    /// Looks at the CPU once and allocates all that measuring needs.
     pub fn new() -> CpuMeasurer {
-        CpuMeasurer::default()
+        CpuMeasurer {
+            #[cfg(target_arch = "x86_64")]
+            avx2: crate::simd::Avx2::detect(),
+        }
+    }
+}
+
+impl Default for CpuMeasurer {
+    fn default() -> CpuMeasurer {
+        CpuMeasurer::new()
     }
 }
 
 impl Measurer for CpuMeasurer {
     fn name(&self) -> &'static str {
-        self.reference.name()
+        #[cfg(target_arch = "x86_64")]
+        if self.avx2.is_some() {
+            return "cpu-avx2";
+        }
+        ReferenceMeasurer.name()
     }
 
     fn measure(
@@ -106,6 +120,10 @@ impl Measurer for CpuMeasurer {
         frames: &[Frame],
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
-        self.reference.measure(frames, out)
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = &mut self.avx2 {
+            return measure_each(frames, out, |planes, measured| avx2.measure(planes, measured));
+        }
+        ReferenceMeasurer.measure(frames, out)
     }
 }

@@ -7,10 +7,17 @@
 
 mod cells;
 mod config;
+pub mod conformance;
 mod cpu;
 mod decision;
 mod loops;
 mod measure;
+mod phash;
+mod scene;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "AVX2 loads and stores")]
+mod simd;
+mod thumb;
 mod window;
 
 pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};

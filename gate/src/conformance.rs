@@ -1,0 +1,296 @@
+//! The table of pictures that every [`Measurer`] must measure exactly as the reference does.
+//!
+//! Backends run [`check`] in their tests; the pictures are the same on every machine. Padding
+//! between rows is filled with noise, so that reading it shows.
+
+use std::sync::Arc;
+
+use media::{
+    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+    Timestamp,
+};
+
+use crate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
+
+/// What the samples of a picture are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Every sample has this eight-bit value.
+    Flat(u8),
+    /// Uniformly random samples from this seed.
+    Random(u64),
+    /// Smallest and largest values in turn, by column and row.
+    Checker,
+    /// Values that grow along rows and columns, so that a sample out of place shows.
+    Ramp,
+}
+
+/// A picture to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Chroma arrangement.
+    pub subsampling: Subsampling,
+    /// Sample storage.
+    pub sample: Sample,
+    /// U and V alternate in one plane.
+    pub interleaved: bool,
+    /// Bytes between the end of a row and the start of the next.
+    pub padding: usize,
+    /// The samples.
+    pub fill: Fill,
+}
+
+impl Picture {
+    /// An eight-bit 4:2:0 picture of random samples without padding.
+    pub fn new(width: u32, height: u32) -> Picture {
+        Picture {
+            width,
+            height,
+            subsampling: Subsampling::Yuv420,
+            sample: Sample::U8,
+            interleaved: false,
+            padding: 0,
+            fill: Fill::Random(1),
+        }
+    }
+
+    /// The picture as a decoder would deliver it; `None` when a side is 0.
+    pub fn frame(self) -> Option<Frame> {
+        let extent = Extent::new(self.width, self.height)?;
+        let luma = self.plane(extent, 1, 0);
+        let chroma = self.subsampling.chroma_extent(extent).map(|extent| {
+            let step = if self.interleaved { 2 } else { 1 };
+            let u = self.plane(extent, step, 1);
+            let v = if self.interleaved { None } else { Some(self.plane(extent, 1, 2)) };
+            (extent, step, u, v)
+        });
+        Some(Frame {
+            pts: Timestamp::from_millis(0),
+            source_index: 0,
+            extent,
+            layout: PixelLayout {
+                subsampling: self.subsampling,
+                sample: self.sample,
+                interleaved_chroma: self.interleaved,
+                range: SampleRange::Limited,
+            },
+            pixels: Pixels::Host(Arc::new(Painted { picture: self, extent, luma, chroma })),
+        })
+    }
+
+    fn stride(self, extent: Extent, step: usize) -> usize {
+        extent.width as usize * step * self.sample.bytes() + self.padding
+    }
+
+    fn plane(self, extent: Extent, step: usize, salt: u64) -> Vec<u8> {
+        let stride = self.stride(extent, step);
+        let mut noise = Noise(salt ^ 0x5157_4c31);
+        let mut bytes: Vec<u8> =
+            (0..stride * extent.height as usize).map(|_| noise.next() as u8).collect();
+        let mut source = match self.fill {
+            Fill::Random(seed) => Noise(seed.wrapping_mul(3).wrapping_add(salt)),
+            _ => Noise(0),
+        };
+        for (y, row) in bytes.chunks_exact_mut(stride).enumerate() {
+            for x in 0..extent.width as usize * step {
+                self.put(row, x, x / step, y, &mut source);
+            }
+        }
+        bytes
+    }
+
+    /// Writes slot `at` of a row, which shows column `x`.
+    fn put(self, row: &mut [u8], at: usize, x: usize, y: usize, source: &mut Noise) {
+        let value = match self.fill {
+            Fill::Flat(value) => value,
+            Fill::Random(_) => source.next() as u8,
+            Fill::Checker => u8::MAX * ((x + y) % 2) as u8,
+            Fill::Ramp => (3 * x + 7 * y) as u8,
+        };
+        match self.sample {
+            Sample::U8 => row[at] = value,
+            Sample::U16 { shift } => {
+                let fraction = match self.fill {
+                    Fill::Random(_) => source.next() as u16 & ((1 << shift) - 1),
+                    _ => (1 << shift) - 1,
+                };
+                let wide = u16::from(value) << shift | fraction;
+                row[2 * at..2 * at + 2].copy_from_slice(&wide.to_le_bytes());
+            }
+        }
+    }
+}
+
+struct Painted {
+    picture: Picture,
+    extent: Extent,
+    luma: Vec<u8>,
+    chroma: Option<(Extent, usize, Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Painted {
+    fn view<'a>(&self, bytes: &'a [u8], extent: Extent, step: usize) -> Plane<'a> {
+        let stride = self.picture.stride(extent, step);
+        Plane::new(bytes, stride, extent, self.picture.sample, step).expect("built to fit")
+    }
+}
+
+impl HostPicture for Painted {
+    fn luma(&self) -> Plane<'_> {
+        self.view(&self.luma, self.extent, 1)
+    }
+
+    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
+        let (extent, step, u, v) = self.chroma.as_ref()?;
+        let v = v.as_deref().unwrap_or_else(|| &u[self.picture.sample.bytes()..]);
+        Some([self.view(u, *extent, *step), self.view(v, *extent, *step)])
+    }
+}
+
+/// SplitMix64: the same samples on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Sizes from one pixel to UHD: below, at and above the cell counts, vector widths and odd sides.
+const SIZES: [(u32, u32); 22] = [
+    (1, 1),
+    (2, 1),
+    (1, 2),
+    (3, 5),
+    (15, 9),
+    (16, 16),
+    (31, 39),
+    (32, 20),
+    (33, 41),
+    (63, 40),
+    (64, 40),
+    (65, 41),
+    (127, 80),
+    (176, 144),
+    (320, 180),
+    (333, 217),
+    (641, 361),
+    (854, 480),
+    (1280, 720),
+    (1919, 1079),
+    (1920, 1080),
+    (4096, 2304),
+];
+
+/// Every way samples are stored, with every chroma arrangement, on sizes that leave remainders.
+fn storages() -> impl Iterator<Item = Picture> {
+    let subsamplings = [
+        Subsampling::Gray,
+        Subsampling::Yuv420,
+        Subsampling::Yuv422,
+        Subsampling::Yuv440,
+        Subsampling::Yuv411,
+        Subsampling::Yuv444,
+    ];
+    let samples = [
+        Sample::U8,
+        Sample::U16 { shift: 0 },
+        Sample::U16 { shift: 2 },
+        Sample::U16 { shift: 4 },
+        Sample::U16 { shift: 8 },
+    ];
+    let sizes = [(97u32, 61u32), (130, 83), (37, 19)];
+    sizes.into_iter().flat_map(move |(width, height)| {
+        subsamplings.into_iter().flat_map(move |subsampling| {
+            samples.into_iter().flat_map(move |sample| {
+                [(false, 0), (false, 6), (true, 0), (true, 26)].into_iter().map(
+                    move |(interleaved, padding)| Picture {
+                        subsampling,
+                        sample,
+                        interleaved,
+                        padding,
+                        fill: Fill::Random(u64::from(width)),
+                        ..Picture::new(width, height)
+                    },
+                )
+            })
+        })
+    })
+}
+
+/// The batches of the table, made one at a time: they would not fit in memory comfortably at once.
+pub fn batches() -> impl Iterator<Item = Vec<Picture>> {
+    let sizes = SIZES.into_iter().map(|(width, height)| vec![Picture::new(width, height)]);
+    let extremes = [Fill::Flat(0), Fill::Flat(1), Fill::Flat(255), Fill::Checker, Fill::Ramp]
+        .into_iter()
+        .flat_map(|fill| {
+            [Sample::U8, Sample::U16 { shift: 2 }].map(|sample| {
+                [(1280, 720), (701, 8192), (8192, 41)]
+                    .map(|(width, height)| Picture { fill, sample, ..Picture::new(width, height) })
+                    .to_vec()
+            })
+        });
+    let p010 = Picture {
+        sample: Sample::U16 { shift: 8 },
+        interleaved: true,
+        padding: 64,
+        ..Picture::new(1920, 1080)
+    };
+    let nv12 = Picture { interleaved: true, padding: 128, ..Picture::new(1279, 719) };
+    let mixed = vec![Picture::new(640, 360), p010, Picture::new(1, 1), nv12, Picture::new(65, 3)];
+    sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain([
+        Vec::new(),
+        mixed,
+        vec![p010],
+        vec![nv12],
+    ])
+}
+
+/// How a measurer differs from the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonconformance {
+    /// It refused a picture of the table.
+    #[error("refused {picture:?}: {error}")]
+    Refused {
+        /// The first picture of the batch.
+        picture: Option<Picture>,
+        /// Its reason.
+        error: MeasureError,
+    },
+    /// It measured other integers, or another number of pictures.
+    #[error("measured {picture:?} differently")]
+    Different {
+        /// The first picture that differs; `None` when only the count does.
+        picture: Option<Picture>,
+    },
+}
+
+/// Measures the whole table with `measurer`; the number of pictures when all are equal.
+pub fn check(measurer: &mut dyn Measurer) -> Result<usize, Nonconformance> {
+    batches()
+        .try_fold(0, |count, batch| check_batch(measurer, &batch).map(|()| count + batch.len()))
+}
+
+/// Measures one batch of any pictures with `measurer` and with the reference.
+pub fn check_batch(measurer: &mut dyn Measurer, batch: &[Picture]) -> Result<(), Nonconformance> {
+    let frames: Vec<Frame> = batch.iter().filter_map(|picture| picture.frame()).collect();
+    let refused = |error| Nonconformance::Refused { picture: batch.first().copied(), error };
+    let (mut expected, mut measured): (Vec<Measurements>, Vec<Measurements>) = Default::default();
+    ReferenceMeasurer.measure(&frames, &mut expected).map_err(refused)?;
+    measurer.measure(&frames, &mut measured).map_err(refused)?;
+    let different = batch.iter().zip(expected.iter().zip(&measured)).find(|(_, (a, b))| a != b);
+    match different {
+        Some((picture, _)) => Err(Nonconformance::Different { picture: Some(*picture) }),
+        None if expected.len() != measured.len() => {
+            Err(Nonconformance::Different { picture: None })
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,252 @@
+//! The AVX2 twin of the reference: equal integers, about twenty times faster.
+//!
+//! Each band of pixel rows that makes a row of cells is summed column by column, four rows at a
+//! time, and the columns are added up once per cell. Only the loads, the stores and the one call
+//! into AVX2 code are unsafe.
+
+use std::arch::x86_64::{
+    __m128i, __m256i, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32, _mm_loadu_si128,
+    _mm_shuffle_epi32, _mm_unpackhi_epi64, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
+    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu8_epi16, _mm256_cvtepu16_epi32,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_packus_epi32,
+    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_srl_epi16, _mm256_storeu_si256,
+    _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
+};
+
+use media::{Plane, Sample};
+
+use crate::{
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span},
+    measure::{CheckedPlanes, MAX_SIDE, Measurements},
+};
+
+/// Samples of one vector.
+const LANES: usize = 16;
+/// Reading a cell eight columns at a time may look past the last column.
+const SLACK: usize = 8;
+
+/// A CPU with AVX2, and room for the columns of one band.
+#[derive(Debug)]
+pub(crate) struct Avx2 {
+    sums: Box<[u16]>,
+    squares: Box<[u32]>,
+}
+
+impl Avx2 {
+    /// `None` on a CPU without AVX2.
+    pub(crate) fn detect() -> Option<Avx2> {
+        let columns = MAX_SIDE as usize + SLACK;
+        is_x86_feature_detected!("avx2").then(|| Avx2 {
+            sums: vec![0; columns].into_boxed_slice(),
+            squares: vec![0; columns].into_boxed_slice(),
+        })
+    }
+
+    /// Adds the sums of one picture to `measured`, which is all zero.
+    pub(crate) fn measure(&mut self, planes: &CheckedPlanes<'_>, measured: &mut Measurements) {
+        // SAFETY: an `Avx2` exists only where `detect` found the feature.
+        unsafe { self.measure_planes(planes, measured) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn measure_planes(&mut self, planes: &CheckedPlanes<'_>, measured: &mut Measurements) {
+        let Measurements { luma_cells, luma_squares, chroma_cells, .. } = measured;
+        for row in 0..LUMA_ROWS {
+            let cells = row * LUMA_COLUMNS..(row + 1) * LUMA_COLUMNS;
+            self.sum_band::<true>(
+                &planes.luma,
+                cell_span(row, LUMA_ROWS, planes.luma.extent().height),
+            );
+            let width = planes.luma.extent().width;
+            reduce(width, &mut luma_cells[cells.clone()], |span| sum_u16(&self.sums, span));
+            reduce(width, &mut luma_squares[cells], |span| sum_u32(&self.squares, span));
+        }
+        for (plane, sums) in planes.chroma.iter().flatten().zip(chroma_cells) {
+            for row in 0..CHROMA_ROWS {
+                let cells = row * CHROMA_COLUMNS..(row + 1) * CHROMA_COLUMNS;
+                self.sum_band::<false>(plane, cell_span(row, CHROMA_ROWS, plane.extent().height));
+                reduce(plane.extent().width, &mut sums[cells], |span| sum_u16(&self.sums, span));
+            }
+        }
+    }
+
+    /// Overwrites the column sums with those of the rows of `band`.
+    #[target_feature(enable = "avx2")]
+    fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: Span) {
+        match (plane.sample(), plane.step()) {
+            (Sample::U8, 1) => self.sum_rows::<SQUARES, false, false>(plane, band, 0),
+            (Sample::U8, _) => self.sum_rows::<SQUARES, false, true>(plane, band, 0),
+            (Sample::U16 { shift }, 1) => self.sum_rows::<SQUARES, true, false>(plane, band, shift),
+            (Sample::U16 { shift }, _) => self.sum_rows::<SQUARES, true, true>(plane, band, shift),
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn sum_rows<const SQUARES: bool, const WIDE: bool, const INTERLEAVED: bool>(
+        &mut self,
+        plane: &Plane<'_>,
+        band: Span,
+        shift: u8,
+    ) {
+        let width = plane.extent().width as usize;
+        // The vector behind the last sample of an interleaved row would read a byte too much.
+        let vectored = (width - usize::from(INTERLEAVED)) / LANES * LANES;
+        let shift_count = _mm_cvtsi32_si128(i32::from(shift));
+        self.sums[..width].fill(0);
+        self.squares[..width].fill(0);
+        let mut y = band.start;
+        while y + 4 <= band.end {
+            let rows = [plane.row(y), plane.row(y + 1), plane.row(y + 2), plane.row(y + 3)];
+            self.add_rows::<4, SQUARES, WIDE, INTERLEAVED>(rows, vectored, shift_count);
+            y += 4;
+        }
+        while y < band.end {
+            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED>([plane.row(y)], vectored, shift_count);
+            y += 1;
+        }
+        self.add_last_columns(plane, band, vectored);
+    }
+
+    /// Adds the columns before `vectored` of some neighbouring rows.
+    #[target_feature(enable = "avx2")]
+    fn add_rows<
+        const ROWS: usize,
+        const SQUARES: bool,
+        const WIDE: bool,
+        const INTERLEAVED: bool,
+    >(
+        &mut self,
+        rows: [&[u8]; ROWS],
+        vectored: usize,
+        shift: __m128i,
+    ) {
+        let sums = self.sums[..vectored].chunks_exact_mut(LANES);
+        let squares = self.squares[..vectored].chunks_exact_mut(LANES);
+        for (at, (sums, squares)) in sums.zip(squares).enumerate() {
+            let values = rows.map(|row| load::<WIDE, INTERLEAVED>(row, at * LANES, shift));
+            let total = values.into_iter().reduce(|a, b| _mm256_add_epi16(a, b)).expect("a row");
+            store_256(sums, _mm256_add_epi16(load_256(sums), total));
+            if SQUARES {
+                let mut low = _mm256_setzero_si256();
+                let mut high = _mm256_setzero_si256();
+                for pair in values.chunks(2) {
+                    let (a, b) = (pair[0], pair.get(1).copied().unwrap_or(_mm256_setzero_si256()));
+                    // Two rows of a column side by side, so that the multiply adds them up.
+                    let (first, second) =
+                        (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
+                    low = _mm256_add_epi32(low, _mm256_madd_epi16(first, first));
+                    high = _mm256_add_epi32(high, _mm256_madd_epi16(second, second));
+                }
+                // Unpacking works within halves; this puts the columns back in order.
+                let first = _mm256_permute2x128_si256::<0x20>(low, high);
+                let second = _mm256_permute2x128_si256::<0x31>(low, high);
+                let (left, right) = squares.split_at_mut(LANES / 2);
+                store_256(left, _mm256_add_epi32(load_256(left), first));
+                store_256(right, _mm256_add_epi32(load_256(right), second));
+            }
+        }
+    }
+
+    /// Adds the columns from `first` on, fewer than two vectors, one sample at a time.
+    fn add_last_columns(&mut self, plane: &Plane<'_>, band: Span, first: usize) {
+        let width = plane.extent().width as usize;
+        for y in band.start..band.end {
+            let row = plane.row(y);
+            for x in first..width {
+                let value = plane.value8(row, x as u32);
+                self.sums[x] += u16::from(value);
+                self.squares[x] += u32::from(value) * u32::from(value);
+            }
+        }
+    }
+}
+
+/// Sixteen samples from column `x` as eight-bit values in lanes of 16 bits.
+#[target_feature(enable = "avx2")]
+fn load<const WIDE: bool, const INTERLEAVED: bool>(
+    row: &[u8],
+    x: usize,
+    shift: __m128i,
+) -> __m256i {
+    let byte = _mm256_set1_epi16(0xff);
+    match (WIDE, INTERLEAVED) {
+        (false, false) => _mm256_cvtepu8_epi16(load_128(&row[x..x + 16])),
+        (false, true) => _mm256_and_si256(load_256(&row[2 * x..2 * x + 32]), byte),
+        (true, false) => {
+            let samples = load_256(&row[2 * x..2 * x + 32]);
+            _mm256_and_si256(_mm256_srl_epi16(samples, shift), byte)
+        }
+        (true, true) => {
+            let even = _mm256_set1_epi32(0xffff);
+            let first = _mm256_and_si256(load_256(&row[4 * x..4 * x + 32]), even);
+            let second = _mm256_and_si256(load_256(&row[4 * x + 32..4 * x + 64]), even);
+            // Packing works within halves; the permutation puts the columns back in order.
+            let samples = _mm256_packus_epi32(first, second);
+            let samples = _mm256_permute4x64_epi64::<0b11_01_10_00>(samples);
+            _mm256_and_si256(_mm256_srl_epi16(samples, shift), byte)
+        }
+    }
+}
+
+/// Adds to each cell what `sum` says of its columns.
+#[target_feature(enable = "avx2")]
+fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(Span) -> u32) {
+    let columns = cells.len();
+    for (column, cell) in cells.iter_mut().enumerate() {
+        *cell = sum(cell_span(column, columns, width));
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_u16(columns: &[u16], span: Span) -> u32 {
+    sum_eights(span, |at| _mm256_cvtepu16_epi32(load_128(&columns[at..at + 8])))
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_u32(columns: &[u32], span: Span) -> u32 {
+    sum_eights(span, |at| load_256(&columns[at..at + 8]))
+}
+
+/// Sum of the columns of `span`, eight at a time; lanes past its end are masked off.
+#[target_feature(enable = "avx2")]
+fn sum_eights(span: Span, eight: impl Fn(usize) -> __m256i) -> u32 {
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let mut total = _mm256_setzero_si256();
+    let mut at = span.start;
+    while at < span.end {
+        let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32((span.end - at) as i32), lanes);
+        total = _mm256_add_epi32(total, _mm256_and_si256(eight(at as usize), inside));
+        at += 8;
+    }
+    let half = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
+    let pair = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
+    _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b01>(pair))) as u32
+}
+
+/// A number type whose slices vectors are read from and written to.
+trait Bits: Copy {}
+impl Bits for u8 {}
+impl Bits for u16 {}
+impl Bits for u32 {}
+
+#[target_feature(enable = "avx2")]
+fn load_128<T: Bits>(from: &[T]) -> __m128i {
+    assert!(size_of_val(from) == 16);
+    // SAFETY: the slice is 16 bytes of plain numbers, and the load needs no alignment.
+    unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn load_256<T: Bits>(from: &[T]) -> __m256i {
+    assert!(size_of_val(from) == 32);
+    // SAFETY: the slice is 32 bytes of plain numbers, and the load needs no alignment.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn store_256<T: Bits>(to: &mut [T], vector: __m256i) {
+    assert!(size_of_val(to) == 32);
+    // SAFETY: the slice is 32 writable bytes of plain numbers, and the store needs no alignment.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), vector) }
+}
