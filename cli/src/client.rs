@@ -93,6 +93,11 @@ impl Client {
         Ok(Client { http, base, key })
     }
 
+    /// The server's address, for messages.
+    pub fn server(&self) -> String {
+        self.base.to_string()
+    }
+
     /// `GET path` with a query string.
     pub fn get<T: DeserializeOwned>(
         &self,
@@ -162,14 +167,12 @@ impl Client {
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {
         let bytes = reply.bytes().map_err(|error| self.unreachable(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| CliError::Reply {
-            server: self.base.to_string(),
-            reason: error.to_string(),
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|error| CliError::Reply { server: self.server(), reason: error.to_string() })
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
-        CliError::Unreachable { server: self.base.to_string(), reason: root_cause(error) }
+        CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
 }
 

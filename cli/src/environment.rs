@@ -16,3 +16,10 @@ pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
+
+/// What a server needs of our environment to start; its own settings are given one by one.
+pub fn for_a_server() -> Vec<(&'static str, std::ffi::OsString)> {
+    let kept =
+        ["PATH", "LD_LIBRARY_PATH", "SERVICE_FFMPEG_PATH", "SERVICE_FFPROBE_PATH", "RUST_LOG"];
+    kept.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))).collect()
+}

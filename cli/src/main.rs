@@ -8,6 +8,8 @@ mod analysis;
 mod analyze;
 mod client;
 mod completions;
+mod demo;
+mod doctor;
 mod environment;
 mod error;
 mod events;
@@ -43,6 +45,10 @@ enum Command {
     Events(events::EventsArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
+    /// Say what this machine can decode and measure, and why not
+    Doctor(doctor::DoctorArgs),
+    /// Show a video's way through a server: ingest, analyze, report
+    Demo(demo::DemoArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
 }
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Markers(args) => markers::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

@@ -173,7 +173,7 @@
     const thumbs = [];
     for (const still of order) {
       const ratio = still.img.naturalWidth ? still.img.naturalWidth / still.img.naturalHeight : facts.ratio;
-      const w = Math.min(width, Math.max(34, 76 * ratio));
+      const w = Math.min(width, Math.max(30, (height - 28) * ratio));
       const center = x(still.pts), at = Math.min(Math.max(0, center - w / 2), width - w);
       if (placed.some((p) => at < p.at + p.w + 6 && p.at < at + w + 6)) continue;
       placed.push({ at, w });
@@ -193,7 +193,7 @@
       button.append(img);
       button.addEventListener("click", () => showStill(stills.indexOf(still)));
       still.thumb = button;
-      root.append(svg("line", { class: `stem ${still.tone}`, x1: center, x2: center, y1: 84, y2: height }));
+      root.append(svg("line", { class: `stem ${still.tone}`, x1: center, x2: center, y1: height - 20, y2: height }));
     }
     for (const still of stills) if (!thumbs.some((t) => t.still === still)) still.thumb = null;
     film.replaceChildren(root, ...thumbs.map((t) => t.still.thumb));

@@ -1,0 +1,275 @@
+//! `sightline demo`: the whole way of a video through a real server and its HTTP API.
+//!
+//! Starts the given server on its defaults with a fresh key on a free port, creates a run,
+//! ingests, analyses, prints the markers, writes the report and stops the server.
+
+mod server;
+mod video;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::{RecvTimeoutError, sync_channel},
+    time::{Duration, Instant},
+};
+
+use media::Signal;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use worker::CancelToken;
+
+use crate::{
+    analysis, analyze,
+    client::{Client, LONG, QUICK},
+    error::CliError,
+    events::Query,
+    interrupt, markers,
+    output::{Out, grouped},
+    progress::Through,
+    report::{Report, Shelf, Still},
+    runs::{AnalyzeBody, IngestBody},
+    wire::{MarkerRecord, MarkersReply, QueryReply, SignalRecord},
+};
+
+const MAX_FRAMES: u64 = 500_000;
+const LOOK_EVERY: Duration = Duration::from_millis(150);
+const PAGE: u32 = 500;
+
+/// Arguments of `demo`.
+#[derive(clap::Args)]
+pub struct DemoArgs {
+    /// Video file [default: a clip of the media directory, else one that ffmpeg renders]
+    video: Option<PathBuf>,
+    /// The server to start
+    #[arg(long, value_name = "FILE")]
+    server_binary: PathBuf,
+    /// Where the report, the server's log and its data go
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    out: PathBuf,
+    /// Folder with sample clips
+    #[arg(long, value_name = "DIR", env = "SIGHTLINE_MEDIA_DIR")]
+    media_dir: Option<PathBuf>,
+}
+
+/// Answer of `POST /v1/runs`.
+#[derive(Deserialize)]
+struct Created {
+    run_id: String,
+    model: String,
+}
+
+/// Answer of `POST /v1/runs/{id}/ingest`.
+#[derive(Deserialize)]
+struct Ingested {
+    decoded_frames: u64,
+    source_fps: Option<f64>,
+    width: u32,
+    height: u32,
+    decoder: String,
+    #[serde(default)]
+    truncated: bool,
+}
+
+/// What is read of a `frames_decoded` payload.
+#[derive(Deserialize)]
+struct FramesDecoded {
+    pixel_format: Option<String>,
+    signals: Vec<SignalRecord>,
+}
+
+/// What is read of a `keyframe_stored` payload.
+#[derive(Deserialize)]
+struct KeyframeStored {
+    frame_index: u64,
+    pts_ms: i64,
+    image_sha256: String,
+}
+
+/// Runs `demo`.
+pub fn run(args: &DemoArgs) -> Result<(), CliError> {
+    let started = Instant::now();
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    std::fs::create_dir_all(&args.out)
+        .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
+    let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;
+    eprintln!("video:  {}", video.display());
+
+    let server = server::Server::start(&args.server_binary, &args.out, &video, &cancel)?;
+    eprintln!("server: {}, ready", server.address());
+    let client = server.client()?;
+    let report = args.out.join("report.html");
+    let outcome = work(&client, &video, &report, &cancel);
+    let stopped = server.stop();
+    let markers = outcome?;
+    stopped?;
+
+    let mut out = Out::stdout();
+    out.table(&markers::table(&markers))?;
+    out.finish()?;
+    eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
+    eprintln!("report: {}", std::path::absolute(&report).unwrap_or(report).display());
+    Ok(())
+}
+
+/// Create run, ingest, analyze, fetch, report.
+fn work(
+    client: &Client,
+    video: &Path,
+    report: &Path,
+    cancel: &CancelToken,
+) -> Result<Vec<MarkerRecord>, CliError> {
+    let run: Created = client.post("v1/runs", &Map::<String, Value>::new(), QUICK)?;
+    eprintln!("run:    {}", run.run_id);
+    let ingested = ingest(client, &run.run_id, video, cancel)?;
+    let body = AnalyzeBody { model: run.model, ..AnalyzeBody::default() };
+    let _: Value = client.post(&client.run_path(&run.run_id, "/analyze")?, &body, LONG)?;
+    let reply: MarkersReply = client.get(&client.run_path(&run.run_id, "/markers")?, &[])?;
+    let decoded = frames_decoded(client, &run.run_id)?;
+    let signals: Option<Vec<Signal>> = decoded.signals.iter().map(SignalRecord::signal).collect();
+    let signals = signals.ok_or_else(|| CliError::Reply {
+        server: client.server(),
+        reason: "a signal is out of range".to_owned(),
+    })?;
+    let gate = gate::GateConfig::default();
+    let (decisions, _) = analysis::decide(gate, &signals);
+    let reason = |frame: u64| {
+        let decision = usize::try_from(frame).ok().and_then(|frame| decisions.get(frame));
+        decision.map_or("selected", |decision| decision.reason.as_str())
+    };
+    let extent = (ingested.width, ingested.height);
+    let stills = stills(client, &run.run_id, extent, reason, cancel)?;
+    let name = video.file_name().unwrap_or(video.as_os_str()).to_string_lossy();
+    Report {
+        title: &name,
+        facts: facts(&ingested, decoded.pixel_format, &run.run_id),
+        warning: ingested.truncated.then(|| "The source ends early.".to_owned()),
+        signals: &signals,
+        markers: &reply.markers,
+        stills: &stills,
+        gate,
+        made_at: analyze::now(),
+    }
+    .write(report)?;
+    Ok(reply.markers)
+}
+
+fn facts(
+    ingested: &Ingested,
+    pixel_format: Option<String>,
+    run: &str,
+) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Picture", format!("{}×{}", ingested.width, ingested.height))];
+    facts.extend(pixel_format.map(|format| ("Pixels", format)));
+    facts.extend(ingested.source_fps.map(|fps| ("Rate", format!("{:.5} fps", fps))));
+    facts.push(("Frames", format!("{} analysed", grouped(ingested.decoded_frames))));
+    facts.push(("Decoder", ingested.decoder.clone()));
+    facts.push(("Run", run.to_owned()));
+    facts
+}
+
+/// Ingests in a thread of its own and watches the stills that the run stores meanwhile.
+fn ingest(
+    client: &Client,
+    run: &str,
+    video: &Path,
+    cancel: &CancelToken,
+) -> Result<Ingested, CliError> {
+    let body = IngestBody {
+        source_uri: video.to_string_lossy().into_owned(),
+        max_frames: Some(MAX_FRAMES),
+        ..IngestBody::default()
+    };
+    let path = client.run_path(run, "/ingest")?;
+    let duration_ms = video::duration_ms(video);
+    let (done, outcome) = sync_channel(1);
+    std::thread::scope(|scope| {
+        let ingest = || {
+            // The receiver is gone only when the demo was interrupted; then nobody asks.
+            done.send(client.post::<Ingested>(&path, &body, LONG)).ok();
+        };
+        std::thread::Builder::new()
+            .name("ingest".to_owned())
+            .spawn_scoped(scope, ingest)
+            .map_err(|source| CliError::Worker(worker::WorkerError::Spawn(source)))?;
+        let mut progress = Through::start("ingest", duration_ms);
+        let mut from_seq = 0;
+        let mut stills = 0;
+        let result = loop {
+            match outcome.recv_timeout(LOOK_EVERY) {
+                Ok(result) => break result,
+                Err(RecvTimeoutError::Disconnected) => break Err(CliError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                    // Ends the exchange: a server that is asked to stop ends its jobs.
+                    let stop = client.run_path(run, "/stop")?;
+                    let _: Result<Value, CliError> = client.post(&stop, &Map::new(), QUICK);
+                    break Err(CliError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let reply = keyframes(client, run, from_seq)?;
+            from_seq = reply.next_from_seq;
+            stills += reply.matches.len() as u64;
+            if let Some(last) = reply.matches.last().and_then(|e| parse(e.payload.get())) {
+                progress.at(last.pts_ms, format!("{} stills", grouped(stills)));
+            }
+        };
+        progress.clear();
+        result
+    })
+}
+
+fn parse(payload: &str) -> Option<KeyframeStored> {
+    // A payload of another shape is one that a later server writes: skipped, as the contract asks.
+    serde_json::from_str(payload).ok()
+}
+
+fn keyframes(client: &Client, run: &str, from_seq: u64) -> Result<QueryReply, CliError> {
+    let kind = Some("keyframe_stored");
+    client.post(
+        "v1/query",
+        &Query { run_id: run, kind, from_seq, limit: PAGE, wait_ms: None },
+        QUICK,
+    )
+}
+
+fn frames_decoded(client: &Client, run: &str) -> Result<FramesDecoded, CliError> {
+    let kind = Some("frames_decoded");
+    let query = Query { run_id: run, kind, from_seq: 0, limit: 1, wait_ms: None };
+    let reply: QueryReply = client.post("v1/query", &query, LONG)?;
+    let bad = |reason| CliError::Reply { server: client.server(), reason };
+    let event = reply.matches.first().ok_or_else(|| bad("no frames_decoded event".to_owned()))?;
+    serde_json::from_str(event.payload.get()).map_err(|error| bad(error.to_string()))
+}
+
+/// Every stored still, thinned to what a report holds.
+fn stills<'a>(
+    client: &Client,
+    run: &str,
+    extent: (u32, u32),
+    reason: impl Fn(u64) -> &'a str,
+    cancel: &CancelToken,
+) -> Result<Shelf, CliError> {
+    let mut shelf = Shelf::default();
+    let mut from_seq = 0;
+    loop {
+        let reply = keyframes(client, run, from_seq)?;
+        let last = reply.matches.len() < PAGE as usize;
+        from_seq = reply.next_from_seq;
+        for still in reply.matches.iter().filter_map(|event| parse(event.payload.get())) {
+            if cancel.is_cancelled() {
+                return Err(CliError::Interrupted);
+            }
+            let path = client.run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
+            shelf.push(Still {
+                frame_index: still.frame_index,
+                pts_ms: still.pts_ms,
+                reason: reason(still.frame_index).to_owned(),
+                extent: Some(extent),
+                jpeg: client.bytes(&path)?,
+            });
+        }
+        if last {
+            return Ok(shelf);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A server process of our own: started on defaults, waited for, stopped, never left behind.
+
+use std::{
+    fs::File,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use worker::CancelToken;
+
+use crate::{
+    client::{Client, ServerArgs},
+    environment,
+    error::CliError,
+};
+
+const START: Duration = Duration::from_secs(20);
+/// Longer than the server's own drain of 10 s.
+const STOP: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// A running server; dropping it kills it.
+pub struct Server {
+    child: Child,
+    args: ServerArgs,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `binary` with its data and log under `out` and waits until it is ready.
+    pub fn start(
+        binary: &Path,
+        out: &Path,
+        video: &Path,
+        cancel: &CancelToken,
+    ) -> Result<Server, CliError> {
+        let log = out.join("server.log");
+        let log_file =
+            File::create(&log).map_err(|source| CliError::Write { path: log.clone(), source })?;
+        let both =
+            log_file.try_clone().map_err(|source| CliError::Write { path: log.clone(), source })?;
+        let root = video.parent().unwrap_or(Path::new("/"));
+        if root.to_string_lossy().contains(',') {
+            let problem =
+                "the video's folder has a comma in its name, which separates ingest roots";
+            return Err(CliError::Usage(format!("{problem}: {}", root.display())));
+        }
+        let (address, key) = (free_address()?, random_key()?);
+        let child = Command::new(binary)
+            .env_clear()
+            .envs(environment::for_a_server())
+            .env("SERVICE_BIND_ADDR", &address)
+            .env("SERVICE_API_KEYS", &key)
+            .env("SERVICE_DATA_DIR", out.join("data"))
+            .env("SERVICE_INGEST_FILE_ROOTS", root)
+            .stdin(Stdio::null())
+            .stdout(log_file)
+            .stderr(both)
+            .spawn()
+            .map_err(|source| CliError::Read { path: binary.to_owned(), source })?;
+        let args = ServerArgs { server: format!("http://{address}"), key: Some(key) };
+        let mut server = Server { child, args, log };
+        server.wait_until_ready(cancel)?;
+        Ok(server)
+    }
+
+    /// Base URL.
+    pub fn address(&self) -> &str {
+        &self.args.server
+    }
+
+    /// A client with this server's key.
+    pub fn client(&self) -> Result<Client, CliError> {
+        Client::new(&self.args)
+    }
+
+    /// Asks the server to drain and end, and checks that it ends well.
+    pub fn stop(mut self) -> Result<(), CliError> {
+        let pid = Pid::from_child(&self.child);
+        if let Err(error) = kill_process(pid, Signal::TERM) {
+            return Err(self.failed(format!("cannot be stopped: {error}")));
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < STOP {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.failed(format!("ended with {status}"))),
+                Ok(None) => std::thread::sleep(LOOK_EVERY),
+                Err(error) => return Err(self.failed(error.to_string())),
+            }
+        }
+        Err(self.failed(format!("did not end within {} s", STOP.as_secs())))
+    }
+
+    fn wait_until_ready(&mut self, cancel: &CancelToken) -> Result<(), CliError> {
+        let client = self.client()?;
+        let started = Instant::now();
+        loop {
+            if cancel.is_cancelled() {
+                return Err(CliError::Interrupted);
+            }
+            match client.get::<Value>("v1/ready", &[]) {
+                Ok(_) => return Ok(()),
+                Err(error) if started.elapsed() > START => {
+                    let problem = format!("is not ready after {} s ({error})", START.as_secs());
+                    return Err(self.failed(problem));
+                }
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failed(format!("ended with {status} before it was ready")));
+            }
+        }
+    }
+
+    fn failed(&self, problem: String) -> CliError {
+        CliError::Server { problem, log: self.log.clone() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only where the process has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A loopback address nobody listens on; another process could take the port before the server.
+fn free_address() -> Result<String, CliError> {
+    let failed = |error: std::io::Error| CliError::Unreachable {
+        server: "127.0.0.1".to_owned(),
+        reason: error.to_string(),
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+    Ok(listener.local_addr().map_err(failed)?.to_string())
+}
+
+fn random_key() -> Result<String, CliError> {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| CliError::Check(format!("no random bytes for a key: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,100 @@
+//! Which video the demo shows.
+
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use decode::Sampling;
+use gate::GateConfig;
+use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
+
+use crate::{environment, error::CliError};
+
+/// Clips worth showing, best first, below the media directory.
+const CLIPS: [&str; 3] =
+    ["cuts_dev_360p.mp4", "clips/anim_bbb-480p-30s.mp4", "clips/surv_traffic-camera.mp4"];
+
+/// Four scenes with hard cuts and one stretch of noise.
+const SCENES: &str = "\
+testsrc2=s=960x540:r=25:d=4[a];\
+mandelbrot=s=960x540:r=25,trim=duration=4[b];\
+smptehdbars=s=960x540:r=25:d=3,noise=alls=60:allf=t[c];\
+life=s=960x540:r=25:mold=10:life_color=#9fe870:death_color=#203040,trim=duration=4,format=yuv420p[d];\
+[a][b][c][d]concat=n=4";
+
+/// The absolute path of the user's video, else of a sample, else of one that is rendered now.
+pub fn choose(
+    video: Option<&Path>,
+    media_dir: Option<&Path>,
+    out: &Path,
+) -> Result<PathBuf, CliError> {
+    if let Some(video) = video {
+        return absolute(video);
+    }
+    let samples = CLIPS.iter().filter_map(|clip| Some(media_dir?.join(clip)));
+    match samples.into_iter().find(|clip| clip.is_file()) {
+        Some(sample) => absolute(&sample),
+        None => render(&out.join("rendered.mp4")),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    path.canonicalize().map_err(|source| CliError::Read { path: path.to_owned(), source })
+}
+
+fn render(path: &Path) -> Result<PathBuf, CliError> {
+    if path.is_file() {
+        return absolute(path);
+    }
+    let ffmpeg = environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg").ok_or_else(|| {
+        CliError::Usage("no video given, no sample found, and no ffmpeg to render one".to_owned())
+    })?;
+    // Under another name until it is whole: an interrupted rendering is no video.
+    let partial = path.with_extension("partial.mp4");
+    let output = Command::new(&ffmpeg)
+        .args(["-v", "error", "-nostdin", "-y", "-filter_complex", SCENES])
+        .args(["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"])
+        .arg(&partial)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| CliError::Read { path: ffmpeg.clone(), source })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(CliError::Check(format!("ffmpeg cannot render a video: {said}")));
+    }
+    std::fs::rename(&partial, path)
+        .map_err(|source| CliError::Write { path: path.to_owned(), source })?;
+    absolute(path)
+}
+
+/// The length that the container states, read in a worker; only the progress bar needs it.
+pub fn duration_ms(video: &Path) -> Option<i64> {
+    let mut duration = None;
+    let spec = JobSpec {
+        // The ingest that follows says what is wrong with a file that cannot be opened or read.
+        input: File::open(video).ok()?,
+        sampling: Sampling::Every,
+        max_frames: 1,
+        stills: false,
+        gate: GateConfig::default(),
+        threads: 1,
+        limits: Limits::default(),
+    };
+    let outcome = Supervisor::new(WorkerProgram::current()).run_job(
+        spec,
+        &CancelToken::new(),
+        &mut |event| match event {
+            JobEvent::Opened(stream) => {
+                duration = stream.duration;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        },
+    );
+    // Stopping after the first event makes the outcome "cancelled", which is what was wanted.
+    drop(outcome);
+    Some(duration?.as_millis())
+}
