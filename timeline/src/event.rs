@@ -325,13 +325,13 @@ pub struct AnalysisGenerated {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// Tokens of the prompt.
-    pub prompt: u64,
+    pub prompt_tokens: u64,
     /// Tokens of the answer.
-    pub completion: u64,
+    pub completion_tokens: u64,
     /// Tokens of hidden reasoning.
-    pub thinking: u64,
+    pub thinking_tokens: u64,
     /// All of them, as the provider counts.
-    pub total: u64,
+    pub total_tokens: u64,
 }
 
 /// Payload of `semantic_chunk_inferred`.

@@ -1,24 +1,71 @@
-//! The append-only event store.
+//! The append-only event store of Sightline: a segmented journal, blobs and signal columns.
+//!
+//! Promise: an event that was acknowledged survives a crash and a power cut, whole, unaltered
+//! and under the same number; a batch is there whole or not at all; a damaged byte is reported
+//! by file and offset, never skipped or served. It rests on disks that keep what they synced
+//! and write a 512-byte sector whole or not at all. Knows no run states and no owners.
 #![forbid(unsafe_code)]
 
+mod batch;
+mod blob;
+mod check;
+mod column;
+mod disk;
+mod entry;
 mod error;
 mod event;
+mod footer;
+mod index;
+mod journal;
+mod lock;
 mod marker;
+mod queue;
+mod recovery;
+mod store;
+mod writer;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use media::{BlobHash, RunId, Seq, Signal, StreamId, WallTime};
+use media::{RunId, Seq, Signal, StreamId, WallTime};
 
+pub use blob::BlobStore;
+pub use check::{Removed, RepairReport, VerifyReport, cat, repair, verify};
+pub use column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
+pub use disk::{DirDisk, Disk, DiskFile};
+pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
 pub use event::*;
+pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
+pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
+pub use recovery::{Recovery, TornTail};
+
+use column::Columns;
+use entry::Draft;
+use journal::{Header, Journal, Sizes};
+use lock::Lock;
+use queue::{Queue, Request};
+use store::Store;
+use writer::Writer;
 
 type Result<T> = std::result::Result<T, TimelineError>;
+
+/// Records of one batch.
+pub const BATCH_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
+/// Bytes of one batch.
+pub const BATCH_BYTES_MAX: usize = QUEUE_BYTES_MAX;
+/// Offsets in a journal file have 32 bits, and a batch may begin just before the limit.
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Settings of a log.
 #[derive(Clone)]
 pub struct Options {
-    /// A journal file is sealed before it grows past this.
+    /// A journal file is sealed before it grows past this; at most 1 GiB.
     pub file_bytes: u64,
     /// Journal files grow by this much zero-filled space at a time.
     pub grow_bytes: u64,
@@ -28,18 +75,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let clock = Arc::new(|| WallTime { epoch_ms: 0 });
-        Options { file_bytes: 64 << 20, grow_bytes: 4 << 20, clock }
+        Options { file_bytes: 64 << 20, grow_bytes: 4 << 20, clock: Arc::new(system_clock) }
     }
 }
 
-/// What opening a log found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Events in the log.
-    pub events: u64,
-    /// Journal files.
-    pub files: u64,
+fn system_clock() -> WallTime {
+    // A clock before 1970 is wrong anyway, and the log keeps time from going backwards.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
 }
 
 /// Where an appended event stands.
@@ -69,15 +112,8 @@ pub struct EventHead {
 pub struct StoredEvent {
     /// Everything but the payload.
     pub head: EventHead,
-    /// The payload as JSON text.
+    /// The payload as JSON text, signals included wherever they are stored.
     pub payload: Box<str>,
-}
-
-impl StoredEvent {
-    /// The event that was appended.
-    pub fn decode(&self) -> Result<Event> {
-        Err(TimelineError::Closed)
-    }
 }
 
 /// Whether the log takes events.
@@ -94,37 +130,140 @@ pub enum Health {
     Closed,
 }
 
-/// The event store; clones share it.
+/// The event store; clones share it, and the last one to go closes it.
 #[derive(Clone)]
-pub struct Timeline(Arc<()>);
+pub struct Timeline(Arc<Inner>);
+
+struct Inner {
+    store: Arc<Store>,
+    queue: Arc<Queue>,
+    writer: Mutex<Option<thread::JoinHandle<()>>>,
+    /// Released after the writer has ended.
+    _lock: Option<Lock>,
+}
 
 impl Timeline {
-    /// Opens the log in `dir` for writing and creates it when there is none.
+    /// Opens the log in `dir` for writing, created when there is none; a torn tail is cut.
     pub fn open(dir: &Path, options: Options) -> Result<(Timeline, Recovery)> {
-        let _unused = (dir, options);
-        Err(TimelineError::Closed)
+        let (journal, columns) = (dir.join("journal"), dir.join("columns"));
+        let io = |path| TimelineError::io("create the log's directory", path);
+        let disk = DirDisk::create(&journal).map_err(io(&journal))?;
+        let lock = Lock::take(dir)?;
+        disk::open_dir_durably(&columns).map_err(io(&columns))?;
+        blob::remove_temporary(&columns)?;
+        Timeline::start(Arc::new(disk), &columns, options, Some(lock))
     }
 
-    /// Opens the log in `dir` for reading; a torn tail is ignored, not cut.
+    /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
+    /// a lock: for a disk that only this process can reach.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        columns: &Path,
+        options: Options,
+    ) -> Result<(Timeline, Recovery)> {
+        Timeline::start(disk, columns, options, None)
+    }
+
+    /// Opens the log in `dir` for reading, as far as it is written now; changes nothing.
     pub fn open_read_only(dir: &Path) -> Result<(Timeline, Recovery)> {
-        let _unused = dir;
-        Err(TimelineError::Closed)
+        let disk = Arc::new(DirDisk::read_only(&dir.join("journal")));
+        let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
+        let columns = Columns::new(dir.join("columns"));
+        let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
+        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), _lock: None };
+        inner.queue.close();
+        Ok((Timeline(Arc::new(inner)), found.recovery))
     }
 
-    /// Appends `batch` whole or not at all; `ack` is called when it is durable and readable.
+    fn start(
+        disk: Arc<dyn Disk>,
+        columns: &Path,
+        options: Options,
+        lock: Option<Lock>,
+    ) -> Result<(Timeline, Recovery)> {
+        let file = options.file_bytes.min(FILE_BYTES_MAX);
+        let sizes = Sizes { file, grow: options.grow_bytes.clamp(1, FILE_BYTES_MAX) };
+        let mut found = recovery::recover(&*disk)?;
+        recovery::settle(&*disk, &found)?;
+        let last = recovery::last_time(&found.index);
+        let next = Seq(found.index.head().0 + 1);
+        let journal = match found.tail {
+            Some(tail) => {
+                Journal::resume(disk.clone(), sizes, &tail.name, tail.position, tail.torn, next)?
+            }
+            None => {
+                let base = (options.clock)();
+                found.index.begin_file(base, journal::HEADER_BYTES as u32);
+                let header = Header { first: next, base };
+                Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
+            }
+        };
+        let columns = Columns::new(columns.to_owned());
+        let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
+        let queue: Arc<Queue> = Arc::default();
+        let clock = options.clock;
+        let (shared, input) = (store.clone(), queue.clone());
+        let writer =
+            Writer { store: shared, queue: input, journal, clock, last, buffer: Vec::new() };
+        let thread = thread::Builder::new()
+            .name("timeline-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(TimelineError::io("start the writer", disk.path("")))?;
+        let writer = Mutex::new(Some(thread));
+        let inner = Inner { store, queue, writer, _lock: lock };
+        Ok((Timeline(Arc::new(inner)), found.recovery))
+    }
+
+    /// Appends `batch` whole or not at all; never waits.
+    ///
+    /// `ack` is called once: with the error at once when the batch is refused, otherwise on
+    /// the writer's thread when the batch is durable and readable. It should be brief.
     pub fn append(
         &self,
         batch: Vec<NewEvent>,
         ack: impl FnOnce(Result<Vec<Appended>>) + Send + 'static,
     ) {
-        let _unused = batch;
-        ack(Err(TimelineError::Closed));
+        match self.request(batch) {
+            Ok((drafts, bytes)) => self.0.queue.push(Request { drafts, bytes, ack: Box::new(ack) }),
+            Err(error) => ack(Err(error)),
+        }
     }
 
-    /// Appends `batch` and waits until it is durable and readable, also for room in the queue.
+    /// Appends `batch` as [`Timeline::append`], waiting for room and for the acknowledgement.
     pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<Appended>> {
-        let _unused = batch;
-        Err(TimelineError::Closed)
+        let (drafts, bytes) = self.request(batch)?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let ack = move |result| {
+            sender.send(result).expect("the caller below waits until this is sent");
+        };
+        self.0.queue.push_wait(Request { drafts, bytes, ack: Box::new(ack) });
+        // Only a panicking writer drops an ack.
+        receiver.recv().unwrap_or_else(|_| Err(self.refusal().unwrap_or(TimelineError::Closed)))
+    }
+
+    /// `batch` as records, when the log takes it.
+    fn request(&self, batch: Vec<NewEvent>) -> Result<(Vec<Draft>, usize)> {
+        if let Some(error) = self.refusal() {
+            return Err(error);
+        }
+        let too_large = |what, size, limit| Err(TimelineError::TooLarge { what, size, limit });
+        if batch.len() > BATCH_RECORDS_MAX {
+            return too_large("batch in events", batch.len(), BATCH_RECORDS_MAX);
+        }
+        let drafts = batch.into_iter().map(Draft::of).collect::<Result<Vec<_>>>()?;
+        let bytes = drafts.iter().map(Draft::record_bytes).sum();
+        if bytes > BATCH_BYTES_MAX {
+            return too_large("batch in bytes", bytes, BATCH_BYTES_MAX);
+        }
+        Ok((drafts, bytes))
+    }
+
+    fn refusal(&self) -> Option<TimelineError> {
+        match self.state() {
+            Health::Writable => None,
+            Health::Poisoned { reason } => Some(TimelineError::Poisoned { reason }),
+            Health::Closed => Some(TimelineError::Closed),
+        }
     }
 
     /// Up to `limit` events of `run` from `from` on, in order, of one kind or all.
@@ -135,112 +274,106 @@ impl Timeline {
         limit: usize,
         kind: Option<EventKind>,
     ) -> Result<Vec<StoredEvent>> {
-        let _unused = (run, from, limit, kind);
-        Err(TimelineError::Closed)
+        self.0.store.read(run, from, limit, kind)
     }
 
-    /// The event at `seq`; `None` past the head.
+    /// The event at `seq`; `None` when there is none.
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
-        let _unused = seq;
-        Err(TimelineError::Closed)
+        let hit = self.0.store.index().locate(seq);
+        hit.map(|hit| self.0.store.load(&hit, &mut Vec::new())).transpose()
     }
 
     /// The last event of `run` of this kind.
     pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventHead> {
-        let _unused = (run, kind);
-        None
+        let hit = self.0.store.index().last_of(run, Seq(u64::MAX), kind);
+        hit.map(|hit| hit.head)
     }
 
-    /// The newest `frames_decoded` of `run` (and `stream`, where given), its signals as stored.
+    /// The newest `frames_decoded` of `run` (of `stream`, where given), its signals as stored.
     pub fn latest_frames(
         &self,
         run: RunId,
         stream: Option<&StreamId>,
     ) -> Result<Option<(EventHead, FramesDecoded)>> {
-        let _unused = (run, stream);
-        Err(TimelineError::Closed)
+        self.0.store.latest_frames(run, stream)
     }
 
-    /// The signals themselves, read from their column file where they are in one.
+    /// The signals themselves, from their column file where they are in one.
     pub fn signals(&self, signals: &Signals) -> Result<Vec<Signal>> {
-        let _unused = signals;
-        Err(TimelineError::Closed)
+        match signals {
+            Signals::Inline(signals) => Ok(signals.clone()),
+            Signals::Column { hash, count } => self.0.store.columns.read(hash, *count)?.collect(),
+        }
     }
 
     /// Collects the signals of a decode pass for a `frames_decoded` event of this log.
     pub fn column_writer(&self) -> ColumnWriter {
-        ColumnWriter { inline: Vec::new() }
+        self.0.store.columns.writer()
     }
 
     /// The last readable event; 0 when there is none.
     pub fn head(&self) -> Seq {
-        Seq(0)
+        self.0.store.index().head()
     }
 
-    /// Calls `visit` for every event in order, from memory.
-    pub fn scan(&self, visit: impl FnMut(EventHead)) {
-        let _unused = visit;
+    /// Calls `visit` for every event in order, from memory, up to the head as it is now.
+    pub fn scan(&self, mut visit: impl FnMut(EventHead)) {
+        /// Events a step, so that the writer is never held up for long.
+        const STEP: u64 = 4096;
+        let head = self.head();
+        let mut next = 1;
+        while next <= head.0 {
+            let last = head.0.min(next + STEP - 1);
+            let index = self.0.store.index();
+            let hits = (next..=last).map_while(|seq| index.locate(Seq(seq)));
+            let heads: Vec<EventHead> = hits.map(|hit| hit.head).collect();
+            drop(index);
+            heads.into_iter().for_each(&mut visit);
+            next = last + 1;
+        }
     }
 
-    /// Has `listener` called on the writer's thread with what became readable, before the acks.
+    /// Has `listener` called on the writer's thread with what became readable, before the
+    /// acknowledgements. It must be brief, and must not wait for this log.
     pub fn on_publish(&self, listener: Box<dyn Fn(&[EventHead]) + Send + Sync>) {
-        let _unused = listener;
+        self.0.store.listen(listener);
     }
 
     /// Whether the log takes events.
     pub fn state(&self) -> Health {
-        Health::Closed
+        match self.0.store.health() {
+            Health::Writable if self.0.queue.is_closed() => Health::Closed,
+            health => health,
+        }
     }
 
-    /// Writes what is queued, then refuses further events.
-    pub fn close(&self) {}
-}
-
-/// Collects signals: few stay inline, many go to a column file.
-pub struct ColumnWriter {
-    inline: Vec<Signal>,
-}
-
-impl ColumnWriter {
-    /// Adds the next signal.
-    pub fn push(&mut self, signal: &Signal) -> Result<()> {
-        self.inline.push(*signal);
-        Ok(())
+    /// Memory that the index takes, in bytes.
+    pub fn index_bytes(&self) -> usize {
+        self.0.store.index().memory_bytes()
     }
 
-    /// Makes the column durable.
-    pub fn finish(self) -> Result<Signals> {
-        Ok(Signals::Inline(self.inline))
+    /// Writes what is queued, then refuses further events; reading goes on.
+    pub fn close(&self) {
+        self.0.close();
     }
 }
 
-/// Content-addressed files.
-#[derive(Clone)]
-pub struct BlobStore(Arc<()>);
-
-impl BlobStore {
-    /// Opens the store in `dir` and creates it when there is none.
-    pub fn open(dir: &Path) -> Result<BlobStore> {
-        let _unused = dir;
-        Err(TimelineError::Closed)
-    }
-
-    /// Stores `bytes`; durable on return.
-    pub fn put(&self, bytes: &[u8]) -> Result<BlobHash> {
-        let _unused = bytes;
-        Err(TimelineError::Closed)
-    }
-
-    /// The bytes with this hash, verified.
-    pub fn get(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>> {
-        let _unused = hash;
-        Err(TimelineError::Closed)
+impl Inner {
+    fn close(&self) {
+        self.queue.close();
+        let writer = self.writer.lock().expect("no holder of the handle panics").take();
+        if let Some(writer) = writer
+            // An acknowledgement may hold the last handle: the writer cannot wait for itself.
+            && writer.thread().id() != thread::current().id()
+            && writer.join().is_err()
+        {
+            self.store.poison("the writer stopped by a bug");
+        }
     }
 }
 
-impl JsonText {
-    /// `text` when it is one valid JSON value.
-    pub fn parse(text: String) -> Option<JsonText> {
-        Some(JsonText(text.into()))
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
     }
 }

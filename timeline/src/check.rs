@@ -1,0 +1,287 @@
+//! The log as an operator sees it: verify every byte, print every event, cut at damage.
+//!
+//! `verify` and `cat` change nothing and may run beside a server. `repair` is the only code
+//! that gives up events, only when asked to, and keeps what it cuts in a file beside.
+
+use std::{
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use media::{BlobHash, Seq, WallTime};
+
+use crate::{
+    Result, StoredEvent, TimelineError,
+    column::Columns,
+    disk::{DirDisk, Disk},
+    footer,
+    index::Index,
+    journal::{self, Header, Journal, Sizes},
+    lock::Lock,
+    recovery::{self, TornTail},
+    store,
+};
+
+/// What [`verify`] found.
+#[derive(Debug, Default)]
+pub struct VerifyReport {
+    /// Events read and found intact.
+    pub events: u64,
+    /// Journal files read.
+    pub files: u64,
+    /// Column files read and found intact.
+    pub columns: u64,
+    /// Sealed files without an intact footer; opening the log makes it again.
+    pub footers_missing: u64,
+    /// The remains of a batch that was never acknowledged; opening the log cuts them.
+    pub torn: Option<TornTail>,
+    /// Everything that is damaged; empty when the log is sound.
+    pub problems: Vec<TimelineError>,
+}
+
+/// What [`repair`] did.
+#[derive(Debug, Default)]
+pub struct RepairReport {
+    /// Events that are left.
+    pub events: u64,
+    /// The damage at which the log was cut; `None` when there was none.
+    pub damage: Option<TimelineError>,
+    /// What was cut, and where it is kept.
+    pub removed: Vec<Removed>,
+}
+
+/// Bytes that [`repair`] took out of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The journal file they were in.
+    pub from: PathBuf,
+    /// Where they started in it.
+    pub offset: u64,
+    /// How many they are.
+    pub bytes: u64,
+    /// The file that has them now.
+    pub kept_in: PathBuf,
+}
+
+/// Reads and checks every byte of the log in `dir` that was ever acknowledged.
+pub fn verify(dir: &Path) -> Result<VerifyReport> {
+    let disk = DirDisk::read_only(&dir.join("journal"));
+    let columns = Columns::new(dir.join("columns"));
+    let (mut files, _) = recovery::list(&disk)?;
+    let last = files.pop();
+    let mut report = VerifyReport::default();
+    let mut head = Seq(0);
+    for (position, first) in files.iter().enumerate() {
+        let successor = files.get(position + 1).copied().or(last);
+        // Damage ends a file, not the check: the next one is read by its own numbers.
+        let sound = verify_file(&disk, *first, successor, head, &columns, &mut report);
+        report.problems.extend(sound.err());
+        head = Seq(successor.map_or(0, |next| next.0 - 1));
+    }
+    if let Some(last) = last {
+        let sound = recovery::beside_a_writer(|| {
+            let mut part = VerifyReport::default();
+            verify_file(&disk, last, None, head, &columns, &mut part).map(|()| part)
+        });
+        match sound {
+            Ok(part) => report.add(part),
+            Err(problem) => report.problems.push(problem),
+        }
+    }
+    Ok(report)
+}
+
+impl VerifyReport {
+    fn add(&mut self, part: VerifyReport) {
+        self.events += part.events;
+        self.files += part.files;
+        self.columns += part.columns;
+        self.torn = part.torn;
+        self.problems.extend(part.problems);
+    }
+}
+
+/// Checks one file, which should begin after `head`.
+fn verify_file(
+    disk: &dyn Disk,
+    first: Seq,
+    successor: Option<Seq>,
+    head: Seq,
+    columns: &Columns,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    report.files += 1;
+    recovery::check_continues(disk, first, head)?;
+    let file = recovery::read_file(disk, first)?;
+    let mut references: Vec<(BlobHash, u64)> = Vec::new();
+    let end = recovery::scan(&file, |offset, record| match record.payload() {
+        Ok((_, column)) => {
+            report.events += 1;
+            references.extend(column);
+        }
+        Err(what) => report.problems.push(file.damaged(offset, what)),
+    });
+    for (hash, count) in references {
+        match columns.verify(&hash, count) {
+            Ok(()) => report.columns += 1,
+            Err(problem) => report.problems.push(problem),
+        }
+    }
+    match successor {
+        Some(successor) => {
+            end.continued_by(&file, successor)?;
+            let mut index = Index::default();
+            recovery::scan_into(&file, &mut index).sound()?;
+            let footer = recovery::read_footer(disk, first)?;
+            let intact = footer.is_some_and(|bytes| bytes == footer::build(&index, 0));
+            report.footers_missing += u64::from(!intact);
+        }
+        None => {
+            report.torn = file.torn(end.sound()?.position);
+            recovery::check_not_sealed(disk, first)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `visit` for every event of the log in `dir`, in order, until damage or `Break`.
+pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) -> Result<()> {
+    let disk = DirDisk::read_only(&dir.join("journal"));
+    let columns = Columns::new(dir.join("columns"));
+    let mut visited = Seq(0);
+    recovery::beside_a_writer(|| {
+        let (files, _) = recovery::list(&disk)?;
+        let mut head = Seq(0);
+        for (position, first) in files.iter().enumerate() {
+            recovery::check_continues(&disk, *first, head)?;
+            if files.get(position + 1).is_some_and(|next| next.0 <= visited.0 + 1) {
+                head = Seq(files[position + 1].0 - 1);
+                continue;
+            }
+            let file = recovery::read_file(&disk, *first)?;
+            let mut outcome = Ok(ControlFlow::Continue(()));
+            let end = recovery::scan(&file, |offset, record| {
+                if matches!(outcome, Ok(ControlFlow::Continue(()))) && record.head.seq > visited {
+                    visited = record.head.seq;
+                    outcome = record
+                        .payload()
+                        .map_err(|what| file.damaged(offset, what))
+                        .and_then(|payload| store::stored(&columns, record.head, payload))
+                        .map(&mut visit);
+                }
+            });
+            if outcome?.is_break() {
+                return Ok(());
+            }
+            head = Seq(end.sound()?.next.0 - 1);
+        }
+        Ok(())
+    })
+}
+
+/// Cuts the log in `dir` at its first damage and keeps what is cut in files beside it.
+///
+/// Later files go with it: the events in them would stand after a gap.
+pub fn repair(dir: &Path) -> Result<RepairReport> {
+    let _lock = Lock::take(dir)?;
+    let journal_dir = dir.join("journal");
+    let io = TimelineError::io("open the journal", &journal_dir);
+    let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);
+    let (files, _) = recovery::list(&*disk)?;
+    let mut report = RepairReport::default();
+    let mut head = Seq(0);
+    for (position, first) in files.iter().enumerate() {
+        let (end, damage) = inspect(&*disk, *first, files.get(position + 1).copied(), head)?;
+        head = end.1;
+        if damage.is_none() {
+            continue;
+        }
+        report.damage = damage;
+        cut(&*disk, *first, end.0, &mut report)?;
+        for later in &files[position + 1..] {
+            cut(&*disk, *later, 0, &mut report)?;
+        }
+        break;
+    }
+    if report.damage.is_some() {
+        begin_anew(&disk, Seq(head.0 + 1))?;
+    }
+    report.events = recovery::recover(&*disk)?.recovery.events;
+    Ok(report)
+}
+
+/// How far a file is sound, as (offset, last event), and the damage that ends it there.
+fn inspect(
+    disk: &dyn Disk,
+    first: Seq,
+    successor: Option<Seq>,
+    head: Seq,
+) -> Result<((u64, Seq), Option<TimelineError>)> {
+    let checked = recovery::check_continues(disk, first, head)
+        .and_then(|()| recovery::read_file(disk, first));
+    let file = match checked {
+        Err(damage @ TimelineError::Damaged { .. }) => return Ok(((0, head), Some(damage))),
+        checked => checked?,
+    };
+    let end = recovery::scan(&file, |_, _| {});
+    let sound = (end.position as u64, Seq(end.next.0 - 1));
+    let checked = match successor {
+        Some(successor) => end.continued_by(&file, successor).map(drop),
+        None => end.sound().and_then(|_| recovery::check_not_sealed(disk, first)),
+    };
+    match checked {
+        Ok(()) => Ok((sound, None)),
+        Err(damage @ TimelineError::Damaged { .. }) => Ok((sound, Some(damage))),
+        Err(other) => Err(other),
+    }
+}
+
+/// Moves everything from `offset` on out of the file of `first`.
+fn cut(disk: &dyn Disk, first: Seq, offset: u64, report: &mut RepairReport) -> Result<()> {
+    let name = journal::file_name(first);
+    let taken = disk.list().map_err(TimelineError::io("list the journal", disk.path("")))?;
+    let kept = (1..)
+        .map(|number| format!("{name}.removed-{number}"))
+        .find(|kept| !taken.contains(kept))
+        .expect("some number is free");
+    let io = |what| TimelineError::io(what, disk.path(&name));
+    let file = disk.open(&name).map_err(io("open a journal file"))?;
+    let size = file.size().map_err(io("measure a journal file"))?;
+    let mut bytes = vec![0; size.saturating_sub(offset) as usize];
+    file.read_exact_at(&mut bytes, offset).map_err(io("read a journal file"))?;
+    let keep = || -> io::Result<()> {
+        let side = disk.create(&kept)?;
+        side.write_all_at(&bytes, 0)?;
+        side.sync()?;
+        disk.sync_names()?;
+        if offset == 0 {
+            return disk.remove(&name);
+        }
+        file.set_size(offset)?;
+        file.sync()
+    };
+    keep().map_err(io("move damaged bytes aside"))?;
+    let (from, kept_in) = (disk.path(&name), disk.path(&kept));
+    report.removed.push(Removed { from, offset, bytes: bytes.len() as u64, kept_in });
+    Ok(())
+}
+
+/// Lets the log go on at `next` in a file of its own, as the file before may be sealed.
+fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
+    let (files, _) = recovery::list(&**disk)?;
+    let before = files.last().map(|last| recovery::read_file(&**disk, *last)).transpose()?;
+    if before.as_ref().is_some_and(|file| file.header.first == next) {
+        return Ok(());
+    }
+    let mut base = WallTime { epoch_ms: 0 };
+    if let Some(file) = before {
+        base = file.header.base;
+        recovery::scan(&file, |_, record| base = base.max(record.head.at)).sound()?;
+    }
+    let sizes = Sizes { file: 0, grow: 1 };
+    Journal::create(disk.clone(), sizes, Header { first: next, base })
+        .map(drop)
+        .map_err(|failure| failure.error())
+}

@@ -1,0 +1,290 @@
+//! Signal arrays too large for an event: a content-addressed binary file each.
+//!
+//! Written and read in blocks that carry their own checksum, so that neither needs the whole
+//! array in memory. A column is durable before the event that refers to it is appended.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use media::{BlobHash, Score, Signal};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Result, TimelineError,
+    blob::{self, Temporary},
+    entry::{put_signal, u32_at, u64_at},
+    event::Signals,
+};
+
+/// JSON text from which an array goes to a column.
+pub const INLINE_JSON_BYTES_MAX: usize = 64 << 10;
+const MAGIC: [u8; 8] = *b"SLSIGNL\x01";
+/// Two indices, the time, the hash, five scores.
+const ROW_BYTES: usize = 4 * 8 + 5 * 4;
+/// Rows under one checksum.
+const BLOCK_ROWS: usize = 1024;
+const CHECKSUM_BYTES: usize = 4;
+/// Stands for an absent index or score, which no present one equals.
+const NONE_INDEX: u64 = u64::MAX;
+const NONE_SCORE: u32 = u32::MAX;
+
+/// The directory of column files.
+#[derive(Clone)]
+pub(crate) struct Columns {
+    dir: PathBuf,
+}
+
+impl Columns {
+    pub(crate) fn new(dir: PathBuf) -> Columns {
+        Columns { dir }
+    }
+
+    pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
+        self.dir.join(hash.to_string())
+    }
+
+    pub(crate) fn writer(&self) -> ColumnWriter {
+        ColumnWriter {
+            dir: self.dir.clone(),
+            count: 0,
+            inline: Vec::new(),
+            json_bytes: 0,
+            spilled: None,
+        }
+    }
+
+    /// The `count` signals of a column, each block checked before its first signal.
+    pub(crate) fn read(&self, hash: &BlobHash, count: u64) -> Result<ColumnReader> {
+        let path = self.path(hash);
+        let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged("the column file is missing"));
+            }
+            opened => opened.map_err(TimelineError::io("open a column", &path))?,
+        };
+        let size = file.metadata().map_err(TimelineError::io("measure a column", &path))?.len();
+        if Some(size) != file_bytes(count) {
+            return Err(damaged("the column file has another size than its count of signals"));
+        }
+        let mut file = BufReader::new(file);
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic).map_err(TimelineError::io("read a column", &path))?;
+        if magic != MAGIC {
+            return Err(damaged("not a column file"));
+        }
+        Ok(ColumnReader {
+            file,
+            path,
+            left: count,
+            offset: MAGIC.len() as u64,
+            block: Vec::new(),
+            at: 0,
+        })
+    }
+
+    /// Checks every byte of a column against its name.
+    pub(crate) fn verify(&self, hash: &BlobHash, count: u64) -> Result<()> {
+        for signal in self.read(hash, count)? {
+            signal?;
+        }
+        let path = self.path(hash);
+        let bytes = fs::read(&path).map_err(TimelineError::io("read a column", &path))?;
+        if blob::hash(&bytes) == *hash {
+            return Ok(());
+        }
+        let what = "the column file does not match its name";
+        Err(TimelineError::Damaged { file: path, offset: 0, what })
+    }
+}
+
+/// Size of the file of a column; `None` when no file is that large.
+fn file_bytes(count: u64) -> Option<u64> {
+    let blocks = count.div_ceil(BLOCK_ROWS as u64) * CHECKSUM_BYTES as u64;
+    count.checked_mul(ROW_BYTES as u64)?.checked_add(blocks + MAGIC.len() as u64)
+}
+
+/// Collects the signals of a decode pass: few stay in memory, many go to a column file.
+pub struct ColumnWriter {
+    dir: PathBuf,
+    count: u64,
+    inline: Vec<Signal>,
+    json_bytes: usize,
+    spilled: Option<Spilled>,
+}
+
+struct Spilled {
+    file: BufWriter<File>,
+    temporary: Temporary,
+    digest: Sha256,
+    block: Vec<u8>,
+}
+
+impl ColumnWriter {
+    /// Takes the next signal.
+    pub fn push(&mut self, signal: &Signal) -> Result<()> {
+        self.count += 1;
+        if let Some(spilled) = &mut self.spilled {
+            return spilled.push(signal);
+        }
+        let mut json = Vec::new();
+        put_signal(&mut json, signal, self.inline.is_empty());
+        self.json_bytes += json.len();
+        self.inline.push(*signal);
+        if self.json_bytes + "[]".len() > INLINE_JSON_BYTES_MAX {
+            let mut spilled = Spilled::create(&self.dir)?;
+            std::mem::take(&mut self.inline).iter().try_for_each(|signal| spilled.push(signal))?;
+            self.spilled = Some(spilled);
+        }
+        Ok(())
+    }
+
+    /// Number of signals taken.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What to put into the event; a column is durable from here on.
+    pub fn finish(self) -> Result<Signals> {
+        match self.spilled {
+            None => Ok(Signals::Inline(self.inline)),
+            Some(spilled) => {
+                Ok(Signals::Column { hash: spilled.finish(&self.dir)?, count: self.count })
+            }
+        }
+    }
+}
+
+impl Spilled {
+    fn create(dir: &Path) -> Result<Spilled> {
+        let (temporary, file) = Temporary::create(dir)?;
+        let mut spilled = Spilled {
+            file: BufWriter::new(file),
+            temporary,
+            digest: Sha256::new(),
+            block: Vec::new(),
+        };
+        spilled.write(&MAGIC)?;
+        Ok(spilled)
+    }
+
+    fn push(&mut self, signal: &Signal) -> Result<()> {
+        put_row(&mut self.block, signal);
+        if self.block.len() == BLOCK_ROWS * ROW_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut block = std::mem::take(&mut self.block);
+        if block.is_empty() {
+            return Ok(());
+        }
+        let checksum = crc32c::crc32c(&block);
+        block.extend_from_slice(&checksum.to_le_bytes());
+        self.write(&block)?;
+        block.clear();
+        self.block = block;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.digest.update(bytes);
+        self.file
+            .write_all(bytes)
+            .map_err(TimelineError::io("write a column", self.temporary.path()))
+    }
+
+    fn finish(mut self, dir: &Path) -> Result<BlobHash> {
+        self.flush()?;
+        let hash = BlobHash::from_bytes(self.digest.finalize().into());
+        let written = self.file.into_inner().map_err(io::IntoInnerError::into_error);
+        let file = written.map_err(TimelineError::io("write a column", self.temporary.path()))?;
+        self.temporary.publish(&file, &dir.join(hash.to_string()))?;
+        Ok(hash)
+    }
+}
+
+fn put_row(out: &mut Vec<u8>, signal: &Signal) {
+    out.extend_from_slice(&signal.frame_index.to_le_bytes());
+    out.extend_from_slice(&signal.source_frame_index.unwrap_or(NONE_INDEX).to_le_bytes());
+    out.extend_from_slice(&signal.pts_ms.to_le_bytes());
+    out.extend_from_slice(&signal.perceptual_hash.to_le_bytes());
+    let scores = [
+        signal.luma_mean,
+        signal.flicker_score,
+        signal.ghosting_score,
+        signal.noise_variance_score,
+    ];
+    scores.iter().for_each(|score| out.extend_from_slice(&score.millionths().to_le_bytes()));
+    let scene = signal.scene_score.map_or(NONE_SCORE, Score::millionths);
+    out.extend_from_slice(&scene.to_le_bytes());
+}
+
+fn row(bytes: &[u8]) -> Signal {
+    let source = u64_at(bytes, 8);
+    let score = |at| Score::from_millionths(u32_at(bytes, at));
+    Signal {
+        frame_index: u64_at(bytes, 0),
+        source_frame_index: (source != NONE_INDEX).then_some(source),
+        pts_ms: u64_at(bytes, 16) as i64,
+        perceptual_hash: u64_at(bytes, 24),
+        luma_mean: score(32),
+        flicker_score: score(36),
+        ghosting_score: score(40),
+        noise_variance_score: score(44),
+        scene_score: (u32_at(bytes, 48) != NONE_SCORE).then(|| score(48)),
+    }
+}
+
+/// The signals of a column in order; ends after the first error.
+pub(crate) struct ColumnReader {
+    file: BufReader<File>,
+    path: PathBuf,
+    /// Signals not yet returned.
+    left: u64,
+    offset: u64,
+    block: Vec<u8>,
+    /// Position in the block.
+    at: usize,
+}
+
+impl ColumnReader {
+    fn next_block(&mut self) -> Result<()> {
+        let rows = self.left.min(BLOCK_ROWS as u64) as usize;
+        self.block.resize(rows * ROW_BYTES + CHECKSUM_BYTES, 0);
+        self.file
+            .read_exact(&mut self.block)
+            .map_err(TimelineError::io("read a column", &self.path))?;
+        let rows_end = rows * ROW_BYTES;
+        if crc32c::crc32c(&self.block[..rows_end]) != u32_at(&self.block, rows_end) {
+            let (file, what) = (self.path.clone(), "a block does not match its checksum");
+            return Err(TimelineError::Damaged { file, offset: self.offset, what });
+        }
+        self.offset += self.block.len() as u64;
+        self.block.truncate(rows_end);
+        self.at = 0;
+        Ok(())
+    }
+}
+
+impl Iterator for ColumnReader {
+    type Item = Result<Signal>;
+
+    fn next(&mut self) -> Option<Result<Signal>> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.at == self.block.len()
+            && let Err(error) = self.next_block()
+        {
+            self.left = 0;
+            return Some(Err(error));
+        }
+        let signal = row(&self.block[self.at..]);
+        self.at += ROW_BYTES;
+        self.left -= 1;
+        Some(Ok(signal))
+    }
+}

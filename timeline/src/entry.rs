@@ -1,0 +1,276 @@
+//! Record bytes: a fixed header, then the payload as JSON text.
+//!
+//! The record's own checksum guards reads of one event; recovery rests on the batch's alone.
+//! With signals in a column file the text lacks its last value and brace, and the reference
+//! to the column stands there instead. All numbers are little-endian.
+
+mod json;
+
+use media::{BlobHash, RunId, Seq, WallTime};
+
+pub(crate) use json::put_signal;
+use json::{Fields, Object, Payload};
+
+use crate::{
+    EventHead, Result, StoredEvent, TimelineError,
+    event::{Event, EventKind, FindingKind, NewEvent, Signals},
+};
+
+/// Largest payload of one event; what is larger belongs in side files.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Body length, checksum, seq, time, run, kind, flags, two spare bytes.
+pub(crate) const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 16 + 1 + 1 + 2;
+/// Where the checked part begins, after the length and the checksum; the length is checked too.
+const SEQ_AT: usize = 8;
+/// Flag: the body ends in the hash and the count of a column.
+const FLAG_COLUMN: u8 = 1;
+const COLUMN_REF_BYTES: usize = 32 + 8;
+/// What the text of an event with a column lacks: the value that `json` wrote in its place.
+const COLUMN_PLACEHOLDER: &str = "null}";
+
+/// An event as a record without seq and time, which only the writer knows.
+pub(crate) struct Draft {
+    pub(crate) run: RunId,
+    pub(crate) kind: EventKind,
+    flags: u8,
+    body: Vec<u8>,
+}
+
+impl Draft {
+    pub(crate) fn of(new: NewEvent) -> Result<Draft> {
+        let (run, kind) = (new.run, new.event.kind());
+        let column = match &new.event {
+            Event::FramesDecoded(frames) => column_of(&frames.signals),
+            _ => None,
+        };
+        let mut body = fit(new.event)?;
+        let Some((hash, count)) = column else {
+            return Ok(Draft { run, kind, flags: 0, body });
+        };
+        body.truncate(body.len() - COLUMN_PLACEHOLDER.len());
+        body.extend_from_slice(hash.as_bytes());
+        body.extend_from_slice(&count.to_le_bytes());
+        Ok(Draft { run, kind, flags: FLAG_COLUMN, body })
+    }
+
+    pub(crate) fn record_bytes(&self) -> usize {
+        HEADER_BYTES + self.body.len()
+    }
+
+    /// Appends the record to `out` as event `seq`, taken at `at`.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, seq: Seq, at: WallTime) {
+        let start = out.len();
+        let length = u32::try_from(self.body.len()).expect("PAYLOAD_BYTES_MAX fits");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&seq.0.to_le_bytes());
+        out.extend_from_slice(&at.epoch_ms.to_le_bytes());
+        out.extend_from_slice(self.run.as_bytes());
+        out.extend_from_slice(&[self.kind.code(), self.flags, 0, 0]);
+        out.extend_from_slice(&self.body);
+        let checksum = checksum(&out[start..]);
+        out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+fn column_of(signals: &Signals) -> Option<(BlobHash, u64)> {
+    match signals {
+        Signals::Inline(_) => None,
+        Signals::Column { hash, count } => Some((*hash, *count)),
+    }
+}
+
+/// The payload text, its description cut where that makes it fit.
+fn fit(mut event: Event) -> Result<Vec<u8>> {
+    const MARK: &[u8] = b",\"truncated\":true}";
+    let text = payload_text(&event);
+    if text.len() <= PAYLOAD_BYTES_MAX {
+        return Ok(text);
+    }
+    let too_large = TimelineError::TooLarge {
+        what: "event payload in bytes",
+        size: text.len(),
+        limit: PAYLOAD_BYTES_MAX,
+    };
+    let excess = text.len() + MARK.len() - PAYLOAD_BYTES_MAX;
+    let description = match &mut event {
+        Event::Found(_, finding) => &mut finding.description,
+        Event::SemanticChunkInferred(chunk) => &mut chunk.description,
+        Event::KeyframeStored(still) => &mut still.description,
+        _ => return Err(too_large),
+    };
+    // A byte of the description is at least one of the text, so this frees enough.
+    let Some(keep) = description.len().checked_sub(excess) else { return Err(too_large) };
+    description.truncate(description.floor_char_boundary(keep));
+    let mut text = payload_text(&event);
+    text.pop();
+    text.extend_from_slice(MARK);
+    Ok(text)
+}
+
+fn payload_text(event: &Event) -> Vec<u8> {
+    match event {
+        Event::RunCreated(payload) => Object::of(payload),
+        Event::SessionRunCreated(payload) => Object::of(payload),
+        Event::IngestReceived(payload) => Object::of(payload),
+        Event::FramesDecoded(payload) => Object::of(payload),
+        Event::MarkerEmitted(payload) => Object::of(payload),
+        Event::AnalysisGenerated(payload) => Object::of(payload),
+        Event::SemanticChunkInferred(payload) => Object::of(payload),
+        Event::SemanticChunkGenerated(payload) => Object::of(payload),
+        Event::SemanticFallbackActivated(payload) => Object::of(payload),
+        Event::InferenceCompleted(payload) => Object::of(payload),
+        Event::RunCompleted(payload) => Object::of(payload),
+        Event::RunFailed(payload) => Object::of(payload),
+        Event::RunExpired => b"{}".to_vec(),
+        Event::StopRequested(payload) | Event::KeepaliveRefreshed(payload) => Object::of(payload),
+        Event::RunDeleted(payload) => Object::of(payload),
+        Event::KeyframeStored(payload) => Object::of(payload),
+        Event::Found(_, payload) => Object::of(payload),
+    }
+}
+
+/// The event of `kind` with this payload; the error names the field that does not fit.
+fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'static str> {
+    let fields = &Fields::parse(text)?;
+    let found = |kind| Payload::read(fields).map(|finding| Event::Found(kind, finding));
+    match kind {
+        EventKind::RunCreated if fields.has("session_id") => {
+            Payload::read(fields).map(Event::SessionRunCreated)
+        }
+        EventKind::RunCreated => Payload::read(fields).map(Event::RunCreated),
+        EventKind::IngestReceived => Payload::read(fields).map(Event::IngestReceived),
+        EventKind::FramesDecoded => Payload::read(fields).map(Event::FramesDecoded),
+        EventKind::MarkerEmitted => Payload::read(fields).map(Event::MarkerEmitted),
+        EventKind::AnalysisGenerated => Payload::read(fields).map(Event::AnalysisGenerated),
+        EventKind::SemanticChunkInferred => Payload::read(fields).map(Event::SemanticChunkInferred),
+        EventKind::SemanticChunkGenerated => {
+            Payload::read(fields).map(Event::SemanticChunkGenerated)
+        }
+        EventKind::SemanticFallbackActivated => {
+            Payload::read(fields).map(Event::SemanticFallbackActivated)
+        }
+        EventKind::InferenceCompleted => Payload::read(fields).map(Event::InferenceCompleted),
+        EventKind::RunCompleted => Payload::read(fields).map(Event::RunCompleted),
+        EventKind::RunFailed => Payload::read(fields).map(Event::RunFailed),
+        EventKind::RunExpired => Ok(Event::RunExpired),
+        EventKind::StopRequested => Payload::read(fields).map(Event::StopRequested),
+        EventKind::KeepaliveRefreshed => Payload::read(fields).map(Event::KeepaliveRefreshed),
+        EventKind::RunDeleted => Payload::read(fields).map(Event::RunDeleted),
+        EventKind::KeyframeStored => Payload::read(fields).map(Event::KeyframeStored),
+        EventKind::Vlm => found(FindingKind::Vlm),
+        EventKind::VlmTiered => found(FindingKind::VlmTiered),
+        EventKind::ClipVlm => found(FindingKind::ClipVlm),
+        EventKind::ClipVlmTiered => found(FindingKind::ClipVlmTiered),
+        EventKind::StateTransition => found(FindingKind::StateTransition),
+        EventKind::LoopDetected => found(FindingKind::LoopDetected),
+    }
+}
+
+impl StoredEvent {
+    /// The event that was appended, its signals inline.
+    pub fn decode(&self) -> Result<Event> {
+        decode(self.head, &self.payload)
+    }
+}
+
+fn decode(head: EventHead, text: &str) -> Result<Event> {
+    parse_payload(head.kind, text).map_err(|field| TimelineError::Payload {
+        seq: head.seq,
+        kind: head.kind.as_str(),
+        field,
+    })
+}
+
+/// A record found in a journal file and checked.
+pub(crate) struct Record<'a> {
+    pub(crate) head: EventHead,
+    flags: u8,
+    body: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at the start of `bytes`; the error says what is wrong with it.
+    pub(crate) fn parse(bytes: &'a [u8]) -> std::result::Result<Record<'a>, &'static str> {
+        let header = bytes.first_chunk::<HEADER_BYTES>().ok_or("a record ends early")?;
+        let length = u32_at(header, 0) as usize;
+        if length > PAYLOAD_BYTES_MAX + COLUMN_REF_BYTES {
+            return Err("a record has an impossible length");
+        }
+        let bytes = bytes.get(..HEADER_BYTES + length).ok_or("a record ends early")?;
+        if checksum(bytes) != u32_at(header, 4) {
+            return Err("a record does not match its checksum");
+        }
+        let kind = EventKind::from_code(header[40]).ok_or("a record has an unknown kind")?;
+        let mut run = [0; 16];
+        run.copy_from_slice(&header[24..40]);
+        let head = EventHead {
+            seq: Seq(u64_at(header, 8)),
+            at: WallTime { epoch_ms: u64_at(header, 16) as i64 },
+            run: RunId::from_bytes(run),
+            kind,
+        };
+        Ok(Record { head, flags: header[41], body: &bytes[HEADER_BYTES..] })
+    }
+
+    pub(crate) fn record_bytes(&self) -> usize {
+        HEADER_BYTES + self.body.len()
+    }
+
+    /// The payload text (without its end, when there is a column) and the column.
+    pub(crate) fn payload(
+        &self,
+    ) -> std::result::Result<(&'a str, Option<(BlobHash, u64)>), &'static str> {
+        let not_text = |_| "a payload is not UTF-8";
+        if self.flags & FLAG_COLUMN == 0 {
+            return Ok((std::str::from_utf8(self.body).map_err(not_text)?, None));
+        }
+        let (text, reference) = self
+            .body
+            .split_last_chunk::<COLUMN_REF_BYTES>()
+            .ok_or("a record lacks its column reference")?;
+        let mut hash = [0; 32];
+        hash.copy_from_slice(&reference[..32]);
+        let column = (BlobHash::from_bytes(hash), u64_at(reference, 32));
+        Ok((std::str::from_utf8(text).map_err(not_text)?, Some(column)))
+    }
+
+    /// The event, with a column left as the reference it is.
+    pub(crate) fn decode(&self) -> Result<Event> {
+        let invalid = |field| TimelineError::Payload {
+            seq: self.head.seq,
+            kind: self.head.kind.as_str(),
+            field,
+        };
+        let (text, column) = self.payload().map_err(invalid)?;
+        let Some((hash, count)) = column else { return decode(self.head, text) };
+        match decode(self.head, &format!("{text}{COLUMN_PLACEHOLDER}"))? {
+            Event::FramesDecoded(mut frames) => {
+                frames.signals = Signals::Column { hash, count };
+                Ok(Event::FramesDecoded(frames))
+            }
+            _ => Err(invalid("signals")),
+        }
+    }
+}
+
+/// Over the length and everything after the checksum itself.
+fn checksum(record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[SEQ_AT..])
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,406 @@
+//! Payloads as JSON text, field by field in the order of the wire contract.
+//!
+//! One line a kind lists its fields for writing and reading. Frame rates read back to the
+//! nearest millionth of a frame a second; everything else reads back exactly.
+
+use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
+
+use media::{
+    BlobHash, EventType, Label, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score,
+    SessionId, Signal, StreamId,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use crate::event::*;
+
+/// A payload written into `Object` and read from `Fields`.
+pub(crate) trait Payload: Sized {
+    fn write(&self, object: &mut Object);
+    fn read(fields: &Fields<'_>) -> Result<Self, &'static str>;
+}
+
+/// A JSON object being written.
+pub(crate) struct Object(Vec<u8>);
+
+impl Object {
+    pub(crate) fn of(payload: &impl Payload) -> Vec<u8> {
+        let mut object = Object(vec![b'{']);
+        payload.write(&mut object);
+        object.0.push(b'}');
+        object.0
+    }
+
+    fn field(&mut self, name: &str, value: &impl Field) {
+        if self.0.len() > 1 {
+            self.0.push(b',');
+        }
+        put_text(&mut self.0, name);
+        self.0.push(b':');
+        value.write(&mut self.0);
+    }
+
+    fn optional(&mut self, name: &str, value: &impl Field) {
+        if !value.is_absent() {
+            self.field(name, value);
+        }
+    }
+}
+
+/// The members of a JSON object being read.
+pub(crate) struct Fields<'a>(HashMap<String, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    pub(crate) fn parse(text: &'a str) -> Result<Fields<'a>, &'static str> {
+        serde_json::from_str(text).map(Fields).map_err(|_| "(no JSON object)")
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn get<T: Field>(&self, name: &'static str) -> Result<T, &'static str> {
+        T::read(self.0.get(name).map_or("null", |value| value.get())).ok_or(name)
+    }
+}
+
+/// A value of one member.
+trait Field: Sized {
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(text: &str) -> Option<Self>;
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+fn put(out: &mut Vec<u8>, value: impl Display) {
+    write!(out, "{value}").expect("a vector takes bytes");
+}
+
+fn put_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(out, value).expect("a vector takes bytes");
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_json(out, text);
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
+    // Every failure means the same to the caller: not a value of this type.
+    serde_json::from_str(text).ok()
+}
+
+macro_rules! json_fields {
+    ($($name:ty),*) => { $(impl Field for $name {
+        fn write(&self, out: &mut Vec<u8>) { put_json(out, self); }
+        fn read(text: &str) -> Option<Self> { parse(text) }
+    })* };
+}
+json_fields!(String, u64, u32, i64);
+
+macro_rules! id_fields {
+    ($($name:ty),*) => { $(impl Field for $name {
+        fn write(&self, out: &mut Vec<u8>) { put(out, format_args!("\"{self}\"")); }
+        fn read(text: &str) -> Option<Self> { parse_as(&parse::<String>(text)?) }
+    })* };
+}
+id_fields!(RequestId, RunId, SessionId, MarkerId, BlobHash);
+
+macro_rules! name_fields {
+    ($($name:ty: $read:expr;)*) => { $(impl Field for $name {
+        fn write(&self, out: &mut Vec<u8>) { put_text(out, self.as_str()); }
+        fn read(text: &str) -> Option<Self> { $read(&parse::<String>(text)?) }
+    })* };
+}
+name_fields! {
+    StreamId: parse_as;
+    Label: parse_as;
+    EventType: |name: &str| Some(EventType::from_name(name));
+    MarkerStatus: MarkerStatus::from_name;
+    SamplingPolicy: SamplingPolicy::from_name;
+}
+
+fn parse_as<T: FromStr>(text: &str) -> Option<T> {
+    // As in `parse`: the reason is the same for the caller.
+    text.parse().ok()
+}
+
+impl Field for bool {
+    fn write(&self, out: &mut Vec<u8>) {
+        put(out, self);
+    }
+
+    fn read(text: &str) -> Option<bool> {
+        if text == "null" { Some(false) } else { parse(text) }
+    }
+
+    fn is_absent(&self) -> bool {
+        !self
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Some(value) => value.write(out),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn read(text: &str) -> Option<Option<T>> {
+        if text == "null" { Some(None) } else { T::read(text).map(Some) }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl Field for Score {
+    /// Six decimals at most, one at least, as a double of this value prints.
+    fn write(&self, out: &mut Vec<u8>) {
+        let (whole, mut part) =
+            (self.millionths() / Score::SCALE, self.millionths() % Score::SCALE);
+        let mut digits = 6;
+        while digits > 1 && part.is_multiple_of(10) {
+            part /= 10;
+            digits -= 1;
+        }
+        put(out, format_args!("{whole}.{part:0digits$}"));
+    }
+
+    fn read(text: &str) -> Option<Score> {
+        parse::<f64>(text).and_then(|value| Score::from_f64(value).ok())
+    }
+}
+
+impl Field for Rate {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_json(out, &self.as_f64());
+    }
+
+    fn read(text: &str) -> Option<Rate> {
+        Rate::from_f64(parse(text)?)
+    }
+}
+
+impl Field for JsonText {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_str().as_bytes());
+    }
+
+    fn read(text: &str) -> Option<JsonText> {
+        JsonText::parse(text)
+    }
+}
+
+impl JsonText {
+    /// `text` when it is one valid JSON value.
+    pub fn parse(text: &str) -> Option<JsonText> {
+        parse::<Box<RawValue>>(text).map(|value| JsonText(value.get().into()))
+    }
+}
+
+impl Field for Signals {
+    /// A column is written as `null`, which the record replaces by its reference.
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Signals::Inline(signals) => {
+                out.push(b'[');
+                for (position, signal) in signals.iter().enumerate() {
+                    put_signal(out, signal, position == 0);
+                }
+                out.push(b']');
+            }
+            Signals::Column { .. } => out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn read(text: &str) -> Option<Signals> {
+        let rows: Option<Vec<SignalRow>> = parse(text)?;
+        let signals = rows.unwrap_or_default().into_iter().map(SignalRow::signal);
+        signals.collect::<Option<Vec<_>>>().map(Signals::Inline)
+    }
+}
+
+/// Appends `signal` to a JSON array that has earlier elements unless it is the `first`.
+pub(crate) fn put_signal(out: &mut Vec<u8>, signal: &Signal, first: bool) {
+    if !first {
+        out.push(b',');
+    }
+    put(out, format_args!("{{\"frame_index\":{}", signal.frame_index));
+    if let Some(index) = signal.source_frame_index {
+        put(out, format_args!(",\"source_frame_index\":{index}"));
+    }
+    put(out, format_args!(",\"pts_ms\":{}", signal.pts_ms));
+    put(out, format_args!(",\"perceptual_hash\":\"{:016x}\"", signal.perceptual_hash));
+    let scores = [
+        (",\"luma_mean\":", Some(signal.luma_mean)),
+        (",\"flicker_score\":", Some(signal.flicker_score)),
+        (",\"ghosting_score\":", Some(signal.ghosting_score)),
+        (",\"noise_variance_score\":", Some(signal.noise_variance_score)),
+        (",\"scene_score\":", signal.scene_score),
+    ];
+    for (name, score) in scores {
+        if let Some(score) = score {
+            out.extend_from_slice(name.as_bytes());
+            score.write(out);
+        }
+    }
+    out.push(b'}');
+}
+
+#[derive(Deserialize)]
+struct SignalRow {
+    frame_index: u64,
+    source_frame_index: Option<u64>,
+    pts_ms: i64,
+    perceptual_hash: String,
+    luma_mean: f64,
+    flicker_score: f64,
+    ghosting_score: f64,
+    noise_variance_score: f64,
+    scene_score: Option<f64>,
+}
+
+impl SignalRow {
+    fn signal(self) -> Option<Signal> {
+        // A score outside [0, 1] makes the row invalid; which one does not matter here.
+        let score = |value| Score::from_f64(value).ok();
+        Some(Signal {
+            frame_index: self.frame_index,
+            source_frame_index: self.source_frame_index,
+            pts_ms: self.pts_ms,
+            perceptual_hash: u64::from_str_radix(&self.perceptual_hash, 16).ok()?,
+            luma_mean: score(self.luma_mean)?,
+            flicker_score: score(self.flicker_score)?,
+            ghosting_score: score(self.ghosting_score)?,
+            noise_variance_score: score(self.noise_variance_score)?,
+            scene_score: self.scene_score.map(|value| score(value).ok_or(())).transpose().ok()?,
+        })
+    }
+}
+
+macro_rules! write_field {
+    ($object:ident, $value:expr, $name:ident) => {
+        $object.field(stringify!($name), &$value)
+    };
+    ($object:ident, $value:expr, $name:ident optional) => {
+        $object.optional(stringify!($name), &$value)
+    };
+    ($object:ident, $value:expr, $name:ident flat) => {
+        Payload::write(&$value, $object)
+    };
+}
+
+macro_rules! read_field {
+    ($fields:ident, $name:ident flat) => {
+        Payload::read($fields)?
+    };
+    ($fields:ident, $name:ident $(optional)?) => {
+        $fields.get(stringify!($name))?
+    };
+}
+
+/// Lists the members of a payload: `@optional` is absent when none, `@flat` has members itself.
+macro_rules! payload {
+    ($type:ident { $($(@$mark:ident)? $name:ident),* $(,)? }) => {
+        impl Payload for $type {
+            fn write(&self, object: &mut Object) {
+                $(write_field!(object, self.$name, $name $($mark)?);)*
+            }
+
+            fn read(fields: &Fields<'_>) -> Result<$type, &'static str> {
+                Ok($type { $($name: read_field!(fields, $name $($mark)?),)* })
+            }
+        }
+    };
+}
+
+payload!(RunCreated { request_id, mode, model, principal_key, tenant_id });
+payload!(IngestReceived {
+    request_id, ingest, @optional decoded_frames, @optional source_uri,
+    @optional sampling_policy, @optional sample_fps,
+});
+payload!(FramesDecoded {
+    request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
+    width, height, pixel_format, @optional truncated, signals,
+});
+payload!(Marker {
+    marker_id, run_id, stream_id, event_type, status, start_frame, end_frame, start_pts_ms,
+    end_pts_ms, confidence, @optional supersedes_marker_id,
+});
+payload!(AnalysisGenerated {
+    request_id,
+    stream_id,
+    frames,
+    window_size,
+    segment_ms,
+    sampling_policy,
+    sample_fps,
+    mode,
+    model,
+    markers,
+});
+payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
+payload!(SemanticChunkInferred {
+    request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
+    semantic_error, event_type, object_label, summary, description, confidence, raw_output,
+    @flat tokens, inference_latency_ms, @optional index_name,
+});
+payload!(SemanticChunkGenerated {
+    request_id, stream_id, chunk_index, chunk_frames, process_ms, source_span_ms, lag_ms,
+    index_name, @flat tokens, inference_latency_ms,
+});
+payload!(SemanticFallbackActivated { request_id, stream_id, reason });
+payload!(InferenceCompleted {
+    request_id,
+    provider,
+    model,
+    fallback_used,
+    prompt_bytes,
+    output_bytes,
+});
+payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
+payload!(RunFailed { @optional request_id, reason });
+payload!(Requested { request_id });
+payload!(RunDeleted { @optional request_id, @optional reclaim });
+payload!(Finding { @optional session_id, frame_index, pts_ms, confidence, description });
+
+impl Payload for SessionRunCreated {
+    fn write(&self, object: &mut Object) {
+        object.field("principal_key", &self.principal_key);
+        object.field("session_id", &self.session_id);
+        object.field("source", &"whip".to_owned());
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
+        let principal_key = fields.get("principal_key")?;
+        Ok(SessionRunCreated { principal_key, session_id: fields.get("session_id")? })
+    }
+}
+
+impl Payload for KeyframeStored {
+    fn write(&self, object: &mut Object) {
+        object.field("frame_index", &self.frame_index);
+        object.field("pts_ms", &self.pts_ms);
+        object.field("event_type", &self.event_type);
+        object.field("description", &self.description);
+        object.field("image_ref", &self.image_ref);
+        object.field("image_media_type", &"image/jpeg".to_owned());
+        object.field("image_bytes", &self.image_bytes);
+        object.field("image_sha256", &self.image_sha256);
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<KeyframeStored, &'static str> {
+        Ok(KeyframeStored {
+            frame_index: fields.get("frame_index")?,
+            pts_ms: fields.get("pts_ms")?,
+            event_type: fields.get("event_type")?,
+            description: fields.get("description")?,
+            image_ref: fields.get("image_ref")?,
+            image_bytes: fields.get("image_bytes")?,
+            image_sha256: fields.get("image_sha256")?,
+        })
+    }
+}

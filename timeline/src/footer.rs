@@ -1,0 +1,123 @@
+//! The footer of a sealed journal file: its index, so that opening need not read the events.
+//!
+//! Lies between the last batch and the end of the file: the runs, the entries, a fixed
+//! trailer. Only a copy: a footer that is missing or damaged is made again from the events.
+
+use media::{RunId, Seq, WallTime};
+
+use crate::{
+    entry::{u32_at, u64_at},
+    event::EventKind,
+    index::{FileIndex, Index},
+};
+
+/// Magic, checksum, count of runs, count of events, first seq, base time, end of the events.
+pub(crate) const TRAILER_BYTES: usize = 8 + 4 + 4 + 4 + 4 + 8 + 8 + 8;
+const MAGIC: [u8; 8] = *b"SLFOOT\x01\xff";
+const RUN_BYTES: usize = 16;
+/// Offset, milliseconds after the base, number of the run in the footer, kind.
+const ENTRY_BYTES: usize = 4 + 4 + 4 + 4;
+
+/// The footer of file number `number` of `index`.
+pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
+    let &FileIndex { first, base, end, .. } = index.file(number);
+    let mut runs = Vec::new();
+    let mut numbers = std::collections::HashMap::new();
+    let mut entries = Vec::new();
+    for (offset, head) in index.file_events(number) {
+        let number = *numbers.entry(head.run).or_insert_with(|| {
+            runs.extend_from_slice(head.run.as_bytes());
+            runs.len() / RUN_BYTES - 1
+        }) as u32;
+        let after_base = (head.at.epoch_ms - base.epoch_ms) as u32;
+        for word in [offset, after_base, number, u32::from(head.kind.code())] {
+            entries.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    let run_count = (runs.len() / RUN_BYTES) as u32;
+    let count = (entries.len() / ENTRY_BYTES) as u32;
+    let mut bytes = runs;
+    bytes.append(&mut entries);
+    let trailer = bytes.len();
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&[0; 4]);
+    for word in [run_count, count, end] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(&first.0.to_le_bytes());
+    bytes.extend_from_slice(&base.epoch_ms.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    let checksum = checksum(&bytes, trailer);
+    bytes[trailer + 8..trailer + 12].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// The size of a footer, told by the last bytes of its file; `None` when there is none.
+pub(crate) fn size(trailer: &[u8; TRAILER_BYTES]) -> Option<usize> {
+    let sizes =
+        [u32_at(trailer, 12) as usize * RUN_BYTES, u32_at(trailer, 16) as usize * ENTRY_BYTES];
+    (trailer[..8] == MAGIC).then(|| sizes[0] + sizes[1] + TRAILER_BYTES)
+}
+
+/// An intact footer.
+pub(crate) struct Footer<'a> {
+    pub(crate) first: Seq,
+    pub(crate) base: WallTime,
+    pub(crate) end: u32,
+    runs: &'a [u8],
+    entries: &'a [u8],
+}
+
+impl<'a> Footer<'a> {
+    /// The footer that is all of `bytes`; `None` unless it is intact and knows every kind.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Footer<'a>> {
+        let (body, trailer) = bytes.split_last_chunk::<TRAILER_BYTES>()?;
+        let whole = size(trailer)? == bytes.len();
+        if !whole || checksum(bytes, body.len()) != u32_at(trailer, 8) {
+            return None;
+        }
+        let (runs, entries) = body.split_at(u32_at(trailer, 12) as usize * RUN_BYTES);
+        let known = |entry: &[u8]| {
+            let number = u32_at(entry, 8) as usize;
+            EventKind::from_code(entry[12]).is_some() && number < runs.len() / RUN_BYTES
+        };
+        entries.chunks_exact(ENTRY_BYTES).all(known).then(|| Footer {
+            first: Seq(u64_at(trailer, 24)),
+            base: WallTime { epoch_ms: u64_at(trailer, 32) as i64 },
+            end: u32_at(trailer, 20),
+            runs,
+            entries,
+        })
+    }
+
+    /// Adds the events of its file to `index`.
+    pub(crate) fn load(&self, index: &mut Index) {
+        let numbers: Vec<u32> = self
+            .runs
+            .chunks_exact(RUN_BYTES)
+            .map(|id| {
+                let mut bytes = [0; 16];
+                bytes.copy_from_slice(id);
+                index.number(RunId::from_bytes(bytes))
+            })
+            .collect();
+        let mut entries = self.entries.chunks_exact(ENTRY_BYTES).peekable();
+        index.reserve(entries.len());
+        while let Some(entry) = entries.next() {
+            let kind = EventKind::from_code(entry[12]).expect("checked by parse");
+            let epoch_ms = self.base.epoch_ms + i64::from(u32_at(entry, 4));
+            let end = entries.peek().map_or(self.end, |next| u32_at(next, 0));
+            let number = numbers[u32_at(entry, 8) as usize];
+            index.push(number, kind, WallTime { epoch_ms }, u32_at(entry, 0), end);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        (self.entries.len() / ENTRY_BYTES) as u64
+    }
+}
+
+/// Over everything but the checksum itself, which stands 8 bytes into the trailer.
+fn checksum(bytes: &[u8], trailer: usize) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..trailer + 8]), &bytes[trailer + 12..])
+}

@@ -1,0 +1,264 @@
+//! The journal being written: append a batch, sync it, mark it; begin and seal files.
+//!
+//! Files grow in zero-filled steps, so that most syncs change no metadata. After a failure
+//! whose effect on the disk is unknown nothing is written any more: the caller poisons the log.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use media::{Seq, WallTime};
+
+use crate::{
+    Result, TimelineError, batch,
+    disk::{Disk, DiskFile},
+    entry::{u32_at, u64_at},
+};
+
+/// Magic, version, checksum, first seq, base time.
+pub(crate) const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8;
+const MAGIC: [u8; 8] = *b"SLJOURN\xff";
+const VERSION: u32 = 1;
+const SUFFIX: &str = ".journal";
+const TEMPORARY_SUFFIX: &str = ".journal.tmp";
+
+/// The name of the file whose first event is `first`.
+pub(crate) fn file_name(first: Seq) -> String {
+    format!("{:020}{SUFFIX}", first.0)
+}
+
+/// The first event of the file called `name`; `None` when it is not a journal file.
+pub(crate) fn parse_file_name(name: &str) -> Option<Seq> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let ours = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Twenty digits may exceed a u64; such a name is not ours either.
+    ours.then(|| digits.parse().ok().map(Seq)).flatten()
+}
+
+/// Whether `name` is a file whose creation never finished.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.ends_with(TEMPORARY_SUFFIX)
+}
+
+/// What every journal file begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) first: Seq,
+    /// No event of the file is older.
+    pub(crate) base: WallTime,
+}
+
+impl Header {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.first.0.to_le_bytes());
+        bytes.extend_from_slice(&self.base.epoch_ms.to_le_bytes());
+        let checksum = Header::checksum(&bytes);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8], file: PathBuf) -> Result<Header> {
+        let damaged = |what| TimelineError::Damaged { file: file.clone(), offset: 0, what };
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(damaged("the file ends inside its header"));
+        };
+        if bytes[..8] != MAGIC || u32_at(bytes, 12) != Header::checksum(bytes) {
+            return Err(damaged("no journal file header"));
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(TimelineError::UnknownFormat { file, version });
+        }
+        let base = WallTime { epoch_ms: u64_at(bytes, 24) as i64 };
+        Ok(Header { first: Seq(u64_at(bytes, 16)), base })
+    }
+
+    fn checksum(bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
+    }
+}
+
+/// Why a batch was not appended.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nothing of it is in the log, which goes on.
+    Refused { what: &'static str, path: PathBuf, source: io::Error },
+    /// Some of it may be; the log must take nothing more.
+    Fatal { reason: String },
+}
+
+impl Failure {
+    fn refused(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::Refused { what, path, source }
+    }
+
+    fn fatal(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::Fatal {
+            reason: format!("cannot {what}: {source}: {}", path.display()),
+        }
+    }
+
+    /// The failure as one of the callers waiting for the batch gets it.
+    pub(crate) fn error(&self) -> TimelineError {
+        match self {
+            Failure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
+            Failure::Refused { path, source, .. } if is_full(source) => {
+                TimelineError::DiskFull { file: path.clone() }
+            }
+            Failure::Refused { what, path, source } => {
+                let source = io::Error::new(source.kind(), source.to_string());
+                TimelineError::Io { what, path: path.clone(), source }
+            }
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Sizes of journal files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// A file with events is sealed before it grows past this.
+    pub(crate) file: u64,
+    /// Step by which files grow.
+    pub(crate) grow: u64,
+}
+
+/// The file at the end of the journal.
+pub(crate) struct Journal {
+    disk: Arc<dyn Disk>,
+    sizes: Sizes,
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    /// Where the next batch goes.
+    position: u64,
+    /// Up to here the file is zero-filled.
+    allocated: u64,
+    next: Seq,
+}
+
+impl Journal {
+    /// Begins the file of event `first`.
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        sizes: Sizes,
+        header: Header,
+    ) -> std::result::Result<Journal, Failure> {
+        let name = file_name(header.first);
+        let temporary = format!("{:020}{TEMPORARY_SUFFIX}", header.first.0);
+        let path = disk.path(&name);
+        let allocated = sizes.grow.max(HEADER_BYTES as u64);
+        let make = || -> io::Result<Arc<dyn DiskFile>> {
+            let file = disk.create(&temporary)?;
+            let mut bytes = header.bytes();
+            bytes.resize(allocated as usize, 0);
+            file.write_all_at(&bytes, 0)?;
+            file.sync()?;
+            // The name comes last: a file that has it has its header.
+            disk.rename(&temporary, &name)?;
+            Ok(file)
+        };
+        let file = make().map_err(Failure::refused("begin a journal file", path.clone()))?;
+        // From here on the name may or may not survive: only certainty lets the log go on.
+        disk.sync_names().map_err(Failure::fatal("sync the journal's directory", path.clone()))?;
+        let position = HEADER_BYTES as u64;
+        Ok(Journal { disk, sizes, file, path, position, allocated, next: header.first })
+    }
+
+    /// Goes on after the last batch of a recovered file; what lies behind it is cut.
+    pub(crate) fn resume(
+        disk: Arc<dyn Disk>,
+        sizes: Sizes,
+        name: &str,
+        position: u64,
+        torn: bool,
+        next: Seq,
+    ) -> Result<Journal> {
+        let path = disk.path(name);
+        let io = |what| TimelineError::io(what, path.clone());
+        let file = disk.open(name).map_err(io("open a journal file"))?;
+        if torn {
+            file.set_size(position).map_err(io("cut a torn tail"))?;
+        }
+        // The last batch may have been read from memory that never reached the disk.
+        file.sync().map_err(io("sync a journal file"))?;
+        let allocated = file.size().map_err(io("measure a journal file"))?;
+        let mut journal = Journal { disk, sizes, file, path, position, allocated, next };
+        journal.mark().map_err(|failure| failure.error())?;
+        Ok(journal)
+    }
+
+    /// Whether the file should be sealed before it takes `bytes` more.
+    pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
+        self.position > HEADER_BYTES as u64 && self.position + bytes as u64 > self.sizes.file
+    }
+
+    /// Makes `batch`, which holds `count` records, durable; returns where it starts.
+    pub(crate) fn append(&mut self, batch: &[u8], count: u64) -> std::result::Result<u64, Failure> {
+        let start = self.position;
+        let end = start + batch.len() as u64;
+        self.grow(end + batch::HEADER_BYTES as u64)?;
+        if let Err(source) = self.file.write_all_at(batch, start) {
+            // Part of it may be there. A mark in its place makes that certainly nothing.
+            self.mark()?;
+            self.sync()?;
+            let (what, path) = ("append to the journal", self.path.clone());
+            return Err(Failure::Refused { what, path, source });
+        }
+        self.sync()?;
+        self.position = end;
+        self.next = Seq(self.next.0 + count);
+        self.mark()?;
+        Ok(start)
+    }
+
+    /// Begins a new file for events from `base` on and seals this one with `footer`.
+    pub(crate) fn rotate(
+        &mut self,
+        base: WallTime,
+        footer: &[u8],
+    ) -> std::result::Result<(), Failure> {
+        // Room first: a disk that fills up later would leave the file half sealed.
+        self.grow(self.position + footer.len() as u64)?;
+        let header = Header { first: self.next, base };
+        // A sealed file has a successor, always: that is how a missing last file is noticed.
+        let successor = Journal::create(self.disk.clone(), self.sizes, header)?;
+        let sealed = std::mem::replace(self, successor);
+        seal(&*sealed.file, sealed.position, footer)
+            .map_err(Failure::fatal("seal a journal file", sealed.path))
+    }
+
+    fn grow(&mut self, needed: u64) -> std::result::Result<(), Failure> {
+        if needed <= self.allocated {
+            return Ok(());
+        }
+        let steps = (needed - self.allocated).div_ceil(self.sizes.grow.max(1));
+        let zeros = vec![0; (steps * self.sizes.grow.max(1)) as usize];
+        self.file
+            .write_all_at(&zeros, self.allocated)
+            .map_err(Failure::refused("grow the journal", self.path.clone()))?;
+        self.allocated += zeros.len() as u64;
+        Ok(())
+    }
+
+    fn mark(&mut self) -> std::result::Result<(), Failure> {
+        let mark = batch::mark(self.next);
+        self.file
+            .write_all_at(&mark, self.position)
+            .map_err(Failure::fatal("mark the journal", self.path.clone()))
+    }
+
+    fn sync(&mut self) -> std::result::Result<(), Failure> {
+        self.file.sync().map_err(Failure::fatal("sync the journal", self.path.clone()))
+    }
+}
+
+/// Puts `footer` where the events end and makes it durable.
+pub(crate) fn seal(file: &dyn DiskFile, end: u64, footer: &[u8]) -> io::Result<()> {
+    file.write_all_at(footer, end)?;
+    file.set_size(end + footer.len() as u64)?;
+    file.sync()
+}

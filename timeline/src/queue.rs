@@ -1,0 +1,134 @@
+//! The bounded queue between producers and the one writer.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard},
+};
+
+use crate::{Appended, Result, TimelineError, entry::Draft};
+
+/// Records that may wait for the writer.
+pub const QUEUE_RECORDS_MAX: usize = 1 << 17;
+/// Bytes that may wait for the writer.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Records from which a group of batches takes no further one.
+const GROUP_RECORDS: usize = 1024;
+/// Bytes from which a group of batches takes no further one.
+const GROUP_BYTES: usize = 1 << 20;
+
+pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<Appended>>) + Send>;
+
+/// One batch and whom to tell about it.
+pub(crate) struct Request {
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) bytes: usize,
+    pub(crate) ack: Ack,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// Something is waiting, or the queue is closed.
+    filled: Condvar,
+    /// There is room again, or the queue is closed.
+    drained: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    requests: VecDeque<Request>,
+    records: usize,
+    bytes: usize,
+    closed: bool,
+}
+
+impl State {
+    /// The limit that `request` would break; an empty queue takes any.
+    fn limit_for(&self, request: &Request) -> Option<TimelineError> {
+        if self.requests.is_empty() {
+            return None;
+        }
+        if self.records + request.drafts.len() > QUEUE_RECORDS_MAX {
+            return Some(TimelineError::QueueFull { limit: QUEUE_RECORDS_MAX, unit: "events" });
+        }
+        let full = self.bytes + request.bytes > QUEUE_BYTES_MAX;
+        full.then_some(TimelineError::QueueFull { limit: QUEUE_BYTES_MAX, unit: "bytes" })
+    }
+
+    fn push(&mut self, request: Request) {
+        self.records += request.drafts.len();
+        self.bytes += request.bytes;
+        self.requests.push_back(request);
+    }
+}
+
+impl Queue {
+    /// Queues `request`, or tells it that there is no room.
+    pub(crate) fn push(&self, request: Request) {
+        let mut state = self.lock();
+        let refused =
+            if state.closed { Some(TimelineError::Closed) } else { state.limit_for(&request) };
+        match refused {
+            None => {
+                state.push(request);
+                self.filled.notify_one();
+            }
+            Some(error) => {
+                drop(state);
+                (request.ack)(Err(error));
+            }
+        }
+    }
+
+    /// Queues `request` as soon as there is room.
+    pub(crate) fn push_wait(&self, request: Request) {
+        let full = |state: &mut State| !state.closed && state.limit_for(&request).is_some();
+        let waited = self.drained.wait_while(self.lock(), full);
+        let mut state = waited.expect("no holder of the queue panics");
+        if state.closed {
+            drop(state);
+            (request.ack)(Err(TimelineError::Closed));
+        } else {
+            state.push(request);
+            self.filled.notify_one();
+        }
+    }
+
+    /// The next group of batches, whole; waits for one, `None` once closed and empty.
+    pub(crate) fn drain(&self) -> Option<Vec<Request>> {
+        let waiting = |state: &mut State| state.requests.is_empty() && !state.closed;
+        let waited = self.filled.wait_while(self.lock(), waiting);
+        let mut state = waited.expect("no holder of the queue panics");
+        let mut group = Vec::new();
+        let (mut records, mut bytes) = (0, 0);
+        while let Some(next) = state.requests.front() {
+            let fits =
+                records + next.drafts.len() <= GROUP_RECORDS && bytes + next.bytes <= GROUP_BYTES;
+            if !fits && !group.is_empty() {
+                break;
+            }
+            records += next.drafts.len();
+            bytes += next.bytes;
+            group.extend(state.requests.pop_front());
+        }
+        state.records -= records;
+        state.bytes -= bytes;
+        self.drained.notify_all();
+        (!group.is_empty()).then_some(group)
+    }
+
+    /// Refuses further requests; what waits is still drained.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+        self.drained.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the queue panics")
+    }
+}

@@ -1,0 +1,178 @@
+//! What readers and the writer share: the index, the open files, the columns, the health.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use media::{BlobHash, RunId, Seq, StreamId};
+
+use crate::{
+    EventHead, Health, Result, StoredEvent, TimelineError,
+    column::Columns,
+    disk::{Disk, DiskFile},
+    entry::{Record, put_signal},
+    event::{Event, EventKind, FramesDecoded},
+    index::{Hit, Index},
+    journal,
+};
+
+/// Journal files kept open for reading.
+const OPEN_FILES_MAX: usize = 64;
+
+pub(crate) type Listener = Box<dyn Fn(&[EventHead]) + Send + Sync>;
+
+pub(crate) struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) columns: Columns,
+    index: RwLock<Index>,
+    /// By first event, the least recently opened first.
+    files: Mutex<VecDeque<(Seq, Arc<dyn DiskFile>)>>,
+    health: Mutex<Health>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Store {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        columns: Columns,
+        index: Index,
+        health: Health,
+    ) -> Store {
+        Store {
+            disk,
+            columns,
+            index: RwLock::new(index),
+            files: Mutex::default(),
+            health: Mutex::new(health),
+            listeners: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().expect("no holder of the index panics")
+    }
+
+    pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().expect("no holder of the index panics")
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.disk.path("")
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health.lock().expect("no holder of the health panics").clone()
+    }
+
+    /// Ends writing for good; the first reason stands.
+    pub(crate) fn poison(&self, reason: &str) {
+        let mut health = self.health.lock().expect("no holder of the health panics");
+        if *health == Health::Writable {
+            *health = Health::Poisoned { reason: reason.to_owned() };
+        }
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.listeners.write().expect("no listener panics while it is added").push(listener);
+    }
+
+    /// Tells every listener what became readable.
+    pub(crate) fn tell(&self, heads: &[EventHead]) {
+        let listeners = self.listeners.read().expect("no listener panics while it is added");
+        listeners.iter().for_each(|listener| listener(heads));
+    }
+
+    pub(crate) fn read(
+        &self,
+        run: RunId,
+        from: Seq,
+        limit: usize,
+        kind: Option<EventKind>,
+    ) -> Result<Vec<StoredEvent>> {
+        let (mut hits, mut from) = (Vec::new(), Some(from));
+        while let Some(next) = from {
+            from = self.index().collect(run, next, limit, kind, &mut hits);
+        }
+        let mut buffer = Vec::new();
+        hits.iter().map(|hit| self.load(hit, &mut buffer)).collect()
+    }
+
+    /// The event at `hit`; `buffer` is memory to reuse.
+    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<StoredEvent> {
+        let record = self.record(hit, buffer)?;
+        let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
+        stored(&self.columns, hit.head, payload)
+    }
+
+    /// The newest `frames_decoded` of `run` and `stream`, its signals as they are stored.
+    pub(crate) fn latest_frames(
+        &self,
+        run: RunId,
+        stream: Option<&StreamId>,
+    ) -> Result<Option<(EventHead, FramesDecoded)>> {
+        let mut before = Seq(u64::MAX);
+        let mut buffer = Vec::new();
+        loop {
+            let hit = self.index().last_of(run, before, EventKind::FramesDecoded);
+            let Some(hit) = hit else { return Ok(None) };
+            if let Event::FramesDecoded(frames) = self.record(&hit, &mut buffer)?.decode()?
+                && stream.is_none_or(|stream| *stream == frames.stream_id)
+            {
+                return Ok(Some((hit.head, frames)));
+            }
+            before = hit.head.seq;
+        }
+    }
+
+    fn record<'a>(&self, hit: &Hit, buffer: &'a mut Vec<u8>) -> Result<Record<'a>> {
+        let name = journal::file_name(hit.file);
+        let io = |what| TimelineError::io(what, self.disk.path(&name));
+        let file = self.file(hit.file).map_err(io("open a journal file"))?;
+        buffer.resize((hit.end - hit.offset) as usize, 0);
+        file.read_exact_at(buffer, u64::from(hit.offset)).map_err(io("read a journal file"))?;
+        let record = Record::parse(buffer).map_err(|what| self.damaged(hit, what))?;
+        if record.head != hit.head {
+            return Err(self.damaged(hit, "a record is not the one that was written here"));
+        }
+        Ok(record)
+    }
+
+    fn damaged(&self, hit: &Hit, what: &'static str) -> TimelineError {
+        let file = self.disk.path(&journal::file_name(hit.file));
+        TimelineError::Damaged { file, offset: u64::from(hit.offset), what }
+    }
+
+    fn file(&self, first: Seq) -> std::io::Result<Arc<dyn DiskFile>> {
+        let mut files = self.files.lock().expect("no holder of the files panics");
+        if let Some((_, file)) = files.iter().rev().find(|(open, _)| *open == first) {
+            return Ok(file.clone());
+        }
+        let file = self.disk.open(&journal::file_name(first))?;
+        if files.len() == OPEN_FILES_MAX {
+            files.pop_front();
+        }
+        files.push_back((first, file.clone()));
+        Ok(file)
+    }
+}
+
+/// An event as it is read: `text`, with the column put where it lacks its last value.
+pub(crate) fn stored(
+    columns: &Columns,
+    head: EventHead,
+    (text, column): (&str, Option<(BlobHash, u64)>),
+) -> Result<StoredEvent> {
+    let Some((hash, count)) = column else {
+        return Ok(StoredEvent { head, payload: text.into() });
+    };
+    let mut out = text.as_bytes().to_vec();
+    out.push(b'[');
+    for (position, signal) in columns.read(&hash, count)?.enumerate() {
+        put_signal(&mut out, &signal?, position == 0);
+    }
+    out.extend_from_slice(b"]}");
+    let payload = String::from_utf8(out).expect("JSON is text").into();
+    Ok(StoredEvent { head, payload })
+}

@@ -1,0 +1,159 @@
+//! The one writer: drain a group, write it, sync it, publish it, then acknowledge it.
+//!
+//! Nothing is published or acknowledged before it is durable. A failure that leaves the disk
+//! unknown, or a panic, poisons the log: every later batch is refused and nothing is retried.
+
+use std::{ops::Range, sync::Arc};
+
+use media::{Seq, WallTime};
+
+use crate::{
+    Appended, EventHead, Health, TimelineError, batch, footer,
+    index::{EVENTS_MAX, RUNS_MAX},
+    journal::{self, Failure, Journal},
+    queue::{Queue, Request},
+    store::Store,
+};
+
+pub(crate) struct Writer {
+    pub(crate) store: Arc<Store>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
+    /// No later event is stamped earlier.
+    pub(crate) last: WallTime,
+    /// Memory of the last batch, reused.
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// One event of a group in its batch.
+struct Placed {
+    head: EventHead,
+    /// Where its record is in the batch.
+    record: Range<usize>,
+}
+
+impl Writer {
+    /// Writes until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        let guard = PanicGuard { store: self.store.clone(), queue: self.queue.clone() };
+        while let Some(group) = self.queue.drain() {
+            let poisoned = match self.store.health() {
+                Health::Poisoned { reason } => Some(Failure::Fatal { reason }),
+                Health::Writable | Health::Closed => None,
+            };
+            match poisoned.map_or_else(|| self.commit(&group), Err) {
+                Ok(placed) => acknowledge(group, &placed),
+                Err(failure) => self.refuse(group, &failure),
+            }
+        }
+        drop(guard);
+    }
+
+    /// Makes `group` durable and readable.
+    fn commit(&mut self, group: &[Request]) -> Result<Vec<Placed>, Failure> {
+        let at = (self.clock)().max(self.last);
+        let records: usize = group.iter().map(|request| request.drafts.len()).sum();
+        let bytes: usize = group.iter().map(|request| request.bytes).sum();
+        let head = self.check_room(records)?;
+        self.rotate_for(batch::HEADER_BYTES + bytes, at)?;
+        let mut seq = head;
+        let mut builder = batch::Builder::new(std::mem::take(&mut self.buffer), Seq(head.0 + 1));
+        let mut placed = Vec::with_capacity(records);
+        for draft in group.iter().flat_map(|request| &request.drafts) {
+            seq = Seq(seq.0 + 1);
+            let start = builder.len();
+            builder.push(|out| draft.put(out, seq, at));
+            let head = EventHead { seq, at, run: draft.run, kind: draft.kind };
+            placed.push(Placed { head, record: start..builder.len() });
+        }
+        self.buffer = builder.finish();
+        let start = self.journal.append(&self.buffer, records as u64)?;
+        self.last = at;
+        self.publish(&placed, start as usize);
+        Ok(placed)
+    }
+
+    /// The head, when the log can number `records` more.
+    fn check_room(&self, records: usize) -> Result<Seq, Failure> {
+        let index = self.store.index();
+        let head = index.head();
+        let full = head.0 + records as u64 > EVENTS_MAX || index.run_count() + records > RUNS_MAX;
+        if !full {
+            return Ok(head);
+        }
+        Err(Failure::Refused {
+            what: "number further events",
+            path: self.store.path(),
+            source: std::io::Error::from(std::io::ErrorKind::StorageFull),
+        })
+    }
+
+    fn rotate_for(&mut self, bytes: usize, at: WallTime) -> Result<(), Failure> {
+        let footer = {
+            let index = self.store.index();
+            let old = index.last_file().is_some_and(|file| file.is_too_old_for(at));
+            if !old && !self.journal.is_full_for(bytes) {
+                return Ok(());
+            }
+            footer::build(&index, index.file_count() - 1)
+        };
+        self.journal.rotate(at, &footer)?;
+        self.store.index_mut().begin_file(at, journal::HEADER_BYTES as u32);
+        Ok(())
+    }
+
+    fn publish(&self, placed: &[Placed], start: usize) {
+        let mut index = self.store.index_mut();
+        for event in placed {
+            let run = index.number(event.head.run);
+            let (from, to) =
+                ((start + event.record.start) as u32, (start + event.record.end) as u32);
+            index.push(run, event.head.kind, event.head.at, from, to);
+        }
+        drop(index);
+        let heads: Vec<EventHead> = placed.iter().map(|event| event.head).collect();
+        self.store.tell(&heads);
+    }
+
+    fn refuse(&self, group: Vec<Request>, failure: &Failure) {
+        if let Failure::Fatal { reason } = failure {
+            self.store.poison(reason);
+        }
+        for request in group {
+            (request.ack)(Err(failure.error()));
+        }
+    }
+}
+
+fn acknowledge(group: Vec<Request>, placed: &[Placed]) {
+    let mut rest = placed;
+    for Request { drafts, ack, .. } in group {
+        let (own, others) = rest.split_at(drafts.len());
+        rest = others;
+        let appended = own.iter().map(|event| Appended { seq: event.head.seq, at: event.head.at });
+        ack(Ok(appended.collect()));
+    }
+}
+
+/// Makes a panic of the writer's thread visible to everyone who waits or comes later.
+struct PanicGuard {
+    store: Arc<Store>,
+    queue: Arc<Queue>,
+}
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let reason = "the writer stopped by a bug";
+        self.store.poison(reason);
+        self.queue.close();
+        while let Some(group) = self.queue.drain() {
+            for request in group {
+                (request.ack)(Err(TimelineError::Poisoned { reason: reason.to_owned() }));
+            }
+        }
+    }
+}
