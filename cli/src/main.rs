@@ -14,6 +14,7 @@ mod environment;
 mod error;
 mod events;
 mod interrupt;
+mod log;
 mod markers;
 mod output;
 mod progress;
@@ -45,6 +46,8 @@ enum Command {
     Events(events::EventsArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
+    /// Verify, print or repair the run log on disk
+    Log(log::LogArgs),
     /// Say what this machine can decode and measure, and why not
     Doctor(doctor::DoctorArgs),
     /// Show a video's way through a server: ingest, analyze, report
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Markers(args) => markers::run(&args),
+        Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -1,0 +1,228 @@
+//! `sightline log`: the run log on disk, without its server.
+//!
+//! `verify` and `cat` change nothing and may run beside a server; `repair` gives up what is
+//! damaged, keeps the cut bytes in files beside the log, and needs the server stopped.
+
+use std::{
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use media::{RunId, Seq};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use timeline::{EventKind, StoredEvent, TimelineError};
+
+use crate::{
+    error::CliError,
+    output::{Out, grouped},
+    wire::EventRecord,
+};
+
+/// Arguments of `log`.
+#[derive(clap::Args)]
+pub struct LogArgs {
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum LogCommand {
+    /// Read and check every acknowledged byte; exit code 7 when something is damaged
+    Verify {
+        /// Data directory of the server, or its log
+        dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print every event as one JSON object a line
+    Cat {
+        /// Data directory of the server, or its log
+        dir: PathBuf,
+        /// Only events of this run
+        #[arg(long, value_name = "ID")]
+        run: Option<RunId>,
+        /// Only events of this kind
+        #[arg(long, value_parser = kind)]
+        kind: Option<EventKind>,
+        /// First sequence number to show
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        from_seq: u64,
+    },
+    /// Cut a damaged log at its first damage; what is cut is kept in files beside
+    Repair {
+        /// Data directory of the server, or its log
+        dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn kind(text: &str) -> Result<EventKind, String> {
+    EventKind::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("no such kind; there are {}", names.join(", "))
+    })
+}
+
+/// Runs `log`.
+pub fn run(args: &LogArgs) -> Result<(), CliError> {
+    match &args.command {
+        LogCommand::Verify { dir, json } => verify(&locate(dir)?, *json),
+        LogCommand::Cat { dir, run, kind, from_seq } => cat(&locate(dir)?, |event| {
+            let head = &event.head;
+            run.is_none_or(|run| head.run == run)
+                && kind.is_none_or(|kind| head.kind == kind)
+                && head.seq >= Seq(*from_seq)
+        }),
+        LogCommand::Repair { dir, json } => repair(&locate(dir)?, *json),
+    }
+}
+
+/// The log below a data directory, or the directory itself where it is the log.
+fn locate(dir: &Path) -> Result<PathBuf, CliError> {
+    let candidates = [dir.to_owned(), dir.join("timeline")];
+    candidates.into_iter().find(|candidate| candidate.join("journal").is_dir()).ok_or_else(|| {
+        let source = io::Error::new(io::ErrorKind::NotFound, "no run log in this directory");
+        CliError::Read { path: dir.to_owned(), source }
+    })
+}
+
+#[derive(Serialize)]
+struct Verified {
+    sound: bool,
+    events: u64,
+    files: u64,
+    columns: u64,
+    footers_missing: u64,
+    torn_tail: Option<String>,
+    problems: Vec<String>,
+}
+
+fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
+    let failed = |source| CliError::Log { dir: dir.to_owned(), source };
+    let report = timeline::verify(dir).map_err(failed)?;
+    let verified = Verified {
+        sound: report.problems.is_empty(),
+        events: report.events,
+        files: report.files,
+        columns: report.columns,
+        footers_missing: report.footers_missing,
+        torn_tail: report.torn.as_ref().map(torn),
+        problems: report.problems.iter().map(TimelineError::to_string).collect(),
+    };
+    let mut out = Out::stdout();
+    if json {
+        out.json(&verified)?;
+    } else {
+        let (events, files) = (grouped(verified.events), grouped(verified.files));
+        out.line(format_args!("{events} events in {files} files, {} columns", verified.columns))?;
+        if let Some(torn) = &verified.torn_tail {
+            out.line(format_args!("never acknowledged, cut at the next start: {torn}"))?;
+        }
+        if verified.footers_missing > 0 {
+            let missing = verified.footers_missing;
+            out.line(format_args!("{missing} footers missing, made again at the next start"))?;
+        }
+        verified.problems.iter().try_for_each(|problem| out.line(problem))?;
+        if verified.sound {
+            out.line("sound")?;
+        }
+    }
+    out.finish()?;
+    // The first problem ends the command, so that the exit code is that of damage.
+    report.problems.into_iter().next().map_or(Ok(()), |problem| Err(failed(problem)))
+}
+
+fn torn(tail: &timeline::TornTail) -> String {
+    format!("{} bytes at offset {} of {}", tail.bytes, tail.offset, tail.file.display())
+}
+
+fn cat(dir: &Path, wanted: impl Fn(&StoredEvent) -> bool) -> Result<(), CliError> {
+    let mut out = Out::stdout();
+    let mut failure = None;
+    let outcome = timeline::cat(dir, |event| {
+        if !wanted(&event) {
+            return ControlFlow::Continue(());
+        }
+        match print(&mut out, event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    // What precedes the damage is shown, then the damage is named.
+    let finished = out.finish();
+    failure.map_or(Ok(()), Err)?;
+    outcome.map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
+    finished
+}
+
+fn print(out: &mut Out, event: StoredEvent) -> Result<(), CliError> {
+    let payload = RawValue::from_string(event.payload.into_string())
+        .map_err(|error| CliError::Check(format!("event {}: {error}", event.head.seq)))?;
+    out.json_line(&EventRecord {
+        seq: event.head.seq.0,
+        pts_ms: event.head.at.epoch_ms,
+        kind: event.head.kind.as_str().to_owned(),
+        run_id: Some(event.head.run.to_string()),
+        payload,
+    })
+}
+
+#[derive(Serialize)]
+struct Repaired {
+    events: u64,
+    damage: Option<String>,
+    removed: Vec<RemovedRecord>,
+}
+
+#[derive(Serialize)]
+struct RemovedRecord {
+    from: PathBuf,
+    offset: u64,
+    bytes: u64,
+    kept_in: PathBuf,
+}
+
+fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
+    let report =
+        timeline::repair(dir).map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
+    let repaired = Repaired {
+        events: report.events,
+        damage: report.damage.as_ref().map(TimelineError::to_string),
+        removed: report
+            .removed
+            .into_iter()
+            .map(|cut| RemovedRecord {
+                from: cut.from,
+                offset: cut.offset,
+                bytes: cut.bytes,
+                kept_in: cut.kept_in,
+            })
+            .collect(),
+    };
+    let mut out = Out::stdout();
+    if json {
+        out.json(&repaired)?;
+        return out.finish();
+    }
+    match &repaired.damage {
+        Some(damage) => out.line(format_args!("cut at: {damage}"))?,
+        None => out.line("nothing is damaged, nothing was cut")?,
+    }
+    for cut in &repaired.removed {
+        let (from, kept) = (cut.from.display(), cut.kept_in.display());
+        out.line(format_args!(
+            "{} bytes of {from} from offset {} are now in {kept}",
+            cut.bytes, cut.offset
+        ))?;
+    }
+    out.line(format_args!("{} events are left", grouped(repaired.events)))?;
+    out.finish()
+}
