@@ -1,10 +1,18 @@
-//! A container file to the packets of its one video stream.
+//! A container file to the segments of its one video stream, in a single pass.
 
-use std::io::{Read, Seek};
+use std::{
+    io::{Read, Seek},
+    sync::Arc,
+};
 
 use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp};
 
-use crate::DecodeError;
+use crate::{
+    DecodeError,
+    ffi::{Format, Packet, Parameters},
+    segment::{Segment, Segmenter, Unit},
+    start::Inspector,
+};
 
 /// Where a container's bytes come from; nothing else is ever opened.
 pub trait Input: Read + Seek + Send {}
@@ -51,20 +59,251 @@ pub struct StreamInfo {
     pub declared_frames: Option<u64>,
 }
 
+/// Demuxers that read media from the one input they are given.
+const CONTAINERS: [&str; 11] = [
+    "mov,mp4,m4a,3gp,3g2,mj2",
+    "matroska,webm",
+    "mpegts",
+    "avi",
+    "flv",
+    "h264",
+    "hevc",
+    "ivf",
+    "obu",
+    "mjpeg",
+    "m4v",
+];
+
+/// Demuxers that would open what their input names.
+const PLAYLISTS: [&str; 8] =
+    ["hls", "hls,applehttp", "concat", "dash", "imf", "sdp", "rtsp", "image2"];
+
+/// First bytes of playlists that libav does not take for one.
+const PLAYLIST_MAGIC: [(&[u8], &str); 4] = [
+    (b"#EXTM3U", "m3u"),
+    (b"\xef\xbb\xbf#EXTM3U", "m3u"),
+    (b"ffconcat", "concat"),
+    (b"[playlist]", "pls"),
+];
+
+fn check_container(name: &str) -> Result<(), DecodeError> {
+    if CONTAINERS.contains(&name) {
+        Ok(())
+    } else if PLAYLISTS.contains(&name) {
+        Err(DecodeError::NestedResource { name: name.to_owned() })
+    } else {
+        Err(DecodeError::UnsupportedContainer { name: Some(name.to_owned()) })
+    }
+}
+
+/// A last packet without a duration, and headers that round, are no truncation.
+const SHORTFALL_MS_MAX: i64 = 500;
+
+/// H.264 High 4:4:4 Predictive: libav decodes lossless blocks of old x264 versions their way, and
+/// learns the version from the first packet alone.
+const H264_PROFILE_HIGH_444: i32 = 244;
+
+fn can_start_anew(codec: Codec, parameters: &Parameters) -> bool {
+    match codec {
+        Codec::H264 => parameters.profile() != H264_PROFILE_HIGH_444,
+        Codec::H265 | Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,
+        Codec::Mpeg4 | Codec::Mjpeg => false,
+    }
+}
+
 /// An opened container.
 pub struct Demuxer {
+    format: Format,
+    stream_index: usize,
     stream: StreamInfo,
+    parameters: Arc<Parameters>,
+    limits: Limits,
+    inspector: Inspector,
+    segmenter: Segmenter<Packet>,
+    /// Earliest and latest instant of the packets read.
+    seen: Option<(Timestamp, Timestamp)>,
+    damaged_packets: u64,
+    read_failed: bool,
+    ended: bool,
 }
 
 impl Demuxer {
     /// Recognises the container and looks at its first packets.
-    pub fn open(input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
-        let (_, _) = (input, limits);
-        Err(DecodeError::Empty)
+    pub fn open(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+        check_first_bytes(&mut input)?;
+        let mut format = Format::open(input, check_container)?;
+        let streams = format.stream_count();
+        if streams > limits.streams {
+            return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });
+        }
+        let (stream_index, facts) = (0..streams)
+            .filter_map(|index| format.stream(index).map(|facts| (index, facts)))
+            .find(|(_, facts)| facts.is_video && !facts.is_cover)
+            .ok_or(DecodeError::NoVideoStream { streams })?;
+        let parameters = facts.parameters;
+        let codec = parameters
+            .codec()
+            .ok_or_else(|| DecodeError::UnsupportedCodec { name: parameters.codec_name() })?;
+        let container = format.name().to_owned();
+        let damaged = |detail: &str| DecodeError::DamagedHeader {
+            container: container.clone(),
+            detail: detail.to_owned(),
+        };
+        let extent = parameters.extent().ok_or_else(|| damaged("the picture size is unknown"))?;
+        check_extent(extent, limits)?;
+        let timebase = facts.timebase.ok_or_else(|| damaged("the timebase is unknown"))?;
+        let own_duration = facts.duration.map(|ticks| Timestamp::new(ticks, timebase));
+        // Where only the container says how long it is, any stream may be the longest.
+        if own_duration.is_some() {
+            format.keep_only(stream_index);
+        }
+        let declared = own_duration.or_else(|| format.duration());
+        let stream = StreamInfo {
+            codec,
+            extent,
+            rotation: facts.rotation,
+            layout: parameters.layout(),
+            source_rate: facts.rate,
+            duration: declared,
+            timebase,
+            pixel_format: parameters.pixel_format(),
+            declared_frames: facts.frames,
+            container,
+        };
+        let mut segmenter = Segmenter::new();
+        if !can_start_anew(codec, &parameters) {
+            segmenter.stop_cutting();
+        }
+        Ok(Demuxer {
+            inspector: Inspector::new(codec, parameters.extradata()),
+            format,
+            stream_index,
+            stream,
+            parameters: Arc::new(parameters),
+            limits,
+            segmenter,
+            seen: None,
+            damaged_packets: 0,
+            read_failed: false,
+            ended: false,
+        })
     }
 
     /// The video stream that will be decoded: the first that is not a cover picture.
     pub fn stream(&self) -> &StreamInfo {
         &self.stream
     }
+
+    pub(crate) fn parameters(&self) -> Arc<Parameters> {
+        Arc::clone(&self.parameters)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The next segment; `None` after the last.
+    pub(crate) fn next_segment(&mut self) -> Option<Segment<Packet>> {
+        loop {
+            if let Some(segment) = self.segmenter.pop() {
+                return Some(segment);
+            }
+            if self.ended {
+                return None;
+            }
+            match self.format.read() {
+                Ok(Some(packet)) => self.take(packet),
+                Ok(None) => self.end(self.format.input_failed()),
+                Err(_) => self.end(true),
+            }
+        }
+    }
+
+    /// Packets after the last segment given out; `None` while the end is not in sight.
+    pub(crate) fn packets_left(&self) -> Option<usize> {
+        self.ended.then(|| self.segmenter.pending_packets())
+    }
+
+    /// Everything from here on continues one decoder.
+    pub(crate) fn stop_cutting(&mut self) {
+        self.segmenter.stop_cutting();
+    }
+
+    /// The packets read so far fall short of what was declared, or reading them failed.
+    pub(crate) fn is_truncated(&self) -> bool {
+        let Some(declared) = self.stream.duration else { return self.read_failed };
+        let covered_ms = self.seen.map_or(0, |(first, last)| {
+            // Some containers count from zero, others from the first packet.
+            let last_ms = last.as_millis();
+            last_ms.max(last_ms.saturating_sub(first.as_millis()))
+        });
+        self.read_failed || covered_ms.saturating_add(SHORTFALL_MS_MAX) < declared.as_millis()
+    }
+
+    /// Packets that arrived damaged.
+    pub(crate) fn damaged_packets(&self) -> u64 {
+        self.damaged_packets
+    }
+
+    fn take(&mut self, packet: Packet) {
+        self.note_times(&packet);
+        if usize::try_from(packet.stream()) != Ok(self.stream_index) {
+            return;
+        }
+        self.damaged_packets += u64::from(packet.is_corrupt());
+        self.segmenter.push(Unit {
+            pts: packet.pts(),
+            is_discarded: packet.is_discarded(),
+            reconfigures: packet.reconfigures(),
+            coded: self.inspector.inspect(packet.data()),
+            bytes: packet.data().len(),
+            payload: packet,
+        });
+    }
+
+    fn note_times(&mut self, packet: &Packet) {
+        let Some(start) = packet.pts().or(packet.dts()) else { return };
+        let Some(timebase) = self.format.timebase(packet.stream()) else { return };
+        let at = |ticks| Timestamp::new(ticks, timebase);
+        let (start, end) = (at(start), at(start.saturating_add(packet.duration().max(0))));
+        let (first, last) = self.seen.unwrap_or((start, end));
+        self.seen = Some((first.min(start), last.max(end)));
+    }
+
+    fn end(&mut self, failed: bool) {
+        self.ended = true;
+        self.read_failed = failed;
+        self.segmenter.finish();
+    }
+}
+
+fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {
+    let mut head = [0; 16];
+    let mut filled = 0;
+    while filled < head.len() {
+        match input.read(&mut head[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(DecodeError::Input { detail: error.to_string() }),
+        }
+    }
+    if filled == 0 {
+        return Err(DecodeError::Empty);
+    }
+    if let Some((_, name)) = PLAYLIST_MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Err(DecodeError::NestedResource { name: (*name).to_owned() });
+    }
+    input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })
+}
+
+pub(crate) fn check_extent(extent: Extent, limits: Limits) -> Result<(), DecodeError> {
+    if extent.width.max(extent.height) <= limits.side_px {
+        return Ok(());
+    }
+    Err(DecodeError::PictureTooLarge {
+        width: extent.width,
+        height: extent.height,
+        max: limits.side_px,
+    })
 }

@@ -20,6 +20,12 @@ pub enum DecodeError {
         /// Short name of the playlist format, or of the container with the reference.
         name: String,
     },
+    /// Reading the input failed before anything was recognised.
+    #[error("the input cannot be read: {detail}")]
+    Input {
+        /// What the system says.
+        detail: String,
+    },
     /// The container was recognised but its header cannot be read.
     #[error("damaged or truncated {container} header: {detail}")]
     DamagedHeader {
@@ -116,6 +122,7 @@ impl DecodeError {
             | DecodeError::UnsupportedCodec { .. }
             | DecodeError::UnsupportedPixelFormat { .. } => ErrorKind::InvalidInput,
             DecodeError::WrongCodec { .. } | DecodeError::Libav { .. } => ErrorKind::Internal,
+            DecodeError::Input { .. } => ErrorKind::Unavailable,
             DecodeError::Thread { .. } => ErrorKind::Exhausted,
         }
     }

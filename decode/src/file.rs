@@ -1,10 +1,19 @@
 //! A whole file to frames: segments in parallel, outputs in order.
+//!
+//! Promises that sinks see the frames, times and indices of one sequential decode. Indices of a
+//! segment are predicted from its packets; where decoding proves the prediction wrong, later
+//! segments are decoded again, and where it keeps being wrong the file is decoded in one piece.
 
-use std::ops::ControlFlow;
+mod schedule;
+mod worker;
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
 use media::{Extent, Frame, Rate};
 
-use crate::{DecodeError, Demuxer, Sampling};
+use crate::{DecodeError, Demuxer, Sampling, sampling::Position};
+use schedule::{Schedule, StopOnPanic};
+use worker::{Finished, Outcome, Worker};
 
 /// How to decode a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +61,7 @@ pub trait FrameSink: Send {
 pub struct FileReport {
     /// The libav decoder really used, such as `software:h264`.
     pub decoder: String,
-    /// Frames given to the sinks.
+    /// Frames given to the sinks whose outputs were delivered.
     pub frames: u64,
     /// Pictures of the source up to the last one looked at, sampled or not.
     pub source_frames: u64,
@@ -73,8 +82,98 @@ pub fn decode_file<S: FrameSink>(
     demuxer: Demuxer,
     options: &FileOptions,
     make_sink: impl Fn() -> S + Sync,
-    deliver: impl FnMut(S::Output) -> ControlFlow<()>,
+    mut deliver: impl FnMut(S::Output) -> ControlFlow<()>,
 ) -> Result<FileReport, DecodeError> {
-    let (_, _, _, _) = (demuxer, options, make_sink, deliver);
-    Err(DecodeError::Empty)
+    let threads = options.threads.max(1);
+    let stream = demuxer.stream().clone();
+    let schedule = Schedule::new(demuxer, options, threads);
+    let mut collector = Collector::default();
+    let (schedule_ref, make_sink) = (&schedule, &make_sink);
+    thread::scope(|scope| {
+        // As many results as segments may be in flight, so no worker waits to send one.
+        let (sender, results) = mpsc::sync_channel(schedule.window());
+        for index in 0..threads {
+            let sender = sender.clone();
+            let spawned = thread::Builder::new().name(format!("decode-{index}")).spawn_scoped(
+                scope,
+                move || {
+                    let _stop = StopOnPanic(schedule_ref);
+                    Worker::new(schedule_ref, make_sink()).run(&sender);
+                },
+            );
+            if let Err(error) = spawned {
+                schedule.stop();
+                return Err(DecodeError::Thread { detail: error.to_string() });
+            }
+        }
+        drop(sender);
+        let outcome = collector.run(&schedule, &results, &mut deliver);
+        schedule.stop();
+        outcome
+    })?;
+    let facts = schedule.into_facts();
+    if collector.position.source_frames == 0 && facts.exhausted {
+        let damaged_packets = collector.damaged_packets + facts.damaged_packets;
+        return Err(DecodeError::NothingDecoded { damaged_packets });
+    }
+    Ok(FileReport {
+        decoder: collector.decoder,
+        frames: collector.position.sampled,
+        source_frames: collector.position.source_frames,
+        source_rate: stream.source_rate,
+        truncated: facts.truncated,
+        damaged_packets: collector.damaged_packets + facts.damaged_packets,
+        first_extent: collector.first_extent,
+    })
+}
+
+/// Puts results back in order and checks that each began where the one before ended.
+#[derive(Default)]
+struct Collector {
+    position: Position,
+    next: u64,
+    decoder: String,
+    damaged_packets: u64,
+    first_extent: Option<Extent>,
+}
+
+impl Collector {
+    fn run<O>(
+        &mut self,
+        schedule: &Schedule,
+        results: &mpsc::Receiver<Outcome<O>>,
+        deliver: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), DecodeError> {
+        let mut early = BTreeMap::new();
+        // Ends when every worker has returned.
+        for (ordinal, result) in results {
+            early.insert(ordinal, result);
+            while let Some(result) = early.remove(&self.next) {
+                let finished = result?;
+                if finished.job.start != self.position {
+                    schedule.again(finished.job, self.position);
+                    break;
+                }
+                if self.accept(schedule, finished, deliver).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept<O>(
+        &mut self,
+        schedule: &Schedule,
+        finished: Finished<O>,
+        deliver: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.next += 1;
+        self.position = finished.end;
+        self.damaged_packets += finished.damaged_packets;
+        self.first_extent = self.first_extent.or(finished.first_extent);
+        self.decoder = finished.decoder;
+        schedule.delivered(self.position);
+        deliver(finished.output)
+    }
 }

@@ -7,9 +7,16 @@
 
 mod demux;
 mod error;
+mod ffi;
 mod file;
+mod gop;
 mod live;
+mod nal;
+mod plan;
+mod pts_pairing;
 mod sampling;
+mod segment;
+mod start;
 
 pub use demux::{Demuxer, Input, Limits, StreamInfo};
 pub use error::DecodeError;

@@ -1,0 +1,31 @@
+//! The one place where libav is called: small owners over its C structures.
+//!
+//! Every owner frees what it owns, hands out only checked views and never opens a file,
+//! a socket or a device. libav's own log is silenced: what matters comes back as errors.
+#![expect(unsafe_code, reason = "libav is a C library")]
+
+mod codec;
+mod error;
+mod format;
+mod io;
+mod packet;
+mod parameters;
+mod picture;
+
+pub(crate) use codec::{Context, Output};
+pub(crate) use error::AvError;
+pub(crate) use format::Format;
+pub(crate) use packet::Packet;
+pub(crate) use parameters::Parameters;
+pub(crate) use picture::RawFrame;
+
+use std::sync::Once;
+
+use ffmpeg_next::ffi;
+
+/// Hostile files would otherwise write to stderr as fast as they are read.
+fn silence_log() {
+    static ONCE: Once = Once::new();
+    // SAFETY: sets one process-wide integer; takes no pointer.
+    ONCE.call_once(|| unsafe { ffi::av_log_set_level(ffi::AV_LOG_QUIET) });
+}

@@ -1,0 +1,143 @@
+//! A software decoder of libav.
+
+use std::{ffi::CStr, ptr::NonNull};
+
+use ffmpeg_next::ffi;
+use media::Codec;
+
+use super::{AvError, Packet, Parameters, RawFrame};
+use crate::DecodeError;
+
+/// What asking a decoder for a picture came to.
+pub(crate) enum Output {
+    /// A picture.
+    Frame(RawFrame),
+    /// It wants more packets.
+    Hungry,
+    /// Everything was given out since [`Context::send_end`].
+    End,
+}
+
+/// Owns an open `AVCodecContext`.
+pub(crate) struct Context {
+    raw: NonNull<ffi::AVCodecContext>,
+    /// Reused until a decoder fills it.
+    spare: Option<RawFrame>,
+}
+
+// SAFETY: owned by this value and used by one thread at a time; libav contexts are not bound
+// to the thread that made them.
+unsafe impl Send for Context {}
+
+/// Decoders by name, so that no wrapper of a device or of another library is picked.
+fn decoder_name(codec: Codec) -> &'static CStr {
+    match codec {
+        Codec::H264 => c"h264",
+        Codec::H265 => c"hevc",
+        Codec::Vp8 => c"vp8",
+        Codec::Vp9 => c"vp9",
+        Codec::Av1 => c"libdav1d",
+        Codec::Mpeg4 => c"mpeg4",
+        Codec::Mjpeg => c"mjpeg",
+    }
+}
+
+impl Context {
+    /// Opens the software decoder of `codec` on `threads` threads.
+    ///
+    /// `parameters` is what the container says; without it everything comes in band.
+    pub(crate) fn open(
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        threads: usize,
+        side_px_max: u32,
+    ) -> Result<Context, DecodeError> {
+        super::silence_log();
+        let failed =
+            |call| move |error: AvError| DecodeError::Libav { call, detail: error.to_string() };
+        // SAFETY: the name is a C string.
+        let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
+        if decoder.is_null() {
+            return Err(DecodeError::UnsupportedCodec { name: codec.name().to_owned() });
+        }
+        // SAFETY: `decoder` is a static descriptor.
+        let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
+            .ok_or(AvError::NO_MEMORY)
+            .map_err(failed("avcodec_alloc_context3"))?;
+        let context = Context { raw, spare: None };
+        let raw = context.raw.as_ptr();
+        if let Some(parameters) = parameters {
+            // SAFETY: both are valid; the context is not open yet.
+            AvError::check(unsafe { ffi::avcodec_parameters_to_context(raw, parameters.as_ptr()) })
+                .map_err(failed("avcodec_parameters_to_context"))?;
+        }
+        // SAFETY: plain fields of a context that is not open yet.
+        unsafe {
+            if let Some(parameters) = parameters {
+                (*raw).pkt_timebase = parameters.timebase();
+            }
+            (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
+            (*raw).max_pixels = i64::from(side_px_max) * i64::from(side_px_max);
+        }
+        // SAFETY: as above; no options are given.
+        AvError::check(unsafe { ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()) })
+            .map_err(failed("avcodec_open2"))?;
+        Ok(context)
+    }
+
+    /// `software:` and libav's name of the open decoder.
+    pub(crate) fn name(&self) -> String {
+        // SAFETY: an open context points to its static descriptor, whose name is a C string.
+        let name = unsafe { CStr::from_ptr((*(*self.raw.as_ptr()).codec).name) };
+        format!("software:{}", name.to_string_lossy())
+    }
+
+    /// Gives the decoder a packet; an error is the packet's fault and decoding may go on.
+    ///
+    /// The caller takes every output before it sends the next packet.
+    pub(crate) fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+        // SAFETY: both are valid; libav takes its own reference to the bytes.
+        let code = unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), packet.as_ptr()) };
+        AvError::check(code).map(|_| ())
+    }
+
+    /// No packet follows; the pictures still inside come out.
+    pub(crate) fn send_end(&mut self) -> Result<(), AvError> {
+        // SAFETY: a null packet is how libav is told.
+        AvError::check(unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), std::ptr::null()) })
+            .map(|_| ())
+    }
+
+    /// The next picture in presentation order.
+    pub(crate) fn receive(&mut self) -> Result<Output, AvError> {
+        let frame = match self.spare.take() {
+            Some(frame) => frame,
+            None => RawFrame::empty()?,
+        };
+        // SAFETY: both are valid; libav resets the frame before it fills it.
+        let code = unsafe { ffi::avcodec_receive_frame(self.raw.as_ptr(), frame.as_ptr()) };
+        if code >= 0 {
+            return Ok(Output::Frame(frame));
+        }
+        self.spare = Some(frame);
+        match AvError(code) {
+            AvError::AGAIN => Ok(Output::Hungry),
+            AvError::END => Ok(Output::End),
+            error => Err(error),
+        }
+    }
+
+    /// Forgets every picture; the next packet must be a clean start.
+    pub(crate) fn reset(&mut self) {
+        // SAFETY: the context is open.
+        unsafe { ffi::avcodec_flush_buffers(self.raw.as_ptr()) };
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut raw = self.raw.as_ptr();
+        // SAFETY: made by `avcodec_alloc_context3`, freed once; joins the decoder's threads.
+        unsafe { ffi::avcodec_free_context(&mut raw) };
+    }
+}

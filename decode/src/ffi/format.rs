@@ -1,0 +1,224 @@
+//! An opened container.
+
+use std::{
+    ffi::{CStr, c_char, c_int},
+    ptr,
+};
+
+use ffmpeg_next::ffi;
+use media::{Rate, Rotation, Timebase, Timestamp};
+
+use super::{
+    AvError, Packet, Parameters,
+    io::{Io, Source},
+    packet::known,
+};
+use crate::{DecodeError, Input};
+
+/// Owns an `AVFormatContext` and the byte stream it reads.
+pub(crate) struct Format {
+    context: *mut ffi::AVFormatContext,
+    name: String,
+    io: Io,
+}
+
+// SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
+unsafe impl Send for Format {}
+
+/// What a container says about one stream.
+pub(crate) struct StreamFacts {
+    pub(crate) is_video: bool,
+    /// A still image beside the media, such as an album cover.
+    pub(crate) is_cover: bool,
+    pub(crate) parameters: Parameters,
+    pub(crate) timebase: Option<Timebase>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) duration: Option<i64>,
+    pub(crate) frames: Option<u64>,
+    pub(crate) rotation: Rotation,
+}
+
+impl Format {
+    /// Recognises the container; only names that `allowed` accepts go further than their magic.
+    pub(crate) fn open(
+        input: Box<dyn Input>,
+        allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
+    ) -> Result<Format, DecodeError> {
+        super::silence_log();
+        let no_memory = |error: AvError| DecodeError::Libav {
+            call: "avformat_alloc_context",
+            detail: error.to_string(),
+        };
+        let io = Io::new(input).map_err(no_memory)?;
+        let mut kind: *const ffi::AVInputFormat = ptr::null();
+        // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own bounds.
+        let probed = unsafe {
+            ffi::av_probe_input_buffer2(
+                io.context(),
+                &mut kind,
+                c"".as_ptr(),
+                ptr::null_mut(),
+                0,
+                0,
+            )
+        };
+        if probed < 0 || kind.is_null() {
+            return Err(DecodeError::UnsupportedContainer { name: None });
+        }
+        // SAFETY: a static descriptor whose name is a C string.
+        let name = unsafe { CStr::from_ptr((*kind).name) }.to_string_lossy().into_owned();
+        allowed(&name)?;
+        // SAFETY: plain allocation.
+        let context = unsafe { ffi::avformat_alloc_context() };
+        if context.is_null() {
+            return Err(no_memory(AvError::NO_MEMORY));
+        }
+        let mut format = Format { context, name, io };
+        // SAFETY: fields to be set before opening. `opaque` points to the source that lives as
+        // long as `format.io`, which is dropped after the context.
+        unsafe {
+            (*context).pb = format.io.context();
+            (*context).opaque = format.io.source().cast();
+            (*context).io_open = Some(refuse);
+        }
+        // SAFETY: as prepared above; on failure libav frees the context and clears the pointer.
+        let opened = unsafe {
+            ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
+        };
+        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        // SAFETY: the context is open; no options are given.
+        let probed = unsafe { ffi::avformat_find_stream_info(format.context, ptr::null_mut()) };
+        AvError::check(probed).map_err(|error| format.header_error(error))?;
+        Ok(format)
+    }
+
+    fn header_error(&self, error: AvError) -> DecodeError {
+        if self.io.refused() {
+            return DecodeError::NestedResource { name: self.name.clone() };
+        }
+        DecodeError::DamagedHeader { container: self.name.clone(), detail: error.to_string() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn stream_count(&self) -> usize {
+        // SAFETY: the context is open.
+        unsafe { (*self.context).nb_streams as usize }
+    }
+
+    fn stream_at(&self, index: usize) -> Option<*mut ffi::AVStream> {
+        // SAFETY: the context is open and holds `nb_streams` stream pointers.
+        (index < self.stream_count()).then(|| unsafe { *(*self.context).streams.add(index) })
+    }
+
+    /// What the container says about stream `index`.
+    pub(crate) fn stream(&self, index: usize) -> Option<StreamFacts> {
+        let raw = self.stream_at(index)?;
+        // SAFETY: streams and their parameters live as long as the context; all reads are of
+        // plain fields, the matrix is checked for its nine integers.
+        unsafe {
+            let parameters = Parameters::copy_of((*raw).codecpar, (*raw).time_base).ok()?;
+            let mut size = 0;
+            let matrix = ffi::av_stream_get_side_data(
+                raw,
+                ffi::AVPacketSideDataType::AV_PKT_DATA_DISPLAYMATRIX,
+                &mut size,
+            );
+            let rotation = if matrix.is_null() || size < 9 * size_of::<i32>() {
+                Rotation::None
+            } else {
+                // libav counts counterclockwise.
+                Rotation::from_degrees(-ffi::av_display_rotation_get(matrix.cast()))
+            };
+            Some(StreamFacts {
+                is_video: (*(*raw).codecpar).codec_type == ffi::AVMediaType::AVMEDIA_TYPE_VIDEO,
+                is_cover: (*raw).disposition & ffi::AV_DISPOSITION_ATTACHED_PIC != 0,
+                parameters,
+                timebase: ratio((*raw).time_base).and_then(|(num, den)| Timebase::new(num, den)),
+                rate: ratio((*raw).avg_frame_rate)
+                    .or_else(|| ratio((*raw).r_frame_rate))
+                    .and_then(|(num, den)| Rate::new(num, den)),
+                duration: known((*raw).duration).filter(|&duration| duration > 0),
+                frames: u64::try_from((*raw).nb_frames).ok().filter(|&frames| frames > 0),
+                rotation,
+            })
+        }
+    }
+
+    /// Unit of the times of stream `index`'s packets.
+    pub(crate) fn timebase(&self, index: i32) -> Option<Timebase> {
+        let raw = self.stream_at(usize::try_from(index).ok()?)?;
+        // SAFETY: a plain field of a live stream.
+        ratio(unsafe { (*raw).time_base }).and_then(|(num, den)| Timebase::new(num, den))
+    }
+
+    /// The container's own length; `None` when libav only estimates it from the bit rate.
+    pub(crate) fn duration(&self) -> Option<Timestamp> {
+        let timebase = Timebase::new(1, ffi::AV_TIME_BASE as u32)?;
+        // SAFETY: the context is open.
+        let (duration, estimated) = unsafe {
+            let guess = ffi::AVDurationEstimationMethod::AVFMT_DURATION_FROM_BITRATE;
+            ((*self.context).duration, (*self.context).duration_estimation_method == guess)
+        };
+        let duration = known(duration).filter(|&duration| duration > 0 && !estimated)?;
+        Some(Timestamp::new(duration, timebase))
+    }
+
+    /// Leaves out the packets of every stream but `index`.
+    pub(crate) fn keep_only(&mut self, index: usize) {
+        for other in (0..self.stream_count()).filter(|&other| other != index) {
+            if let Some(raw) = self.stream_at(other) {
+                // SAFETY: a plain field of a live stream.
+                unsafe { (*raw).discard = ffi::AVDiscard::AVDISCARD_ALL };
+            }
+        }
+    }
+
+    /// The next packet of any stream that is kept; `None` at the end.
+    pub(crate) fn read(&mut self) -> Result<Option<Packet>, AvError> {
+        let packet = Packet::empty()?;
+        // SAFETY: the context is open and the packet is empty.
+        match AvError(unsafe { ffi::av_read_frame(self.context, packet.as_ptr()) }) {
+            AvError(code) if code >= 0 => Ok(Some(packet)),
+            AvError::END => Ok(None),
+            error => Err(error),
+        }
+    }
+
+    /// Reading the input failed, or the container asked for another resource.
+    pub(crate) fn input_failed(&self) -> bool {
+        self.io.failed() || self.io.refused()
+    }
+}
+
+impl Drop for Format {
+    fn drop(&mut self) {
+        // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `Io`.
+        unsafe { ffi::avformat_close_input(&mut self.context) };
+    }
+}
+
+fn ratio(rational: ffi::AVRational) -> Option<(u32, u32)> {
+    let (num, den) = (u32::try_from(rational.num).ok()?, u32::try_from(rational.den).ok()?);
+    (num > 0 && den > 0).then_some((num, den))
+}
+
+/// Stands in for every way in which a demuxer could open something else.
+unsafe extern "C" fn refuse(
+    context: *mut ffi::AVFormatContext,
+    io: *mut *mut ffi::AVIOContext,
+    _url: *const c_char,
+    _flags: c_int,
+    _options: *mut *mut ffi::AVDictionary,
+) -> c_int {
+    // SAFETY: libav passes its own context, whose `opaque` is our source, and a place to clear.
+    unsafe {
+        *io = ptr::null_mut();
+        if let Some(source) = (*context).opaque.cast::<Source>().as_mut() {
+            source.refused = true;
+        }
+    }
+    AvError::REFUSED.0
+}

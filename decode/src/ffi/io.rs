@@ -1,0 +1,151 @@
+//! A libav byte stream over an [`Input`].
+
+use std::{
+    ffi::c_void,
+    io::{ErrorKind, SeekFrom},
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
+
+use ffmpeg_next::ffi;
+
+use super::AvError;
+use crate::Input;
+
+/// What libav reads at a time; larger reads of a demuxer bypass the buffer.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What the callbacks may touch, reached through libav's opaque pointers.
+pub(super) struct Source {
+    input: Box<dyn Input>,
+    /// The container asked for another resource.
+    pub(super) refused: bool,
+}
+
+/// Owns an `AVIOContext` and the input behind it.
+pub(super) struct Io {
+    context: *mut ffi::AVIOContext,
+    source: *mut Source,
+}
+
+// SAFETY: both pointers are owned by this value alone, and `Source` holds only `Send` data.
+unsafe impl Send for Io {}
+
+impl Io {
+    pub(super) fn new(mut input: Box<dyn Input>) -> Result<Io, AvError> {
+        let seekable = input.stream_position().is_ok();
+        let source = Box::into_raw(Box::new(Source { input, refused: false }));
+        // SAFETY: plain allocation; ownership passes to the context below.
+        let buffer = unsafe { ffi::av_malloc(BUFFER_BYTES) }.cast::<u8>();
+        let context = if buffer.is_null() {
+            ptr::null_mut()
+        } else {
+            // SAFETY: `buffer` has the size given, `source` outlives the context (see `Drop`),
+            // and the callbacks expect exactly that pointer.
+            unsafe {
+                ffi::avio_alloc_context(
+                    buffer,
+                    BUFFER_BYTES as i32,
+                    0,
+                    source.cast(),
+                    Some(read),
+                    None,
+                    seekable.then_some(seek as _),
+                )
+            }
+        };
+        if context.is_null() {
+            // SAFETY: neither pointer was handed over, `av_free` accepts null.
+            unsafe {
+                ffi::av_free(buffer.cast());
+                drop(Box::from_raw(source));
+            }
+            return Err(AvError::NO_MEMORY);
+        }
+        Ok(Io { context, source })
+    }
+
+    pub(super) fn context(&self) -> *mut ffi::AVIOContext {
+        self.context
+    }
+
+    pub(super) fn source(&self) -> *mut Source {
+        self.source
+    }
+
+    pub(super) fn refused(&self) -> bool {
+        // SAFETY: `source` lives as long as self; callbacks run only inside libav calls that
+        // the owner of this value makes, so none runs now.
+        unsafe { (*self.source).refused }
+    }
+
+    /// The last read failed, as opposed to reaching the end.
+    pub(super) fn failed(&self) -> bool {
+        // SAFETY: the context lives as long as self.
+        let error = unsafe { (*self.context).error };
+        error < 0 && AvError(error) != AvError::END
+    }
+}
+
+impl Drop for Io {
+    fn drop(&mut self) {
+        // SAFETY: both were made in `new` and are freed once; libav may have replaced the
+        // buffer, so the one the context holds now is the one to free.
+        unsafe {
+            ffi::av_freep(ptr::addr_of_mut!((*self.context).buffer).cast());
+            ffi::avio_context_free(&mut self.context);
+            drop(Box::from_raw(self.source));
+        }
+    }
+}
+
+unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: i32) -> i32 {
+    let Ok(size) = usize::try_from(size) else { return AvError::IO.0 };
+    // SAFETY: `opaque` is the `Source` given to `avio_alloc_context`, alive and used by one
+    // thread at a time; libav gives `size` writable bytes.
+    let (source, buffer) = unsafe {
+        ptr::write_bytes(buffer, 0, size);
+        (&mut *opaque.cast::<Source>(), std::slice::from_raw_parts_mut(buffer, size))
+    };
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        loop {
+            match source.input.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }));
+    match attempt {
+        Ok(Ok(0)) => AvError::END.0,
+        Ok(Ok(count)) if count <= size => count as i32,
+        // A panic must not cross C; like any failed read it ends the stream.
+        Ok(Ok(_) | Err(_)) | Err(_) => AvError::IO.0,
+    }
+}
+
+unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: i32) -> i64 {
+    // SAFETY: as in `read`.
+    let source = unsafe { &mut *opaque.cast::<Source>() };
+    let failed = i64::from(AvError::IO.0);
+    let attempt = catch_unwind(AssertUnwindSafe(|| -> std::io::Result<u64> {
+        if whence & ffi::AVSEEK_SIZE != 0 {
+            let here = source.input.stream_position()?;
+            let size = source.input.seek(SeekFrom::End(0))?;
+            source.input.seek(SeekFrom::Start(here))?;
+            return Ok(size);
+        }
+        let to = match whence & !ffi::AVSEEK_FORCE {
+            ffi::SEEK_SET => SeekFrom::Start(
+                u64::try_from(offset).map_err(|_| std::io::Error::from(ErrorKind::InvalidInput))?,
+            ),
+            ffi::SEEK_CUR => SeekFrom::Current(offset),
+            ffi::SEEK_END => SeekFrom::End(offset),
+            _ => return Err(ErrorKind::InvalidInput.into()),
+        };
+        source.input.seek(to)
+    }));
+    match attempt {
+        Ok(Ok(position)) => i64::try_from(position).unwrap_or(failed),
+        Ok(Err(_)) | Err(_) => failed,
+    }
+}

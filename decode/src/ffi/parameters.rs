@@ -1,0 +1,110 @@
+//! A copy of a stream's coding parameters, so that decoders open without the demuxer.
+
+use std::{ffi::CStr, ptr};
+
+use ffmpeg_next::ffi;
+use media::{Codec, Extent, PixelLayout};
+
+use super::{AvError, picture};
+
+/// Owns an `AVCodecParameters` and the stream's timebase.
+pub(crate) struct Parameters {
+    raw: *mut ffi::AVCodecParameters,
+    timebase: ffi::AVRational,
+}
+
+// SAFETY: owned by this value and only read after `copy_of`.
+unsafe impl Send for Parameters {}
+// SAFETY: as above.
+unsafe impl Sync for Parameters {}
+
+impl Parameters {
+    /// `source` must point to valid parameters for the length of the call.
+    pub(super) unsafe fn copy_of(
+        source: *const ffi::AVCodecParameters,
+        timebase: ffi::AVRational,
+    ) -> Result<Parameters, AvError> {
+        // SAFETY: plain allocation.
+        let raw = unsafe { ffi::avcodec_parameters_alloc() };
+        if raw.is_null() {
+            return Err(AvError::NO_MEMORY);
+        }
+        let parameters = Parameters { raw, timebase };
+        // SAFETY: `raw` was just made; `source` is valid by this function's contract.
+        AvError::check(unsafe { ffi::avcodec_parameters_copy(raw, source) })?;
+        Ok(parameters)
+    }
+
+    pub(super) fn as_ptr(&self) -> *const ffi::AVCodecParameters {
+        self.raw
+    }
+
+    pub(super) fn timebase(&self) -> ffi::AVRational {
+        self.timebase
+    }
+
+    fn raw(&self) -> &ffi::AVCodecParameters {
+        // SAFETY: valid for as long as self.
+        unsafe { &*self.raw }
+    }
+
+    pub(crate) fn codec(&self) -> Option<Codec> {
+        use ffi::AVCodecID::*;
+        Some(match self.raw().codec_id {
+            AV_CODEC_ID_H264 => Codec::H264,
+            AV_CODEC_ID_HEVC => Codec::H265,
+            AV_CODEC_ID_VP8 => Codec::Vp8,
+            AV_CODEC_ID_VP9 => Codec::Vp9,
+            AV_CODEC_ID_AV1 => Codec::Av1,
+            AV_CODEC_ID_MPEG4 => Codec::Mpeg4,
+            AV_CODEC_ID_MJPEG => Codec::Mjpeg,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn codec_name(&self) -> String {
+        // SAFETY: always a static string, for unknown codecs too.
+        let name = unsafe { CStr::from_ptr(ffi::avcodec_get_name(self.raw().codec_id)) };
+        name.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        let raw = self.raw();
+        Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
+    }
+
+    pub(crate) fn extradata(&self) -> &[u8] {
+        let raw = self.raw();
+        match usize::try_from(raw.extradata_size) {
+            // SAFETY: libav keeps that many bytes there while the parameters live.
+            Ok(size) if !raw.extradata.is_null() => unsafe {
+                std::slice::from_raw_parts(raw.extradata, size)
+            },
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn profile(&self) -> i32 {
+        self.raw().profile
+    }
+
+    /// The pictures are whole frames, never fields.
+    pub(crate) fn is_progressive(&self) -> bool {
+        self.raw().field_order == ffi::AVFieldOrder::AV_FIELD_PROGRESSIVE
+    }
+
+    pub(crate) fn layout(&self) -> Option<PixelLayout> {
+        picture::layout_of(self.raw().format, self.raw().color_range)
+    }
+
+    pub(crate) fn pixel_format(&self) -> String {
+        picture::format_name(self.raw().format)
+    }
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        // SAFETY: made by `avcodec_parameters_alloc`, freed once.
+        unsafe { ffi::avcodec_parameters_free(ptr::addr_of_mut!(self.raw)) };
+    }
+}

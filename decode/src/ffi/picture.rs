@@ -1,0 +1,240 @@
+//! A decoded libav frame as a [`HostPicture`].
+
+use std::{ffi::CStr, ptr::NonNull};
+
+use ffmpeg_next::ffi;
+use media::{Extent, HostPicture, PixelLayout, Plane, Sample, SampleRange, Subsampling};
+
+use super::{AvError, packet::known};
+use crate::DecodeError;
+
+/// Owns an `AVFrame` that a decoder has filled, or none yet.
+pub(crate) struct RawFrame(NonNull<ffi::AVFrame>);
+
+// SAFETY: owned by this value; the buffers behind it are counted atomically by libav.
+unsafe impl Send for RawFrame {}
+
+impl RawFrame {
+    pub(super) fn empty() -> Result<RawFrame, AvError> {
+        // SAFETY: plain allocation.
+        NonNull::new(unsafe { ffi::av_frame_alloc() }).map(RawFrame).ok_or(AvError::NO_MEMORY)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ffi::AVFrame {
+        self.0.as_ptr()
+    }
+
+    fn raw(&self) -> &ffi::AVFrame {
+        // SAFETY: valid for as long as self.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The time that the container gave, or libav's best guess from decode times.
+    pub(crate) fn pts(&self) -> Option<i64> {
+        known(self.raw().best_effort_timestamp)
+    }
+
+    /// The time of the packet it came from, as it was sent.
+    pub(crate) fn packet_pts(&self) -> Option<i64> {
+        known(self.raw().pts)
+    }
+
+    /// The decoder filled gaps, or got bytes that the demuxer called damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        let raw = self.raw();
+        raw.flags & ffi::AV_FRAME_FLAG_CORRUPT != 0 || raw.decode_error_flags != 0
+    }
+
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        let raw = self.raw();
+        Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
+    }
+
+    /// Checks the layout and every plane, then lends the pixels.
+    pub(crate) fn into_picture(self) -> Result<Picture, DecodeError> {
+        let raw = self.raw();
+        let unsupported =
+            || DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) };
+        let extent = self.extent().ok_or_else(unsupported)?;
+        let shape = Shape::of(raw.format).ok_or_else(unsupported)?;
+        let layout = shape.layout(raw.color_range);
+        let picture = Picture { frame: self, extent, layout, shape };
+        let chroma_is_whole =
+            layout.subsampling == Subsampling::Gray || picture.try_chroma().is_some();
+        if picture.try_luma().is_none() || !chroma_is_whole {
+            return Err(DecodeError::UnsupportedPixelFormat {
+                name: format!("{} with missing planes", format_name(picture.frame.raw().format)),
+            });
+        }
+        Ok(picture)
+    }
+}
+
+impl Drop for RawFrame {
+    fn drop(&mut self) {
+        let mut raw = self.as_ptr();
+        // SAFETY: made by `av_frame_alloc`, freed once; drops its references to the buffers.
+        unsafe { ffi::av_frame_free(&mut raw) };
+    }
+}
+
+/// A checked frame; the pixels live as long as it does.
+pub(crate) struct Picture {
+    frame: RawFrame,
+    extent: Extent,
+    layout: PixelLayout,
+    shape: Shape,
+}
+
+// SAFETY: the frame is never written after it was decoded (decoders keep reading their
+// reference frames, and libav copies on write), so views from several threads are reads only.
+unsafe impl Sync for Picture {}
+
+impl Picture {
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    pub(crate) fn layout(&self) -> PixelLayout {
+        self.layout
+    }
+
+    fn plane(&self, index: usize, offset: usize, step: usize, extent: Extent) -> Option<Plane<'_>> {
+        let raw = self.frame.raw();
+        let stride = usize::try_from(raw.linesize[index]).ok().filter(|&stride| stride > 0)?;
+        let data = raw.data[index];
+        if data.is_null() {
+            return None;
+        }
+        let row = ((extent.width as usize - 1) * step + 1) * self.layout.sample.bytes();
+        let bytes = stride.checked_mul(extent.height as usize - 1)?.checked_add(row)?;
+        // SAFETY: libav guarantees `linesize` bytes for every row but the last and a full row
+        // of samples for the last; `offset` only moves to the second sample of a pair.
+        let data = unsafe { std::slice::from_raw_parts(data.add(offset), bytes) };
+        Plane::new(data, stride, extent, self.layout.sample, step)
+    }
+
+    fn try_luma(&self) -> Option<Plane<'_>> {
+        self.plane(0, 0, 1, self.extent)
+    }
+
+    fn try_chroma(&self) -> Option<[Plane<'_>; 2]> {
+        let extent = self.layout.subsampling.chroma_extent(self.extent)?;
+        let step = if self.layout.interleaved_chroma { 2 } else { 1 };
+        let [u, v] = self.shape.chroma;
+        Some([self.plane(u.0, u.1, step, extent)?, self.plane(v.0, v.1, step, extent)?])
+    }
+}
+
+impl HostPicture for Picture {
+    fn luma(&self) -> Plane<'_> {
+        self.try_luma().expect("checked when the picture was made")
+    }
+
+    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
+        self.try_chroma()
+    }
+}
+
+/// What of a libav pixel format matters for reading it; `None` for all that is not YUV planes.
+#[derive(Clone, Copy)]
+struct Shape {
+    subsampling: Subsampling,
+    sample: Sample,
+    interleaved: bool,
+    /// Plane and byte offset of the first U and of the first V sample.
+    chroma: [(usize, usize); 2],
+    always_full_range: bool,
+}
+
+impl Shape {
+    fn of(format: i32) -> Option<Shape> {
+        let descriptor = descriptor(format)?;
+        let refused = ffi::AV_PIX_FMT_FLAG_RGB
+            | ffi::AV_PIX_FMT_FLAG_PAL
+            | ffi::AV_PIX_FMT_FLAG_BITSTREAM
+            | ffi::AV_PIX_FMT_FLAG_HWACCEL
+            | ffi::AV_PIX_FMT_FLAG_FLOAT
+            | ffi::AV_PIX_FMT_FLAG_BAYER;
+        if descriptor.flags & refused as u64 != 0 {
+            return None;
+        }
+        let luma = descriptor.comp[0];
+        let sample = match (luma.depth, luma.shift) {
+            (8, 0) => Sample::U8,
+            (9..=16, shift) if descriptor.flags & ffi::AV_PIX_FMT_FLAG_BE as u64 == 0 => {
+                Sample::U16 { shift: u8::try_from(luma.depth + shift - 8).ok()? }
+            }
+            _ => return None,
+        };
+        let bytes = sample.bytes() as i32;
+        if luma.plane != 0 || luma.offset != 0 || luma.step != bytes {
+            return None;
+        }
+        let shape = |subsampling, interleaved, chroma| Shape {
+            subsampling,
+            sample,
+            interleaved,
+            chroma,
+            always_full_range: format_name(format).starts_with("yuvj"),
+        };
+        if descriptor.nb_components < 3 {
+            return Some(shape(Subsampling::Gray, false, [(0, 0); 2]));
+        }
+        let subsampling = match (descriptor.log2_chroma_w, descriptor.log2_chroma_h) {
+            (1, 1) => Subsampling::Yuv420,
+            (1, 0) => Subsampling::Yuv422,
+            (0, 1) => Subsampling::Yuv440,
+            (2, 0) => Subsampling::Yuv411,
+            (0, 0) => Subsampling::Yuv444,
+            _ => return None,
+        };
+        let (u, v) = (descriptor.comp[1], descriptor.comp[2]);
+        let interleaved = match (u.plane, v.plane) {
+            (1, 2) if u.step == bytes && v.step == bytes => false,
+            (1, 1) if u.step == 2 * bytes && v.step == 2 * bytes => true,
+            _ => return None,
+        };
+        let at = |component: ffi::AVComponentDescriptor| {
+            Some((usize::try_from(component.plane).ok()?, usize::try_from(component.offset).ok()?))
+        };
+        Some(shape(subsampling, interleaved, [at(u)?, at(v)?]))
+    }
+
+    fn layout(&self, range: ffi::AVColorRange) -> PixelLayout {
+        let full = self.always_full_range || range == ffi::AVColorRange::AVCOL_RANGE_JPEG;
+        PixelLayout {
+            subsampling: self.subsampling,
+            sample: self.sample,
+            interleaved_chroma: self.interleaved,
+            range: if full { SampleRange::Full } else { SampleRange::Limited },
+        }
+    }
+}
+
+/// How pictures of a libav pixel format are stored; `None` when they are not YUV planes.
+pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLayout> {
+    Shape::of(format).map(|shape| shape.layout(range))
+}
+
+/// libav's name of a pixel format.
+pub(super) fn format_name(format: i32) -> String {
+    match descriptor(format) {
+        // SAFETY: descriptors are static and their names are C strings.
+        Some(found) if !found.name.is_null() => {
+            unsafe { CStr::from_ptr(found.name) }.to_string_lossy().into_owned()
+        }
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {
+    let known = 0..ffi::AVPixelFormat::AV_PIX_FMT_NB as i32;
+    if !known.contains(&format) {
+        return None;
+    }
+    // SAFETY: the C enumerators run from 0 to NB without a gap, so `format` is one of them.
+    let format = unsafe { std::mem::transmute::<i32, ffi::AVPixelFormat>(format) };
+    // SAFETY: returns null or a pointer into a static table.
+    unsafe { ffi::av_pix_fmt_desc_get(format).as_ref() }
+}

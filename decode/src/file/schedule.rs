@@ -1,0 +1,327 @@
+//! Who decodes what next: the state that workers and the collecting thread share.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use media::{Codec, Timebase, Timestamp};
+
+use crate::{
+    Demuxer, FileOptions, Limits, Sampling, StreamInfo,
+    ffi::{Packet, Parameters},
+    file::SegmentInfo,
+    sampling::{Position, Sampler},
+    segment::Segment,
+};
+
+/// Segments in flight for each thread: one being decoded, one waiting for its turn.
+const SEGMENTS_PER_THREAD: usize = 2;
+/// After so many wrong predictions the rest is decoded by one continuing decoder: the container
+/// and the codec count pictures differently.
+const CORRECTIONS_MAX: u32 = 3;
+
+/// One segment to decode.
+pub(super) struct Job {
+    pub(super) ordinal: u64,
+    /// Where the source stands before it, predicted or known.
+    pub(super) start: Position,
+    pub(super) segment: Arc<Segment<Packet>>,
+    /// No other work is in sight: decode with all threads.
+    pub(super) is_wide: bool,
+    /// It was decoded before; a decoder that has seen later packets will not do.
+    pub(super) is_again: bool,
+}
+
+impl Job {
+    pub(super) fn info(&self) -> SegmentInfo {
+        SegmentInfo {
+            ordinal: self.ordinal,
+            first_frame_index: self.start.sampled,
+            continues_previous: self.segment.continues_previous,
+        }
+    }
+}
+
+/// What never changes about the stream and the task.
+pub(super) struct Task {
+    pub(super) options: FileOptions,
+    pub(super) threads: usize,
+    pub(super) codec: Codec,
+    pub(super) parameters: Arc<Parameters>,
+    pub(super) limits: Limits,
+    /// A plan may leave packets out.
+    pub(super) may_plan: bool,
+    timebase: Timebase,
+    /// Ticks from frame to frame where the container gives no times.
+    pub(super) frame_ticks: i64,
+}
+
+impl Task {
+    fn new(demuxer: &Demuxer, options: &FileOptions, threads: usize) -> Task {
+        let stream = demuxer.stream();
+        Task {
+            options: options.clone(),
+            threads,
+            codec: stream.codec,
+            parameters: demuxer.parameters(),
+            limits: demuxer.limits(),
+            may_plan: may_plan(demuxer, options),
+            timebase: stream.timebase,
+            frame_ticks: frame_ticks(stream),
+        }
+    }
+
+    pub(super) fn at(&self, ticks: i64) -> Timestamp {
+        Timestamp::new(ticks, self.timebase)
+    }
+
+    pub(super) fn sampler(&self, start: Position) -> Sampler {
+        Sampler::new(self.options.sampling, self.options.max_frames, start)
+    }
+
+    /// Where the source stands after `segment` if every shown packet gives one picture.
+    fn predict(&self, segment: &Segment<Packet>, start: Position) -> Position {
+        let mut sampler = self.sampler(start);
+        let mut offer = |ticks| {
+            sampler.offer(self.at(ticks));
+        };
+        match segment.shown_times() {
+            Some(times) => times.into_iter().for_each(&mut offer),
+            None => (start.source_frames..start.source_frames + segment.shown_count())
+                .for_each(|index| offer(self.untimed_ticks(index))),
+        }
+        sampler.position
+    }
+
+    /// The time of picture `index` of a stream without times.
+    pub(super) fn untimed_ticks(&self, index: u64) -> i64 {
+        i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.frame_ticks)
+    }
+}
+
+fn may_plan(demuxer: &Demuxer, options: &FileOptions) -> bool {
+    let is_sparse = matches!(options.sampling, Sampling::Fixed(_));
+    // A packet may hold one field of a picture, and then its own time tells nothing.
+    let is_whole = demuxer.stream().codec != Codec::H264 || demuxer.parameters().is_progressive();
+    options.plan && is_sparse && is_whole
+}
+
+fn frame_ticks(stream: &StreamInfo) -> i64 {
+    let Some(rate) = stream.source_rate else { return 1 };
+    let second = u64::from(stream.timebase.den()) * u64::from(rate.den());
+    let ticks = second / (u64::from(stream.timebase.num()) * u64::from(rate.num()));
+    i64::try_from(ticks.max(1)).unwrap_or(i64::MAX)
+}
+
+struct InFlight {
+    segment: Arc<Segment<Packet>>,
+    predicted_end: Position,
+}
+
+struct State {
+    demuxer: Demuxer,
+    /// Where the source stands before the next segment, as far as packets can tell.
+    predicted: Position,
+    /// Where it stands after the last delivered one.
+    position: Position,
+    next_ordinal: u64,
+    /// Handed out and not delivered, in order.
+    in_flight: VecDeque<InFlight>,
+    again: VecDeque<Job>,
+    /// The first of several pieces; begins once everything before it is delivered.
+    held: Option<Job>,
+    /// A worker is decoding such pieces and takes all further ones.
+    in_pieces: bool,
+    corrections: u32,
+    exhausted: bool,
+    stopped: bool,
+}
+
+impl State {
+    fn is_complete(&self, task: &Task) -> bool {
+        self.exhausted || self.predicted.sampled >= task.options.max_frames
+    }
+
+    fn pull(&mut self, task: &Task) -> Option<Job> {
+        let Some(segment) = self.demuxer.next_segment() else {
+            self.exhausted = true;
+            return None;
+        };
+        let segment = Arc::new(segment);
+        let left = self.demuxer.packets_left();
+        let job = Job {
+            ordinal: self.next_ordinal,
+            start: self.predicted,
+            is_wide: left.is_some_and(|left| segment.units.len() > left),
+            is_again: false,
+            segment: Arc::clone(&segment),
+        };
+        self.next_ordinal += 1;
+        self.predicted = task.predict(&segment, self.predicted);
+        self.in_flight.push_back(InFlight { segment, predicted_end: self.predicted });
+        Some(job)
+    }
+
+    fn delivered(&mut self, task: &Task, end: Position) {
+        self.position = end;
+        let front = self.in_flight.pop_front().expect("only what is in flight is delivered");
+        let is_piece = front.segment.is_continued || front.segment.continues_previous;
+        if is_piece || front.predicted_end == end {
+            return;
+        }
+        self.corrections += 1;
+        if self.corrections >= CORRECTIONS_MAX {
+            self.demuxer.stop_cutting();
+        }
+        self.predicted = end;
+        for later in &mut self.in_flight {
+            later.predicted_end = task.predict(&later.segment, self.predicted);
+            self.predicted = later.predicted_end;
+        }
+    }
+}
+
+/// What is known about the source at the end.
+pub(super) struct Facts {
+    /// The source was read to its end.
+    pub(super) exhausted: bool,
+    pub(super) truncated: bool,
+    pub(super) damaged_packets: u64,
+}
+
+/// Hands out segments, bounded and in an order that keeps every prediction checkable.
+pub(super) struct Schedule {
+    pub(super) task: Task,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Schedule {
+    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, threads: usize) -> Schedule {
+        let task = Task::new(&demuxer, options, threads);
+        let state = State {
+            demuxer,
+            predicted: Position::default(),
+            position: Position::default(),
+            next_ordinal: 0,
+            in_flight: VecDeque::new(),
+            again: VecDeque::new(),
+            held: None,
+            in_pieces: false,
+            corrections: 0,
+            exhausted: false,
+            stopped: false,
+        };
+        Schedule { task, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Most segments in flight.
+    pub(super) fn window(&self) -> usize {
+        self.task.threads * SEGMENTS_PER_THREAD
+    }
+
+    /// The next segment for an idle worker; `None` when there will be no more.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(job) = state.again.pop_front() {
+                return Some(job);
+            }
+            if state.in_flight.len() == 1
+                && let Some(job) = state.held.take()
+            {
+                state.in_pieces = true;
+                return Some(Job { start: state.position, ..job });
+            }
+            let may_pull = state.held.is_none() && !state.in_pieces;
+            if may_pull && state.is_complete(&self.task) {
+                if state.in_flight.is_empty() {
+                    return None;
+                }
+            } else if may_pull && state.in_flight.len() < self.window() {
+                match state.pull(&self.task) {
+                    Some(job) if job.segment.is_continued => state.held = Some(job),
+                    Some(job) => return Some(job),
+                    None => {}
+                }
+                // Others may be waiting for what only became known now.
+                self.changed.notify_all();
+                continue;
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// The piece after one that ended at `end`, for the worker that decoded that one.
+    ///
+    /// `None` when there is none or none is needed; the decoder's part is over then.
+    pub(super) fn next_piece(&self, end: Position) -> Option<Job> {
+        let mut state = self.lock();
+        while state.in_flight.len() >= self.window() && !state.stopped {
+            state = self.wait(state);
+        }
+        state.predicted = end;
+        if state.stopped || state.is_complete(&self.task) {
+            return None;
+        }
+        state.pull(&self.task)
+    }
+
+    /// The pieces are over, at `end`; segments may be handed out again.
+    pub(super) fn end_pieces(&self, end: Position) {
+        let mut state = self.lock();
+        state.predicted = end;
+        state.in_pieces = false;
+        self.changed.notify_all();
+    }
+
+    /// The front segment was delivered and ended at `end`.
+    pub(super) fn delivered(&self, end: Position) {
+        self.lock().delivered(&self.task, end);
+        self.changed.notify_all();
+    }
+
+    /// `job` was decoded from a wrong start; it has to be decoded again from `start`.
+    pub(super) fn again(&self, job: Job, start: Position) {
+        self.lock().again.push_back(Job { start, is_again: true, ..job });
+        self.changed.notify_all();
+    }
+
+    /// No further segment is handed out.
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn into_facts(self) -> Facts {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Facts {
+            exhausted: state.exhausted,
+            truncated: state.exhausted && state.demuxer.is_truncated(),
+            damaged_packets: state.demuxer.damaged_packets(),
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the other threads end when its own panics, instead of waiting for it forever.
+pub(super) struct StopOnPanic<'a>(pub(super) &'a Schedule);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}

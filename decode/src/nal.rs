@@ -1,0 +1,176 @@
+//! NAL units of H.264 and H.265, with start codes or with lengths, and their parameter sets.
+
+/// How NAL units are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// 00 00 01 before each unit (Annex B).
+    StartCodes,
+    /// A big-endian length of so many bytes before each unit (ISO 14496-15).
+    Lengths(u8),
+}
+
+/// One NAL unit; with start codes its end is looked for only when it is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Nal<'a> {
+    /// From its header on.
+    tail: &'a [u8],
+    ends: bool,
+}
+
+impl<'a> Nal<'a> {
+    /// The header byte `index`; 0 past the end.
+    pub(crate) fn header(&self, index: usize) -> u8 {
+        self.tail.get(index).copied().unwrap_or(0)
+    }
+
+    /// The unit without trailing zero bytes.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        let end = match next_start_code(self.tail) {
+            Some(at) if !self.ends => at,
+            _ => self.tail.len(),
+        };
+        let used = self.tail[..end].iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+        &self.tail[..used]
+    }
+}
+
+/// The units of one packet; stops at the first that does not fit.
+pub(crate) struct Nals<'a> {
+    rest: &'a [u8],
+    framing: Framing,
+}
+
+impl<'a> Nals<'a> {
+    pub(crate) fn new(data: &'a [u8], framing: Framing) -> Nals<'a> {
+        Nals { rest: data, framing }
+    }
+}
+
+impl<'a> Iterator for Nals<'a> {
+    type Item = Nal<'a>;
+
+    fn next(&mut self) -> Option<Nal<'a>> {
+        match self.framing {
+            Framing::StartCodes => {
+                let at = next_start_code(self.rest)?;
+                self.rest = &self.rest[at + 3..];
+                Some(Nal { tail: self.rest, ends: false })
+            }
+            Framing::Lengths(size) => {
+                let (prefix, rest) = self.rest.split_at_checked(usize::from(size))?;
+                let length = prefix.iter().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
+                let (tail, rest) = rest.split_at_checked(length)?;
+                self.rest = rest;
+                Some(Nal { tail, ends: true })
+            }
+        }
+    }
+}
+
+fn next_start_code(data: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at + 2 < data.len() {
+        match data[at + 2] {
+            1 if data[at] == 0 && data[at + 1] == 0 => return Some(at),
+            0 => at += 1,
+            _ => at += 3,
+        }
+    }
+    None
+}
+
+/// Most distinct parameter sets that are remembered; a stream with more is never cut.
+const SETS_MAX: usize = 64;
+/// Most bytes of them.
+const SETS_BYTES_MAX: usize = 64 << 10;
+
+/// The parameter sets that came in band, each distinct content once, by last appearance.
+///
+/// Given to a new decoder in this order they leave it in the state of one that saw the whole
+/// stream: sets of one id replace each other, whatever the id.
+#[derive(Default)]
+pub(crate) struct ParameterSets {
+    sets: Vec<Box<[u8]>>,
+    overflowed: bool,
+}
+
+impl ParameterSets {
+    pub(crate) fn note(&mut self, set: &[u8]) {
+        if self.overflowed {
+            return;
+        }
+        match self.sets.iter().position(|known| **known == *set) {
+            Some(known) => self.sets[known..].rotate_left(1),
+            None => self.sets.push(set.into()),
+        }
+        let bytes: usize = self.sets.iter().map(|set| set.len()).sum();
+        if self.sets.len() > SETS_MAX || bytes > SETS_BYTES_MAX {
+            *self = ParameterSets { sets: Vec::new(), overflowed: true };
+        }
+    }
+
+    /// Too many to be remembered.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// All but the last `own` sets, framed: what a packet that carries those still needs.
+    pub(crate) fn framed_before(&self, own: usize, framing: Framing) -> Option<Box<[u8]>> {
+        let needed = &self.sets[..self.sets.len().saturating_sub(own)];
+        if needed.is_empty() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        for set in needed {
+            match framing {
+                Framing::StartCodes => bytes.extend([0, 0, 0, 1]),
+                Framing::Lengths(size) => {
+                    let length = (set.len() as u64).to_be_bytes();
+                    bytes.extend(&length[length.len() - usize::from(size)..]);
+                }
+            }
+            bytes.extend_from_slice(set);
+        }
+        Some(bytes.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_found_in_both_framings() {
+        let starts = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 1, 0x68, 3, 0, 0, 0, 1, 0x65, 9, 0];
+        let lengths = [0, 3, 0x67, 1, 2, 0, 2, 0x68, 3, 0, 2, 0x65, 9, 0, 9, 1];
+        let expected: [&[u8]; 3] = [&[0x67, 1, 2], &[0x68, 3], &[0x65, 9]];
+        for (data, framing) in
+            [(&starts[..], Framing::StartCodes), (&lengths[..], Framing::Lengths(2))]
+        {
+            let found: Vec<&[u8]> = Nals::new(data, framing).map(|nal| nal.bytes()).collect();
+            assert_eq!(found, expected, "{framing:?}");
+        }
+    }
+
+    #[test]
+    fn sets_replay_in_the_order_of_their_last_appearance() {
+        let mut sets = ParameterSets::default();
+        for set in [&[0x67, 1][..], &[0x68, 1], &[0x67, 2], &[0x68, 1]] {
+            sets.note(set);
+        }
+        let framed = sets.framed_before(0, Framing::Lengths(1));
+        assert_eq!(framed.as_deref(), Some(&[2, 0x67, 1, 2, 0x67, 2, 2, 0x68, 1][..]));
+        assert_eq!(
+            sets.framed_before(1, Framing::StartCodes).as_deref(),
+            Some(&[0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x67, 2][..])
+        );
+        assert_eq!(sets.framed_before(3, Framing::StartCodes), None);
+    }
+
+    #[test]
+    fn too_many_sets_are_forgotten_and_said_so() {
+        let mut sets = ParameterSets::default();
+        (0..=SETS_MAX as u8).for_each(|id| sets.note(&[id]));
+        assert!(sets.overflowed());
+    }
+}
