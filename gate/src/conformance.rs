@@ -65,8 +65,8 @@ impl Picture {
         let chroma = self.subsampling.chroma_extent(extent).map(|extent| {
             let step = if self.interleaved { 2 } else { 1 };
             let u = self.plane(extent, step, 1);
-            let v = if self.interleaved { None } else { Some(self.plane(extent, 1, 2)) };
-            (extent, step, u, v)
+            let v = (!self.interleaved).then(|| self.plane(extent, 1, 2));
+            Chroma { extent, step, u, v }
         });
         Some(Frame {
             pts: Timestamp::from_millis(0),
@@ -129,7 +129,15 @@ struct Painted {
     picture: Picture,
     extent: Extent,
     luma: Vec<u8>,
-    chroma: Option<(Extent, usize, Vec<u8>, Option<Vec<u8>>)>,
+    chroma: Option<Chroma>,
+}
+
+struct Chroma {
+    extent: Extent,
+    step: usize,
+    u: Vec<u8>,
+    /// `None` where V alternates with U.
+    v: Option<Vec<u8>>,
 }
 
 impl Painted {
@@ -145,7 +153,7 @@ impl HostPicture for Painted {
     }
 
     fn chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let (extent, step, u, v) = self.chroma.as_ref()?;
+        let Chroma { extent, step, u, v } = self.chroma.as_ref()?;
         let v = v.as_deref().unwrap_or_else(|| &u[self.picture.sample.bytes()..]);
         Some([self.view(u, *extent, *step), self.view(v, *extent, *step)])
     }

@@ -5,6 +5,7 @@
 //! Reads no clock, no environment, no file; starts no thread.
 #![deny(unsafe_code)]
 
+mod artifact;
 mod cells;
 mod config;
 pub mod conformance;

@@ -1,15 +1,25 @@
 //! Measurements to signals over a short window of neighbouring frames.
+//!
+//! The signal of a frame depends on the [`BACK`] frames before it and the [`AHEAD`] after it and
+//! on nothing else, so windows started anywhere agree after [`BACK`] frames. All memory is taken
+//! when a window is made.
 
 use std::collections::VecDeque;
 
-use media::{Score, Signal};
+use media::Signal;
 
-use crate::Measurements;
+use crate::{Measurements, artifact, scene, thumb::Thumb};
 
 /// Frames before a frame on which its signal may depend.
 pub const BACK: usize = 8;
 /// Frames after a frame on which its signal may depend.
 pub const AHEAD: usize = 2;
+
+/// Frames further apart are samples of a scene, not neighbours in motion: a flash, flicker or a
+/// double image cannot be seen at less than eight frames a second.
+const CLOSE_MS: i64 = 125;
+
+const RING: usize = BACK + 1 + AHEAD;
 
 /// Where a frame stands in its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +32,72 @@ pub struct FrameStamp {
     pub pts_ms: i64,
 }
 
+/// What the window keeps of a frame.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) stamp: FrameStamp,
+    pub(crate) thumb: Thumb,
+    /// [`scene::step`] from the frame before; 0 for the first.
+    pub(crate) step: u32,
+    /// [`artifact::brightness_change`] from the frame before; 0 for the first.
+    pub(crate) brightness_change: i32,
+    /// [`artifact::noise_variance`], once the frame's own turn has come.
+    pub(crate) noise: u32,
+}
+
 /// Turns measurements, in order, into signals, in order.
 #[derive(Debug)]
 pub struct SignalWindow {
+    ring: Box<[Slot]>,
+    /// Frames taken; frame `i` lies in slot `i % RING` until [`RING`] later ones came.
+    pushed: u64,
+    /// Frames whose signal is made.
+    done: u64,
+    lookahead: u64,
     ready: VecDeque<Signal>,
-    lookahead: usize,
 }
 
 impl SignalWindow {
     /// A window that holds a frame back until it has seen `lookahead` further ones.
     ///
-    /// More than [`AHEAD`] means [`AHEAD`], which files use.
+    /// More than [`AHEAD`] means [`AHEAD`], which files use; less trades flash suppression for
+    /// delay.
     pub fn new(lookahead: usize) -> SignalWindow {
-        SignalWindow { ready: VecDeque::with_capacity(BACK), lookahead: lookahead.min(AHEAD) }
+        let blank = FrameStamp { frame_index: 0, source_frame_index: 0, pts_ms: 0 };
+        let slot = || Slot {
+            stamp: blank,
+            thumb: Thumb::blank(),
+            step: 0,
+            brightness_change: 0,
+            noise: 0,
+        };
+        SignalWindow {
+            ring: std::iter::repeat_with(slot).take(RING).collect(),
+            pushed: 0,
+            done: 0,
+            lookahead: lookahead.min(AHEAD) as u64,
+            ready: VecDeque::with_capacity(RING),
+        }
     }
 
     /// Takes the next frame.
     pub fn push(&mut self, stamp: FrameStamp, measurements: &Measurements) {
-        let _ = (self.lookahead, measurements);
-        self.ready.push_back(Signal {
-            frame_index: stamp.frame_index,
-            source_frame_index: Some(stamp.source_frame_index),
-            pts_ms: stamp.pts_ms,
-            perceptual_hash: 0,
-            luma_mean: Score::ZERO,
-            flicker_score: Score::ZERO,
-            ghosting_score: Score::ZERO,
-            noise_variance_score: Score::ZERO,
-            scene_score: Some(Score::ZERO),
-        });
+        let at = (self.pushed % RING as u64) as usize;
+        let previous = (at + RING - 1) % RING;
+        self.ring[at].thumb.derive(measurements);
+        let (step, brightness_change) = if self.pushed == 0 {
+            (0, 0)
+        } else {
+            let (old, new) = (&self.ring[previous].thumb, &self.ring[at].thumb);
+            (scene::step(old, new), artifact::brightness_change(old, new))
+        };
+        let slot = &mut self.ring[at];
+        (slot.stamp, slot.step, slot.brightness_change, slot.noise) =
+            (stamp, step, brightness_change, 0);
+        self.pushed += 1;
+        if self.pushed - self.done > self.lookahead {
+            self.finish_next();
+        }
     }
 
     /// The next signal, if enough frames after it are known.
@@ -59,5 +106,56 @@ impl SignalWindow {
     }
 
     /// Says that no frame follows, so that the frames held back can be polled.
-    pub fn flush(&mut self) {}
+    pub fn flush(&mut self) {
+        while self.done < self.pushed {
+            self.finish_next();
+        }
+    }
+
+    fn finish_next(&mut self) {
+        let frames = Neighbours { ring: &self.ring, pushed: self.pushed, frame: self.done };
+        let noise = artifact::noise_variance(&frames);
+        let Some(slot) = frames.at(0) else { return };
+        let signal = Signal {
+            frame_index: slot.stamp.frame_index,
+            source_frame_index: Some(slot.stamp.source_frame_index),
+            pts_ms: slot.stamp.pts_ms,
+            perceptual_hash: slot.thumb.hash,
+            luma_mean: slot.thumb.luma_mean,
+            flicker_score: artifact::flicker(&frames),
+            ghosting_score: artifact::ghosting(&frames),
+            noise_variance_score: artifact::noise_score(&frames, noise),
+            scene_score: Some(scene::score(&frames)),
+        };
+        self.ring[(self.done % RING as u64) as usize].noise = noise;
+        self.ready.push_back(signal);
+        self.done += 1;
+    }
+}
+
+/// A frame and those around it that its signal may depend on.
+pub(crate) struct Neighbours<'a> {
+    ring: &'a [Slot],
+    pushed: u64,
+    frame: u64,
+}
+
+impl<'a> Neighbours<'a> {
+    /// The frame `offset` places after this one; `None` outside the sequence or the reach.
+    pub(crate) fn at(&self, offset: isize) -> Option<&'a Slot> {
+        let index = self.frame.checked_add_signed(offset as i64)?;
+        let within = offset >= -(BACK as isize) && index < self.pushed;
+        within.then(|| &self.ring[(index % RING as u64) as usize])
+    }
+
+    /// Whether every frame from `first` to `last` follows the one before it closely.
+    pub(crate) fn are_close(&self, first: isize, last: isize) -> bool {
+        (first..last).all(|offset| match (self.at(offset), self.at(offset + 1)) {
+            (Some(old), Some(new)) => {
+                let gap = new.stamp.pts_ms.saturating_sub(old.stamp.pts_ms);
+                (0..CLOSE_MS).contains(&gap)
+            }
+            _ => false,
+        })
+    }
 }
