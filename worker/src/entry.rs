@@ -4,14 +4,17 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     ops::ControlFlow,
-    os::{fd::AsFd, unix::fs::FileExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
     process::ExitCode,
 };
 
 use crate::{
     Fault, JobEvent, JobOptions,
     channel::{Incoming, Outbox},
-    job, probe,
+    descriptors, job, probe,
     protocol::{Reply, Request},
     sandbox,
     session::Sessions,
@@ -38,6 +41,7 @@ pub fn worker_main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
+    descriptors::close_inherited()?;
     let socket = io::stdin();
     let mut inbox = Inbox { socket: socket.as_fd(), incoming: Incoming::default() };
     let Some(Request::Confine(confinement)) = inbox.next(|| Ok(()))? else {
@@ -95,7 +99,7 @@ fn run_job<S: AsFd + Sync>(
 }
 
 struct Inbox<'a> {
-    socket: std::os::fd::BorrowedFd<'a>,
+    socket: BorrowedFd<'a>,
     incoming: Incoming,
 }
 

@@ -207,3 +207,6 @@ impl Progress {
         first_to_notice.then_some(JobEvent::Progress { frames, pts_ms })
     }
 }
+
+#[cfg(test)]
+mod tests;

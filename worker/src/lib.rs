@@ -4,9 +4,10 @@
 //! speaks to it over one socket. Pixels never cross it; integers, stills and coded bytes do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
 //! outlives its job. Knows no run, no event and no wall time.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod channel;
+mod descriptors;
 mod entry;
 mod error;
 mod job;

@@ -93,13 +93,9 @@ impl Process {
         limits: &Limits,
         cpu_seconds: Option<u64>,
     ) -> Result<(Process, SandboxReport), WorkerError> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|error| WorkerError::Spawn(error.into()))?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(|error| WorkerError::Spawn(error.into()))?;
         let mut child = program.start(theirs).map_err(WorkerError::Spawn)?;
         let stderr = child.stderr.take();
         let status = match File::open(format!("/proc/{}/status", child.id())) {

@@ -7,7 +7,7 @@
 
 use decode::{DecodeError, FileReport, Sampling, StreamInfo};
 use gate::{GateConfig, Reason};
-use media::{Codec, EventType, Signal, Timestamp};
+use media::{Codec, EventType, Timestamp};
 
 use crate::{
     Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Still,
@@ -255,3 +255,5 @@ pub(crate) fn decode<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
     Ok(message)
 }
 
+#[cfg(test)]
+mod tests;

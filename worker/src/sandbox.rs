@@ -98,11 +98,8 @@ pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
     check("landlock", paths);
     let seccomp = check("seccomp", filter_system_calls());
 
-    let level = if missing.is_empty() {
-        SandboxLevel::Full
-    } else {
-        SandboxLevel::Partial { missing }
-    };
+    let level =
+        if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
     SandboxReport { landlock_abi, seccomp, rlimits, level }
 }
 
@@ -248,8 +245,7 @@ fn install(
     matched: SeccompAction,
 ) -> io::Result<()> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let filter =
-        SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
     let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
     seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
 }

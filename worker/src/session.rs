@@ -7,7 +7,9 @@ use std::{
 };
 
 use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
-use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow};
+use gate::{
+    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow,
+};
 use media::{AccessUnit, Codec, ErrorKind, Frame, Rotation, Signal};
 
 use crate::{Fault, Still, protocol::Request, still::StillEncoder};

@@ -6,7 +6,7 @@
 mod colour;
 
 use media::{Extent, Frame, Pixels, Rotation, Subsampling};
-use turbojpeg::{Compressor, Subsamp, YuvPlanesImage};
+use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
 
 use colour::Planes8;
 
@@ -46,11 +46,7 @@ impl StillEncoder {
     pub fn new() -> Result<StillEncoder, StillError> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
-        Ok(StillEncoder {
-            compressor,
-            coded: Planes8::default(),
-            upright: Planes8::default(),
-        })
+        Ok(StillEncoder { compressor, coded: Planes8::default(), upright: Planes8::default() })
     }
 
     /// The frame, turned by `rotation`, as a JPEG.
@@ -64,27 +60,37 @@ impl StillEncoder {
         self.coded.convert(frame, picture.luma(), chroma, arrangement(subsampling).size());
         let (planes, subsamp) = match rotation {
             Rotation::None => (&self.coded, arrangement(subsampling)),
-            Rotation::Half => {
-                (self.upright.turn(&self.coded, rotation), arrangement(subsampling))
-            }
+            Rotation::Half => (self.upright.turn(&self.coded, rotation), arrangement(subsampling)),
             Rotation::Quarter | Rotation::ThreeQuarters => {
                 (self.upright.turn(&self.coded, rotation), turned(subsampling))
             }
         };
         let extent = frame.extent.rotated(rotation);
+        let (width, height) = (extent.width as usize, extent.height as usize);
         let [y, u, v] = planes.planes();
-        let image = YuvPlanesImage {
-            y_plane: &y.samples[..],
-            u_plane: &u.samples[..],
-            v_plane: &v.samples[..],
-            width: extent.width as usize,
-            height: extent.height as usize,
-            y_stride: y.stride,
-            u_stride: u.stride,
-            v_stride: v.stride,
-            subsamp,
+        let jpeg = if subsamp == Subsamp::Gray {
+            self.compressor.set_subsamp(subsamp)?;
+            self.compressor.compress_to_vec(Image {
+                pixels: &y.samples[..],
+                width,
+                pitch: y.stride,
+                height,
+                format: PixelFormat::GRAY,
+            })?
+        } else {
+            self.compressor.compress_yuv_planes_to_vec(&YuvPlanesImage {
+                y_plane: &y.samples[..],
+                u_plane: &u.samples[..],
+                v_plane: &v.samples[..],
+                width,
+                height,
+                y_stride: y.stride,
+                u_stride: u.stride,
+                v_stride: v.stride,
+                subsamp,
+            })?
         };
-        Ok(Picture { extent, jpeg: self.compressor.compress_yuv_planes_to_vec(&image)? })
+        Ok(Picture { extent, jpeg })
     }
 }
 
@@ -109,3 +115,5 @@ fn arrangement(subsampling: Subsampling) -> Subsamp {
     }
 }
 
+#[cfg(test)]
+mod tests;

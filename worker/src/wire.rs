@@ -201,15 +201,7 @@ impl<T: Wire> Wire for Vec<T> {
 wire_enum!(
     Codec,
     "codec",
-    [
-        Codec::H264,
-        Codec::H265,
-        Codec::Vp8,
-        Codec::Vp9,
-        Codec::Av1,
-        Codec::Mpeg4,
-        Codec::Mjpeg
-    ]
+    [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Mpeg4, Codec::Mjpeg]
 );
 wire_enum!(
     Rotation,

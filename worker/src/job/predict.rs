@@ -60,8 +60,7 @@ impl Predictor {
     pub fn restart(&mut self, first_frame_index: u64) {
         let starts_file = first_frame_index == 0;
         self.window = SignalWindow::new(AHEAD);
-        self.gate =
-            if starts_file { Gate::new(self.config) } else { Gate::resume(self.config, 0) };
+        self.gate = if starts_file { Gate::new(self.config) } else { Gate::resume(self.config, 0) };
         self.undecided.clear();
         self.uncertain = if starts_file { 0 } else { BACK + 1 };
         self.held_bytes = 0;
@@ -96,10 +95,11 @@ impl Predictor {
     pub fn hand_over(&mut self, out: &mut Vec<Candidate>) {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
-            out.extend(frame.take().map(|frame| Candidate {
-                frame_index: *frame_index,
-                form: Form::Held(frame),
-            }));
+            out.extend(
+                frame
+                    .take()
+                    .map(|frame| Candidate { frame_index: *frame_index, form: Form::Held(frame) }),
+            );
         }
     }
 

@@ -10,10 +10,7 @@ use super::{
     predict::{Candidate, Form},
     sink::Segment,
 };
-use crate::{
-    Fault,
-    still::StillEncoder,
-};
+use crate::{Fault, still::StillEncoder};
 
 /// Signals in one message: 50 kB.
 const CHUNK: usize = 512;
@@ -99,8 +96,11 @@ impl<'a> Sequencer<'a> {
 impl Stills {
     /// The still of the frame that was decided about, if it was selected.
     fn settle(&mut self, signal: &Signal, decision: Decision) -> Result<Option<Still>, Fault> {
-        let candidate =
-            self.candidates.pop_front_if(|next| next.frame_index == signal.frame_index);
+        let is_next = self
+            .candidates
+            .front()
+            .is_some_and(|candidate| candidate.frame_index == signal.frame_index);
+        let candidate = if is_next { self.candidates.pop_front() } else { None };
         if !decision.selected {
             return Ok(None);
         }

@@ -41,10 +41,6 @@ impl Grid {
         self.samples.resize(self.stride * self.height.next_multiple_of(multiple), 0);
     }
 
-    fn row(&self, y: usize) -> &[u8] {
-        &self.samples[y * self.stride..][..self.width]
-    }
-
     fn row_mut(&mut self, y: usize) -> &mut [u8] {
         &mut self.samples[y * self.stride..][..self.width]
     }
@@ -202,8 +198,7 @@ impl Matrix {
         let (cb_to_blue, cr_to_red) = (2.0 * (1.0 - source.blue), 2.0 * (1.0 - source.red));
         let y_cb = cb_to_blue * (BT601.blue - target_green * source.blue / green);
         let y_cr = cr_to_red * (BT601.red - target_green * source.red / green);
-        let (blue_to_cb, red_to_cr) =
-            (0.5 / (1.0 - BT601.blue), 0.5 / (1.0 - BT601.red));
+        let (blue_to_cb, red_to_cr) = (0.5 / (1.0 - BT601.blue), 0.5 / (1.0 - BT601.red));
         let fixed = |value: f64, one: f64| (value * one).round() as i16;
         let chroma = |value: f64| fixed(value * chroma_gain, 128.0);
         Matrix {

@@ -1,1 +1,215 @@
-//! faults
+//! What happens to a job when something happens to its worker.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    ops::ControlFlow,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use worker::{
+    CancelToken, Fault, JobEvent, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram,
+};
+
+use crate::support::{Heard, alone, clip, run, spec, supervisor};
+
+/// Long enough for every fault to strike in its middle.
+const LONG_CLIP: &str = "surv_traffic-camera.mp4";
+
+/// Process ids of this process's children, dead ones that nobody reaped included.
+fn children() -> BTreeSet<i32> {
+    let own = std::process::id().to_string();
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(&own)
+    };
+    let entries = fs::read_dir("/proc").expect("proc is there");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(is_child)
+        .collect()
+}
+
+fn signal_worker(signal: Signal) {
+    let pids = children();
+    assert_eq!(pids.len(), 1, "one worker");
+    for pid in pids {
+        kill_process(Pid::from_raw(pid).expect("positive"), signal).expect("it is ours");
+    }
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("proc is there").count()
+}
+
+/// Runs the job and does something at its first sign of progress.
+fn run_and(spec: JobSpec, mut strike: impl FnMut()) -> Result<Heard, WorkerError> {
+    let (mut heard, mut struck) = (Heard::default(), false);
+    supervisor().run_job(spec, &CancelToken::new(), &mut |event| {
+        if matches!(event, JobEvent::Progress { .. }) && !struck {
+            struck = true;
+            strike();
+        }
+        heard.take(event)
+    })?;
+    Ok(heard)
+}
+
+fn limited(path: &Path, limit: impl FnOnce(&mut Limits)) -> JobSpec {
+    let mut spec = spec(path);
+    limit(&mut spec.limits);
+    spec
+}
+
+#[test]
+fn a_killed_worker_is_one_error() {
+    let _alone = alone();
+    let Some(path) = clip(LONG_CLIP) else { return };
+    let error = run_and(spec(&path), || signal_worker(Signal::KILL)).expect_err("killed");
+    assert!(matches!(error, WorkerError::Killed { signal: 9, .. }), "{error}");
+    let error = run_and(spec(&path), || signal_worker(Signal::SEGV)).expect_err("crashed");
+    assert!(matches!(error, WorkerError::Killed { signal: 11, .. }), "{error}");
+    assert_eq!(children(), BTreeSet::new());
+}
+
+#[test]
+fn a_stopped_worker_stalls() {
+    let _alone = alone();
+    let Some(path) = clip(LONG_CLIP) else { return };
+    let after = Duration::from_millis(300);
+    let spec = limited(&path, |limits| limits.stall = after);
+    let error = run_and(spec, || signal_worker(Signal::STOP)).expect_err("stopped");
+    assert!(matches!(error, WorkerError::Stalled { after: limit } if limit == after), "{error}");
+    assert_eq!(children(), BTreeSet::new());
+}
+
+#[test]
+fn a_worker_without_a_first_frame_is_ended() {
+    let _alone = alone();
+    let Some(path) = clip(LONG_CLIP) else { return };
+    let spec = limited(&path, |limits| limits.first_frame = Duration::from_millis(300));
+    let outcome = supervisor().run_job(spec, &CancelToken::new(), &mut |event| {
+        if matches!(event, JobEvent::Opened(_)) {
+            signal_worker(Signal::STOP);
+        }
+        ControlFlow::Continue(())
+    });
+    // A quick machine has its first frame on the way before the worker is stopped.
+    let error = outcome.expect_err("stopped");
+    let expected =
+        matches!(error, WorkerError::FirstFrameTimeout { .. } | WorkerError::Stalled { .. });
+    assert!(expected, "{error}");
+    assert_eq!(children(), BTreeSet::new());
+}
+
+#[test]
+fn each_limit_ends_the_job_by_its_name() {
+    let _alone = alone();
+    let Some(path) = clip(LONG_CLIP) else { return };
+    let error = run(limited(&path, |limits| limits.memory_bytes = 48 << 20)).expect_err("memory");
+    assert!(matches!(error, WorkerError::MemoryLimit { limit_bytes } if limit_bytes == 48 << 20));
+
+    let wall = Duration::from_millis(200);
+    let error = run(limited(&path, |limits| limits.wall = wall)).expect_err("wall clock");
+    assert!(matches!(error, WorkerError::WallClock { after } if after == wall), "{error}");
+
+    let error = run(limited(&path, |limits| limits.output_bytes = 2000)).expect_err("output");
+    assert!(matches!(error, WorkerError::OutputBudget { limit_bytes: 2000 }), "{error}");
+
+    let error = run(limited(&path, |limits| limits.threads = 1)).expect_err("threads");
+    assert!(matches!(error, WorkerError::ThreadLimit { limit: 1 }), "{error}");
+    assert_eq!(children(), BTreeSet::new());
+}
+
+#[test]
+fn a_job_ends_soon_after_it_was_cancelled() {
+    let _alone = alone();
+    let Some(path) = clip(LONG_CLIP) else { return };
+    let token = CancelToken::new();
+    let cancelled = thread::scope(|scope| {
+        let canceller = scope.spawn(|| {
+            thread::sleep(Duration::from_millis(150));
+            token.cancel();
+            Instant::now()
+        });
+        let ignore = &mut |_| ControlFlow::Continue(());
+        let error = supervisor().run_job(spec(&path), &token, ignore).expect_err("cancelled");
+        assert!(matches!(error, WorkerError::Cancelled), "{error}");
+        canceller.join().expect("no panic")
+    });
+    assert!(cancelled.elapsed() < Duration::from_millis(500), "{:?}", cancelled.elapsed());
+    let stop = &mut |_| ControlFlow::Break(());
+    let error = supervisor().run_job(spec(&path), &CancelToken::new(), stop).expect_err("stopped");
+    assert!(matches!(error, WorkerError::Cancelled), "{error}");
+    assert_eq!(children(), BTreeSet::new());
+}
+
+#[test]
+fn two_hundred_ends_leave_no_process_and_no_descriptor() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let garbage = folder.path().join("garbage");
+    fs::write(&garbage, b"no media").expect("written");
+    let clip = clip("talk_asl-book.mkv");
+    let before = descriptors();
+    for round in 0..200 {
+        let outcome = match (round % 4, &clip) {
+            (0, Some(clip)) => run_and(spec(clip), || signal_worker(Signal::KILL)),
+            (1, Some(clip)) => {
+                run(limited(clip, |limits| limits.wall = Duration::from_millis(20 + round % 30)))
+            }
+            (2, Some(clip)) => run(JobSpec { max_frames: 3, ..spec(clip) }),
+            _ => run(spec(&garbage)),
+        };
+        if let Err(error) = outcome {
+            let expected = matches!(
+                error,
+                WorkerError::Killed { signal: 9, .. }
+                    | WorkerError::WallClock { .. }
+                    | WorkerError::Fault(Fault::Decode(_))
+            );
+            assert!(expected, "round {round}: {error}");
+        }
+    }
+    assert_eq!(children(), BTreeSet::new());
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn what_is_no_media_and_no_file_says_so() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("input");
+    let cases: [(&str, &[u8], &str); 3] = [
+        ("empty", b"", "empty"),
+        ("text", b"hello, this is no video at all\n", "unsupported container"),
+        ("playlist", b"#EXTM3U\n#EXTINF:4,\nfile:///etc/passwd\n", "playlist"),
+    ];
+    for (name, bytes, expected) in cases {
+        fs::write(&path, bytes).expect("written");
+        let error = run(spec(&path)).expect_err(name);
+        assert!(matches!(error, WorkerError::Fault(Fault::Decode(_))), "{name}: {error:?}");
+        assert!(error.to_string().contains(expected), "{name}: {error}");
+        assert_eq!(error.kind(), media::ErrorKind::InvalidInput, "{name}");
+    }
+    let folder = JobSpec { input: File::open(folder.path()).expect("opens"), ..spec(&path) };
+    assert!(matches!(run(folder), Err(WorkerError::NotAFile)));
+    let device = JobSpec { input: File::open("/dev/zero").expect("opens"), ..spec(&path) };
+    assert!(matches!(run(device), Err(WorkerError::NotAFile)));
+}
+
+#[test]
+fn a_program_that_is_no_worker_is_an_error_with_its_words() {
+    let _alone = alone();
+    let report = |program: &str| Supervisor::new(WorkerProgram::at(program)).sandbox_report();
+    let error = report("/nonexistent").expect_err("not there");
+    assert!(matches!(error, WorkerError::Spawn(_)), "{error}");
+    let error = report("/bin/ls").expect_err("no worker");
+    let WorkerError::Exited { code, stderr } = error else { panic!("{error:?}") };
+    assert!(code != 0 && stderr.contains("media-worker"), "{code} {stderr}");
+    assert_eq!(children(), BTreeSet::new());
+}

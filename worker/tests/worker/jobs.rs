@@ -1,1 +1,106 @@
-//! jobs
+//! Jobs on real clips: a worker's result is the in-process one, whatever the thread count.
+
+use std::{fs::File, io::BufReader, path::Path, sync::Mutex};
+
+use decode::Sampling;
+use gate::{Gate, GateConfig};
+use media::Rate;
+use turbojpeg::read_header;
+use worker::{JobOptions, JobSpec, analyze};
+
+use crate::support::{Heard, alone, clip, run, spec};
+
+fn options(spec: &JobSpec) -> JobOptions {
+    let JobSpec { sampling, max_frames, stills, gate, threads, .. } = *spec;
+    JobOptions { sampling, max_frames, stills, gate, threads }
+}
+
+fn in_process(path: &Path, options: &JobOptions) -> Heard {
+    let heard = Mutex::new(Heard::default());
+    let input = BufReader::new(File::open(path).expect("the file opens"));
+    let take = |event| heard.lock().expect("no panic").take(event);
+    let report = analyze(input, options, &take).expect("a result");
+    let mut heard = heard.into_inner().expect("no panic");
+    heard.done = Some(report);
+    heard.settled()
+}
+
+#[test]
+fn a_worker_gives_what_the_process_itself_gives() {
+    let _alone = alone();
+    for name in ["film_nasa.mp4", "nature_water.webm", "phone_adx-topshots.mp4", "talk_friday.mp4"]
+    {
+        let Some(path) = clip(name) else { continue };
+        let expected = in_process(&path, &JobOptions { threads: 1, ..options(&spec(&path)) });
+        let heard = run(spec(&path)).expect(name);
+        assert!(heard.progress > 0, "{name}");
+        assert!(heard.settled() == expected, "{name}");
+        assert!(!expected.stills.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    for name in ["surv_car-detection.mp4", "nature_flower.mp4", "anim_bbb-480p-30s.mp4"] {
+        let Some(path) = clip(name) else { continue };
+        let with = |threads| in_process(&path, &JobOptions { threads, ..options(&spec(&path)) });
+        let one = with(1);
+        let frames = one.done.as_ref().map(|report| report.frames);
+        assert_eq!(frames, Some(one.signals.len() as u64), "{name}");
+        for threads in [2, 4] {
+            assert!(with(threads) == one, "{name} on {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
+    let Some(path) = clip("surv_car-detection.mp4") else { return };
+    let heard = in_process(&path, &options(&spec(&path)));
+    let mut gate = Gate::new(GateConfig::default());
+    let selected: Vec<_> = heard
+        .signals
+        .iter()
+        .map(|signal| (signal.frame_index, gate.offer(signal)))
+        .filter(|(_, decision)| decision.selected)
+        .map(|(index, decision)| (index, decision.reason, decision.event_type))
+        .collect();
+    let stills: Vec<_> = heard
+        .stills
+        .iter()
+        .map(|still| (still.frame_index, still.reason, still.event_type.clone()))
+        .collect();
+    assert_eq!(stills, selected);
+    for still in &heard.stills {
+        let header = read_header(&still.jpeg).expect("a JPEG");
+        let size = (still.extent.width as usize, still.extent.height as usize);
+        assert_eq!((header.width, header.height), size);
+    }
+    let without = in_process(&path, &JobOptions { stills: false, ..options(&spec(&path)) });
+    assert_eq!(without.signals, heard.signals);
+    assert_eq!(without.stills, []);
+}
+
+#[test]
+fn stills_of_a_turned_clip_stand_upright() {
+    let Some(path) = clip("anim_mb-rotate-bbb.mp4") else { return };
+    let heard = in_process(&path, &JobOptions { max_frames: 5, ..options(&spec(&path)) });
+    let stream = heard.opened.expect("opened");
+    assert_ne!(stream.rotation.degrees(), 0);
+    assert_eq!(heard.stills[0].extent, stream.extent.rotated(stream.rotation));
+}
+
+#[test]
+fn sampling_and_the_frame_limit_reach_the_decoder() {
+    let _alone = alone();
+    let Some(path) = clip("surv_car-detection.mp4") else { return };
+    let two = Rate::new(2, 1).expect("positive");
+    let sampled = JobSpec { sampling: Sampling::Fixed(two), max_frames: 20, ..spec(&path) };
+    let heard = run(sampled).expect("a result");
+    let indices: Vec<u64> = heard.signals.iter().map(|signal| signal.frame_index).collect();
+    assert_eq!(indices, (0..20).collect::<Vec<u64>>());
+    for (k, signal) in heard.signals.iter().enumerate() {
+        let due_ms = 500 * k as i64;
+        assert!((due_ms..due_ms + 90).contains(&signal.pts_ms), "{k}: {} ms", signal.pts_ms);
+    }
+}

@@ -1,1 +1,204 @@
-//! live
+//! Live sessions: access units of real clips through a worker.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+use gate::GateConfig;
+use media::{AccessUnit, Codec, Signal, Timestamp};
+use worker::{Limits, LiveEvent, LiveWorker, SessionEvent, WorkerError};
+
+use crate::support::{alone, clip, run, spec, supervisor};
+
+/// The access units of an Annex B file of H.264 without reordering, 40 ms apart.
+fn access_units(path: &Path) -> Vec<AccessUnit> {
+    let data = fs::read(path).expect("readable");
+    let starts: Vec<usize> = (0..data.len().saturating_sub(3))
+        .filter(|&at| data[at..].starts_with(&[0, 0, 1]))
+        .map(|at| if at > 0 && data[at - 1] == 0 { at - 1 } else { at })
+        .collect();
+    let ends = starts.iter().skip(1).copied().chain([data.len()]);
+    let mut units: Vec<AccessUnit> = Vec::new();
+    let (mut pending, mut picture_seen) = (Vec::new(), true);
+    for (start, end) in starts.iter().copied().zip(ends) {
+        let nal = &data[start..end];
+        let header = nal.iter().position(|&byte| byte == 1).expect("a start code") + 1;
+        let kind = nal[header] & 0x1f;
+        let is_slice = matches!(kind, 1 | 5);
+        // The first bit of a slice is set where its first macroblock is number 0.
+        let starts_picture = is_slice && nal[header + 1] & 0x80 != 0;
+        if starts_picture || (!is_slice && picture_seen) {
+            picture_seen = false;
+        }
+        pending.extend_from_slice(nal);
+        if !is_slice {
+            continue;
+        }
+        if starts_picture {
+            units.push(AccessUnit {
+                codec: Codec::H264,
+                pts: Timestamp::from_millis(40 * units.len() as i64),
+                keyframe: kind == 5,
+                data: std::mem::take(&mut pending),
+            });
+        } else if let Some(unit) = units.last_mut() {
+            unit.data.append(&mut pending);
+        }
+        picture_seen = true;
+    }
+    units
+}
+
+/// What all sessions of a worker said.
+#[derive(Default)]
+struct Said {
+    signals: BTreeMap<u32, Vec<Signal>>,
+    stills: BTreeMap<u32, Vec<(u64, Vec<u8>)>>,
+    closed: BTreeMap<u32, u64>,
+    failed: BTreeMap<u32, String>,
+    damaged: usize,
+    ended: Option<WorkerError>,
+}
+
+#[derive(Clone, Default)]
+struct Listener(Arc<(Mutex<Said>, Condvar)>);
+
+impl Listener {
+    fn take(&self, event: LiveEvent) {
+        let mut said = self.0.0.lock().expect("no panic");
+        match event {
+            LiveEvent::Ended(error) => said.ended = Some(error),
+            LiveEvent::Session { session, event } => match event {
+                SessionEvent::Signals(signals) => {
+                    said.signals.entry(session).or_default().extend(signals);
+                }
+                SessionEvent::Still(still) => {
+                    said.stills.entry(session).or_default().push((still.frame_index, still.jpeg));
+                }
+                SessionEvent::Damaged { .. } => said.damaged += 1,
+                SessionEvent::Closed { frames, .. } => {
+                    said.closed.insert(session, frames);
+                }
+                SessionEvent::Failed(fault) => {
+                    said.failed.insert(session, fault.to_string());
+                }
+            },
+        }
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self, what: &str, until: impl Fn(&Said) -> bool) -> std::sync::MutexGuard<'_, Said> {
+        let said = self.0.0.lock().expect("no panic");
+        let patience = Duration::from_secs(60);
+        let (said, timeout) =
+            self.0.1.wait_timeout_while(said, patience, |said| !until(said)).expect("no panic");
+        assert!(!timeout.timed_out(), "{what}; {:?}, {:?}", said.ended, said.failed);
+        said
+    }
+}
+
+fn start(listener: &Listener, limits: Limits) -> LiveWorker {
+    let listener = listener.clone();
+    supervisor().start_live(limits, move |event| listener.take(event)).expect("a worker")
+}
+
+/// Gives a unit, waiting while the worker is busy, as a camera does not.
+fn push(live: &LiveWorker, session: u32, unit: &AccessUnit) {
+    while let Err(error) = live.push(session, unit.clone()) {
+        assert!(matches!(error, WorkerError::Backlog { .. }), "{error}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_live_session_says_what_the_file_says() {
+    let _alone = alone();
+    let Some(path) = clip("screen_oh264-pdf.264") else { return };
+    let file = run(spec(&path)).expect("a result");
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    assert!(live.sandbox_report().is_full());
+    live.open(7, Codec::H264, true, GateConfig::default()).expect("open");
+    for unit in access_units(&path) {
+        push(&live, 7, &unit);
+    }
+    live.close(7).expect("close");
+    let said = listener.wait("closed", |said| said.closed.contains_key(&7));
+    let hashes = |signals: &[Signal]| -> Vec<_> {
+        signals.iter().map(|signal| (signal.perceptual_hash, signal.luma_mean)).collect()
+    };
+    assert_eq!(said.closed[&7], file.signals.len() as u64);
+    assert_eq!(hashes(&said.signals[&7]), hashes(&file.signals));
+    let stills: Vec<_> = file.stills.into_iter().map(|s| (s.frame_index, s.jpeg)).collect();
+    assert!(said.stills[&7] == stills, "stills");
+}
+
+#[test]
+fn sessions_beside_each_other_do_not_disturb_each_other() {
+    let _alone = alone();
+    let (Some(pdf), Some(other)) = (clip("screen_oh264-pdf.264"), clip("conf_oh264-720p.264"))
+    else {
+        return;
+    };
+    let sources = [access_units(&pdf), access_units(&other)[..60].to_vec()];
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    for session in [0, 1, 10, 11] {
+        live.open(session, Codec::H264, true, GateConfig::default()).expect("open");
+    }
+    // Sessions 0 and 1 unit by unit in turns, 10 and 11 one after the other.
+    for at in 0..60 {
+        for (session, units) in sources.iter().enumerate() {
+            if let Some(unit) = units.get(at) {
+                push(&live, session as u32, unit);
+            }
+        }
+    }
+    for (session, units) in sources.iter().enumerate() {
+        units.iter().for_each(|unit| push(&live, 10 + session as u32, unit));
+    }
+    for session in [0, 1, 10, 11] {
+        live.close(session).expect("close");
+    }
+    let said = listener.wait("all closed", |said| said.closed.len() == 4);
+    assert_eq!(said.closed[&0], sources[0].len() as u64);
+    for session in [0, 1] {
+        assert_eq!(said.signals[&session], said.signals[&(10 + session)], "session {session}");
+        assert!(said.stills[&session] == said.stills[&(10 + session)], "session {session}");
+    }
+}
+
+#[test]
+fn damage_is_said_and_passes() {
+    let _alone = alone();
+    let Some(path) = clip("screen_oh264-pdf.264") else { return };
+    let units = access_units(&path);
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    live.open(1, Codec::H264, false, GateConfig::default()).expect("open");
+    let mut garbage = units[1].clone();
+    garbage.data = vec![0xff; 100];
+    push(&live, 1, &garbage);
+    units.iter().for_each(|unit| push(&live, 1, unit));
+    live.close(1).expect("close");
+    let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
+    assert_eq!(said.failed, BTreeMap::new());
+    assert_eq!(said.closed[&1], units.len() as u64);
+}
+
+#[test]
+fn a_worker_that_dies_ends_its_sessions_once() {
+    let _alone = alone();
+    let listener = Listener::default();
+    let limits = Limits { memory_bytes: 1 << 20, ..Limits::default() };
+    let live = start(&listener, limits);
+    let said = listener.wait("ended", |said| said.ended.is_some());
+    assert!(matches!(said.ended, Some(WorkerError::MemoryLimit { .. })), "{:?}", said.ended);
+    drop(said);
+    let error = live.open(1, Codec::H264, false, GateConfig::default()).expect_err("ended");
+    assert!(matches!(error, WorkerError::Ended), "{error}");
+}

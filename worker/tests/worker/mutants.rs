@@ -1,1 +1,174 @@
-//! mutants
+//! A thousand damaged files: each ends in a result or in an error that names what is wrong.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use worker::{JobSpec, WorkerError};
+
+use crate::support::{alone, clip, run, spec};
+
+const MUTANTS: u64 = 1000;
+
+/// xorshift64*: the same mutants everywhere for one seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % sides.max(1)
+    }
+}
+
+/// One small file of each container and codec that ffmpeg can make here.
+fn made(folder: &Path) -> Vec<PathBuf> {
+    const KINDS: [(&str, &[&str]); 14] = [
+        ("h264.mp4", &["-c:v", "libx264", "-g", "8"]),
+        (
+            "fragmented.mp4",
+            &["-c:v", "libx264", "-g", "8", "-movflags", "frag_keyframe+empty_moov"],
+        ),
+        ("hevc.mp4", &["-c:v", "libx265", "-x265-params", "log-level=none"]),
+        ("mpeg4.mov", &["-c:v", "mpeg4"]),
+        ("mjpeg.mov", &["-c:v", "mjpeg", "-pix_fmt", "yuvj422p"]),
+        ("h264.mkv", &["-c:v", "libx264", "-pix_fmt", "yuv420p10le"]),
+        ("vp8.webm", &["-c:v", "libvpx", "-deadline", "realtime"]),
+        ("vp9.webm", &["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"]),
+        ("av1.mkv", &["-c:v", "libsvtav1", "-preset", "12"]),
+        ("h264.ts", &["-c:v", "libx264", "-g", "8"]),
+        ("mpeg4.avi", &["-c:v", "mpeg4"]),
+        ("h264.flv", &["-c:v", "libx264", "-g", "8"]),
+        ("annexb.h264", &["-c:v", "libx264", "-g", "8"]),
+        ("annexb.hevc", &["-c:v", "libx265", "-x265-params", "log-level=none"]),
+    ];
+    let make = |(name, codec): &(&str, &[&str])| {
+        let path = folder.join(name);
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=s=176x144:r=25:d=0.8"])
+            .args(*codec)
+            .arg(&path)
+            .output();
+        match made {
+            Ok(output) if output.status.success() => Some(path),
+            _ => {
+                eprintln!("SKIPPED: ffmpeg makes no {name}");
+                None
+            }
+        }
+    };
+    KINDS.iter().filter_map(make).collect()
+}
+
+fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    let len = bytes.len();
+    match dice.roll(6) {
+        0 => bytes.truncate(dice.roll(len)),
+        1 => {
+            // Headers are at the start of most containers.
+            for _ in 0..=dice.roll(8) {
+                let at = dice.roll(len.min(2048));
+                bytes[at] = dice.roll(256) as u8;
+            }
+        }
+        2 => {
+            for _ in 0..=dice.roll(64) {
+                let at = dice.roll(len);
+                bytes[at] ^= 1 << dice.roll(8);
+            }
+        }
+        3 => {
+            let (from, to) = (dice.roll(len), dice.roll(len));
+            let piece = dice.roll(4096).min(len - from).min(len - to);
+            bytes.copy_within(from..from + piece, to);
+        }
+        4 => {
+            let (at, piece) = (dice.roll(len), dice.roll(512));
+            bytes.drain(at..(at + piece).min(len));
+        }
+        _ => {
+            // Sizes and counts that cannot be.
+            let at = dice.roll(len.saturating_sub(4));
+            bytes[at..(at + 4).min(len)].fill(0xff);
+        }
+    }
+}
+
+fn verdict(error: &WorkerError) -> &'static str {
+    match error {
+        WorkerError::Fault(_) => "clear error",
+        WorkerError::FirstFrameTimeout { .. }
+        | WorkerError::Stalled { .. }
+        | WorkerError::WallClock { .. } => "watchdog",
+        WorkerError::MemoryLimit { .. } => "memory limit",
+        WorkerError::Killed { .. } | WorkerError::Exited { .. } => "crash",
+        _ => "other",
+    }
+}
+
+#[test]
+fn a_thousand_mutants_end_in_a_result_or_a_clear_error() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut sources = made(folder.path());
+    let clips =
+        ["film_nasa.mp4", "nature_water.webm", "talk_asl-book.mkv", "phone_adx-topshots.mp4"];
+    sources.extend(clips.iter().filter_map(|name| clip(name)));
+    if sources.is_empty() {
+        eprintln!("SKIPPED: neither ffmpeg nor clips to make mutants of");
+        return;
+    }
+    let originals: Vec<Vec<u8>> =
+        sources.iter().map(|path| fs::read(path).expect("readable")).collect();
+    #[expect(clippy::disallowed_methods, reason = "another seed by hand finds other mutants")]
+    let seed = std::env::var("SIGHTLINE_MUTANT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or(1);
+
+    let tally = Mutex::new(BTreeMap::<&str, usize>::new());
+    let slowest = Mutex::new(Duration::ZERO);
+    let work = &|share: u64| {
+        for number in (share..MUTANTS).step_by(2) {
+            let mut dice = Dice((seed << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let source = number as usize % originals.len();
+            let mut bytes = originals[source].clone();
+            for _ in 0..=dice.roll(3) {
+                mutate(&mut bytes, &mut dice);
+            }
+            let path = folder.path().join(format!("mutant-{share}"));
+            File::create(&path).and_then(|mut file| file.write_all(&bytes)).expect("written");
+            let started = Instant::now();
+            let outcome = run(JobSpec { max_frames: 40, threads: 1, ..spec(&path) });
+            let took = started.elapsed();
+            let name = sources[source].display();
+            let verdict = outcome.as_ref().map_or_else(verdict, |_| "result");
+            if !matches!(verdict, "result" | "clear error") {
+                eprintln!("mutant {number} of {name}: {:?}", outcome.err());
+            }
+            assert!(verdict != "other", "mutant {number} of {name}");
+            assert!(took < Duration::from_secs(20), "mutant {number} of {name}: {took:?}");
+            *tally.lock().expect("no panic").entry(verdict).or_default() += 1;
+            let mut slowest = slowest.lock().expect("no panic");
+            *slowest = took.max(*slowest);
+        }
+    };
+    thread::scope(|scope| {
+        for share in 0..2 {
+            thread::Builder::new()
+                .name(format!("mutants-{share}"))
+                .spawn_scoped(scope, move || work(share))
+                .expect("a thread");
+        }
+    });
+    let tally = tally.into_inner().expect("no panic");
+    eprintln!("seed {seed}: {tally:?}, slowest {:?}", slowest.into_inner().expect("no panic"));
+    assert_eq!(tally.values().sum::<usize>() as u64, MUTANTS);
+    assert_eq!(tally.get("crash"), None, "a decoder crashed: contained, and still worth a report");
+}

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use decode::{FileReport, Sampling, StreamInfo};
@@ -78,4 +79,10 @@ pub fn run(spec: JobSpec) -> Result<Heard, WorkerError> {
     let mut heard = Heard::default();
     supervisor().run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))?;
     Ok(heard)
+}
+
+/// Workers are children of the whole process: where tests share one, they take turns.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,267 @@
+use media::{
+    Codec, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal, Subsampling,
+    Timebase,
+};
+use proptest::{collection::vec, option, prelude::*};
+
+use super::*;
+
+fn score() -> impl Strategy<Value = Score> {
+    (0..=Score::SCALE).prop_map(Score::from_millionths)
+}
+
+fn signal() -> impl Strategy<Value = Signal> {
+    let scores = (score(), score(), score(), score(), option::of(score()));
+    (any::<u64>(), option::of(any::<u64>()), any::<i64>(), any::<u64>(), scores).prop_map(
+        |(frame_index, source_frame_index, pts_ms, perceptual_hash, scores)| Signal {
+            frame_index,
+            source_frame_index,
+            pts_ms,
+            perceptual_hash,
+            luma_mean: scores.0,
+            flicker_score: scores.1,
+            ghosting_score: scores.2,
+            noise_variance_score: scores.3,
+            scene_score: scores.4,
+        },
+    )
+}
+
+fn rate() -> impl Strategy<Value = Rate> {
+    (1..=u32::MAX, 1..=u32::MAX).prop_map(|(num, den)| Rate::new(num, den).expect("positive"))
+}
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 1..=u32::MAX, 1..=u32::MAX).prop_map(|(ticks, num, den)| {
+        Timestamp::new(ticks, Timebase::new(num, den).expect("positive"))
+    })
+}
+
+fn extent() -> impl Strategy<Value = Extent> {
+    (1..=u32::MAX, 1..=u32::MAX).prop_map(|(width, height)| Extent { width, height })
+}
+
+fn gate_config() -> impl Strategy<Value = GateConfig> {
+    (any::<u32>(), vec(score(), 5)).prop_map(|(keepalive_frames, scores)| GateConfig {
+        keepalive_frames,
+        scene_cut: scores[0],
+        luma_shift: scores[1],
+        flicker: scores[2],
+        ghosting: scores[3],
+        noise: scores[4],
+    })
+}
+
+fn codec() -> impl Strategy<Value = Codec> {
+    proptest::sample::select(Codec::ALL.to_vec())
+}
+
+fn sampling() -> impl Strategy<Value = Sampling> {
+    prop_oneof![Just(Sampling::Every), rate().prop_map(Sampling::Fixed)]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let job = (any::<u64>(), sampling(), any::<u64>(), any::<bool>(), gate_config(), 1..99usize);
+    prop_oneof![
+        (any::<u64>(), option::of(any::<u64>())).prop_map(|(memory_bytes, cpu_seconds)| {
+            Request::Confine(Confinement { memory_bytes, cpu_seconds })
+        }),
+        job.prop_map(|(len, sampling, max_frames, stills, gate, threads)| Request::Job {
+            len,
+            options: JobOptions { sampling, max_frames, stills, gate, threads },
+        }),
+        (any::<u32>(), codec(), any::<bool>(), gate_config()).prop_map(
+            |(session, codec, stills, gate)| Request::OpenSession { session, codec, stills, gate }
+        ),
+        (any::<u32>(), timestamp(), any::<bool>(), vec(any::<u8>(), 0..300)).prop_map(
+            |(session, pts, keyframe, data)| Request::AccessUnit { session, pts, keyframe, data }
+        ),
+        any::<u32>().prop_map(|session| Request::CloseSession { session }),
+        Just(Request::Probe),
+    ]
+}
+
+fn still() -> impl Strategy<Value = Still> {
+    let reason = proptest::sample::select(Reason::ALL.to_vec());
+    let event_type = "[a-z_]{1,20}".prop_map(|name| EventType::from_name(&name));
+    let sizes = (extent(), vec(any::<u8>(), 0..300));
+    (any::<u64>(), any::<i64>(), reason, event_type, score(), sizes).prop_map(
+        |(frame_index, pts_ms, reason, event_type, confidence, (extent, jpeg))| Still {
+            frame_index,
+            pts_ms,
+            reason,
+            event_type,
+            confidence,
+            extent,
+            jpeg,
+        },
+    )
+}
+
+fn stream() -> impl Strategy<Value = StreamInfo> {
+    let layout = prop_oneof![
+        Just(None),
+        (0..=8u8, any::<bool>()).prop_map(|(shift, interleaved_chroma)| Some(PixelLayout {
+            subsampling: Subsampling::Yuv420,
+            sample: if shift == 0 { Sample::U8 } else { Sample::U16 { shift } },
+            interleaved_chroma,
+            range: SampleRange::Limited,
+        }))
+    ];
+    let times =
+        (option::of(rate()), option::of(timestamp()), timestamp(), option::of(any::<u64>()));
+    (codec(), ".{0,20}", extent(), layout, times).prop_map(
+        |(codec, container, extent, layout, (source_rate, duration, at, declared_frames))| {
+            StreamInfo {
+                codec,
+                pixel_format: container.clone(),
+                container,
+                extent,
+                rotation: Rotation::Quarter,
+                layout,
+                source_rate,
+                duration,
+                timebase: at.timebase,
+                declared_frames,
+            }
+        },
+    )
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        Just(Fault::Stopped),
+        ".{0,40}".prop_map(|message| Fault::Other { kind: media::ErrorKind::DataLoss, message }),
+        any::<u64>().prop_map(|frame_index| Fault::Unforeseen { frame_index }),
+        option::of(".{0,10}").prop_map(|name| DecodeError::UnsupportedContainer { name }.into()),
+        (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(width, height, max)| {
+            DecodeError::PictureTooLarge { width, height, max }.into()
+        }),
+        (codec(), codec()).prop_map(|(expected, got)| {
+            DecodeError::WrongCodec { expected: expected.name(), got: got.name() }.into()
+        }),
+    ]
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let session_event = prop_oneof![
+        vec(signal(), 0..5).prop_map(SessionEvent::Signals),
+        still().prop_map(SessionEvent::Still),
+        (any::<u64>(), ".{0,9}")
+            .prop_map(|(frames, decoder)| { SessionEvent::Closed { frames, decoder } }),
+        fault().prop_map(SessionEvent::Failed),
+    ];
+    let attempt = (".{0,9}", option::of(any::<i32>()));
+    prop_oneof![
+        vec(".{0,9}", 0..3).prop_map(|missing| Reply::Confined(SandboxReport {
+            landlock_abi: 7,
+            seccomp: true,
+            rlimits: false,
+            level: SandboxLevel::Partial { missing },
+        })),
+        stream().prop_map(|stream| Reply::Job(JobEvent::Opened(stream))),
+        (any::<u64>(), any::<i64>())
+            .prop_map(|(frames, pts_ms)| Reply::Job(JobEvent::Progress { frames, pts_ms })),
+        vec(signal(), 0..9).prop_map(|signals| Reply::Job(JobEvent::Signals(signals))),
+        still().prop_map(|still| Reply::Job(JobEvent::Still(still))),
+        fault().prop_map(Reply::Failed),
+        (any::<u32>(), session_event)
+            .prop_map(|(session, event)| Reply::Session { session, event }),
+        any::<u64>().prop_map(|units| Reply::Consumed { units }),
+        vec(attempt, 0..4).prop_map(|attempts| {
+            let attempts =
+                attempts.into_iter().map(|(what, errno)| Attempt { what, errno }).collect();
+            Reply::Probed(attempts)
+        }),
+    ]
+}
+
+fn round_trip<T: Wire + PartialEq + std::fmt::Debug>(message: &T) -> Result<(), TestCaseError> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).expect("below the bound");
+    let (header, payload) = bytes.split_first_chunk().expect("a header");
+    prop_assert_eq!(payload_len(*header), Ok(payload.len()));
+    prop_assert_eq!(&decode::<T>(payload)?, message);
+    for cut in 0..payload.len() {
+        prop_assert!(decode::<T>(&payload[..cut]).is_err(), "cut at {}", cut);
+    }
+    let mut longer = payload.to_vec();
+    longer.push(0);
+    prop_assert_eq!(decode::<T>(&longer), Err(ProtocolError::Trailing(1)));
+    Ok(())
+}
+
+/// Whatever is accepted is written as it was read, so that nothing has two forms.
+fn accepts_only_its_own<T: Wire>(payload: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok(message) = decode::<T>(payload) {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).expect("below the bound");
+        prop_assert_eq!(&bytes[HEADER_BYTES..], payload);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn requests_survive_the_wire(message in request()) {
+        round_trip(&message)?;
+    }
+
+    #[test]
+    fn replies_survive_the_wire(message in reply()) {
+        round_trip(&message)?;
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(mut bytes in vec(any::<u8>(), 0..400), versioned: bool) {
+        if versioned && !bytes.is_empty() {
+            bytes[0] = VERSION;
+        }
+        decode::<Request>(&bytes).ok();
+        decode::<Reply>(&bytes).ok();
+    }
+
+    #[test]
+    fn a_changed_byte_gives_a_message_or_an_error(message in reply(), at: prop::sample::Index, flip in 1u8..) {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).expect("below the bound");
+        let mut payload = bytes.split_off(HEADER_BYTES);
+        let at = at.index(payload.len());
+        payload[at] ^= flip;
+        decode::<Reply>(&payload).ok();
+        decode::<Request>(&payload).ok();
+    }
+
+    #[test]
+    fn accepted_requests_have_one_form(message in request(), at: prop::sample::Index, flip in 1u8..) {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).expect("below the bound");
+        let mut payload = bytes.split_off(HEADER_BYTES);
+        let at = at.index(payload.len());
+        payload[at] ^= flip;
+        // A rate is reduced when it is made, so that one has more than one form.
+        let has_rate = matches!(&message, Request::Job { options, .. } if options.sampling != Sampling::Every);
+        if !has_rate {
+            accepts_only_its_own::<Request>(&payload)?;
+        }
+    }
+}
+
+#[test]
+fn a_length_beyond_the_bound_is_refused_before_anything_is_read() {
+    assert_eq!(payload_len([0, 0, 0, 4]), Ok(64 << 20));
+    assert_eq!(payload_len([1, 0, 0, 4]), Err(ProtocolError::TooLong((64 << 20) + 1)));
+    assert_eq!(payload_len([0xff; 4]), Err(ProtocolError::TooLong(u32::MAX)));
+}
+
+#[test]
+fn a_count_without_its_values_allocates_nothing() {
+    let mut payload = vec![VERSION, 2, 3];
+    payload.extend(u32::MAX.to_le_bytes());
+    assert_eq!(decode::<Reply>(&payload), Err(ProtocolError::Short("u64")));
+}
+
+#[test]
+fn another_version_is_named() {
+    assert_eq!(decode::<Request>(&[9, 6]), Err(ProtocolError::Version(9)));
+}

@@ -1,0 +1,222 @@
+use std::sync::Arc;
+
+use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Timebase, Timestamp};
+use turbojpeg::decompress;
+
+use super::*;
+
+/// A picture whose planes are of one colour but for the top left quarter.
+struct Quartered {
+    extent: Extent,
+    layout: PixelLayout,
+    luma: Vec<u8>,
+    chroma: [Vec<u8>; 2],
+    interleaved: Vec<u8>,
+}
+
+fn store(values: impl Iterator<Item = u8>, sample: Sample) -> Vec<u8> {
+    match sample {
+        Sample::U8 => values.collect(),
+        Sample::U16 { shift } => {
+            values.flat_map(|value| (u16::from(value) << shift).to_le_bytes()).collect()
+        }
+    }
+}
+
+fn quartered(extent: Extent, [corner, rest]: [u8; 2]) -> impl Iterator<Item = u8> {
+    let Extent { width, height } = extent;
+    (0..height).flat_map(move |y| {
+        (0..width).map(
+            move |x| {
+                if x < width.div_ceil(2) && y < height.div_ceil(2) { corner } else { rest }
+            },
+        )
+    })
+}
+
+impl Quartered {
+    /// `corner` and `rest` in Y, U, V.
+    fn new(extent: Extent, layout: PixelLayout, corner: [u8; 3], rest: [u8; 3]) -> Quartered {
+        let plane =
+            |extent, at: usize| store(quartered(extent, [corner[at], rest[at]]), layout.sample);
+        let chroma_extent = layout.subsampling.chroma_extent(extent);
+        let chroma = [1, 2].map(|at| chroma_extent.map(|e| plane(e, at)).unwrap_or_default());
+        let bytes = layout.sample.bytes();
+        let interleaved = chroma[0]
+            .chunks(bytes)
+            .zip(chroma[1].chunks(bytes))
+            .flat_map(|(u, v)| [u, v].concat())
+            .collect();
+        Quartered { extent, layout, luma: plane(extent, 0), chroma, interleaved }
+    }
+
+    fn frame(self) -> Frame {
+        Frame {
+            pts: Timestamp::new(0, Timebase::MILLIS),
+            source_index: 0,
+            extent: self.extent,
+            layout: self.layout,
+            pixels: Pixels::Host(Arc::new(self)),
+        }
+    }
+}
+
+impl HostPicture for Quartered {
+    fn luma(&self) -> Plane<'_> {
+        let sample = self.layout.sample;
+        let stride = self.extent.width as usize * sample.bytes();
+        Plane::new(&self.luma, stride, self.extent, sample, 1).expect("fits")
+    }
+
+    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
+        let extent = self.layout.subsampling.chroma_extent(self.extent)?;
+        let sample = self.layout.sample;
+        let row = extent.width as usize * sample.bytes();
+        let plane = |data, stride, step| Plane::new(data, stride, extent, sample, step);
+        Some(if self.layout.interleaved_chroma {
+            let bytes = sample.bytes();
+            [0, bytes].map(|at| plane(&self.interleaved[at..], 2 * row, 2).expect("fits"))
+        } else {
+            [0, 1].map(|at| plane(&self.chroma[at], row, 1).expect("fits"))
+        })
+    }
+}
+
+fn layout(subsampling: Subsampling, range: SampleRange) -> PixelLayout {
+    PixelLayout { subsampling, sample: Sample::U8, interleaved_chroma: false, range }
+}
+
+/// RGB of the middle of the upper left quarter and of the lower right one.
+fn colours(picture: &Picture) -> [[i32; 3]; 2] {
+    let image = decompress(&picture.jpeg, PixelFormat::RGB).expect("a JPEG");
+    assert_eq!(
+        (image.width, image.height),
+        (picture.extent.width as usize, picture.extent.height as usize)
+    );
+    let at = |x: usize, y: usize| {
+        let start = y * image.pitch + 3 * x;
+        [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]))
+    };
+    let (width, height) = (image.width, image.height);
+    [at(width / 4, height / 4), at(width * 7 / 8, height * 7 / 8)]
+}
+
+fn assert_within(steps: i32, got: [i32; 3], expected: [i32; 3], name: &str) {
+    let worst = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).max();
+    assert!(worst <= Some(steps), "{name}: {got:?}, expected {expected:?}");
+}
+
+fn assert_near(got: [i32; 3], expected: [i32; 3], name: &str) {
+    assert_within(4, got, expected, name);
+}
+
+fn encode(picture: Quartered, rotation: Rotation) -> Picture {
+    StillEncoder::new().expect("an encoder").encode(&picture.frame(), rotation).expect("a still")
+}
+
+const SMALL: Extent = Extent { width: 64, height: 48 };
+const LARGE: Extent = Extent { width: 1280, height: 720 };
+const GREY: [u8; 3] = [126, 128, 128];
+
+#[test]
+fn colours_come_out_as_the_video_means_them() {
+    let (limited, full) = (SampleRange::Limited, SampleRange::Full);
+    // The codes of pure colours in each standard, computed from its definition.
+    let cases: [(&str, Extent, SampleRange, [u8; 3], [i32; 3]); 9] = [
+        ("BT.601 black", SMALL, limited, [16, 128, 128], [0, 0, 0]),
+        ("BT.601 white", SMALL, limited, [235, 128, 128], [255, 255, 255]),
+        ("BT.601 red", SMALL, limited, [81, 90, 240], [255, 0, 0]),
+        ("BT.601 blue", SMALL, limited, [41, 240, 110], [0, 0, 255]),
+        ("BT.709 red", LARGE, limited, [63, 102, 240], [255, 0, 0]),
+        ("BT.709 green", LARGE, limited, [173, 42, 26], [0, 255, 0]),
+        ("BT.709 blue", LARGE, limited, [32, 240, 118], [0, 0, 255]),
+        ("full range BT.601 red", SMALL, full, [76, 85, 255], [255, 0, 0]),
+        ("full range BT.709 green", LARGE, full, [182, 30, 12], [0, 255, 0]),
+    ];
+    for (name, extent, range, yuv, expected) in cases {
+        for subsampling in [Subsampling::Yuv420, Subsampling::Yuv422, Subsampling::Yuv444] {
+            let picture = Quartered::new(extent, layout(subsampling, range), yuv, yuv);
+            let [corner, rest] = colours(&encode(picture, Rotation::None));
+            assert_near(corner, expected, name);
+            assert_near(rest, expected, name);
+        }
+    }
+}
+
+#[test]
+fn every_way_to_store_samples_gives_the_same_bytes() {
+    let red = [81, 90, 240];
+    for subsampling in [Subsampling::Yuv420, Subsampling::Yuv422, Subsampling::Yuv444] {
+        let plain = layout(subsampling, SampleRange::Limited);
+        let expected = encode(Quartered::new(SMALL, plain, red, GREY), Rotation::None);
+        let cases = [
+            ("NV12", Sample::U8, true),
+            ("10 bit", Sample::U16 { shift: 2 }, false),
+            ("P010", Sample::U16 { shift: 8 }, true),
+        ];
+        for (name, sample, interleaved_chroma) in cases {
+            let layout = PixelLayout { sample, interleaved_chroma, ..plain };
+            let got = encode(Quartered::new(SMALL, layout, red, GREY), Rotation::None);
+            assert!(got == expected, "{name}, {subsampling:?}");
+        }
+    }
+}
+
+#[test]
+fn a_turned_picture_stands_upright() {
+    let red = [81, 90, 240];
+    let extent = Extent { width: 66, height: 50 };
+    let turns = [
+        (Rotation::None, (0, 0)),
+        (Rotation::Quarter, (1, 0)),
+        (Rotation::Half, (1, 1)),
+        (Rotation::ThreeQuarters, (0, 1)),
+    ];
+    for (rotation, corner) in turns {
+        for subsampling in [
+            Subsampling::Yuv420,
+            Subsampling::Yuv422,
+            Subsampling::Yuv440,
+            Subsampling::Yuv411,
+            Subsampling::Yuv444,
+        ] {
+            let name = format!("{rotation:?}, {subsampling:?}");
+            let layout = layout(subsampling, SampleRange::Limited);
+            let still = encode(Quartered::new(extent, layout, red, GREY), rotation);
+            assert_eq!(still.extent, extent.rotated(rotation), "{name}");
+            let image = decompress(&still.jpeg, PixelFormat::RGB).expect("a JPEG");
+            for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                let (column, row) = (image.width * (1 + 4 * x) / 6, image.height * (1 + 4 * y) / 6);
+                let start = row * image.pitch + 3 * column;
+                let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
+                let expected = if (x, y) == corner { [255, 0, 0] } else { [128, 128, 128] };
+                // Sharp edges of colour ring; which corner is red stays plain.
+                assert_within(20, got, expected, &format!("{name} at {x}, {y}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
+    let mut encoder = StillEncoder::new().expect("an encoder");
+    for (width, height) in [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (640, 359), (5, 5)] {
+        for subsampling in [
+            Subsampling::Yuv420,
+            Subsampling::Gray,
+            Subsampling::Yuv411,
+            Subsampling::Yuv440,
+            Subsampling::Yuv444,
+        ] {
+            for rotation in [Rotation::None, Rotation::Quarter, Rotation::Half] {
+                let extent = Extent { width, height };
+                let layout = layout(subsampling, SampleRange::Limited);
+                let picture = Quartered::new(extent, layout, GREY, GREY);
+                let still = encoder.encode(&picture.frame(), rotation).expect("a still");
+                for colour in colours(&still) {
+                    assert_near(colour, [128; 3], &format!("{extent:?} {subsampling:?}"));
+                }
+            }
+        }
+    }
+}
