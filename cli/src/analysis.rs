@@ -138,7 +138,7 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     };
     let mut facts = vec![
         ("Codec", stream.codec.name().to_owned()),
-        ("Container", stream.container.clone()),
+        ("Container", stream.container.split(',').take(2).collect::<Vec<_>>().join("/")),
         ("Picture", format!("{}×{}{turned}", picture.width, picture.height)),
         ("Pixels", stream.pixel_format.clone()),
     ];

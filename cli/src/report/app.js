@@ -418,5 +418,6 @@
   fillTable(true);
   draw();
   new ResizeObserver(() => draw()).observe(plot);
-  window.addEventListener("load", drawFilm);
+  // Once the stills are decoded their true shapes are known.
+  window.addEventListener("load", () => { drawFilm(); drawCursor(); });
 })();

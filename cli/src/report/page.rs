@@ -114,15 +114,16 @@ fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     };
     let share =
         |part: u64| format!("{:.1} % of all frames", 100.0 * part as f64 / frames.max(1) as f64);
+    let tone = |class, count| if count > 0 { class } else { "" };
     let tiles = [
         ("", "Analysed", clock(span), format!("{} frames", grouped(frames))),
         (
-            "cut",
+            tone("cut", cuts),
             "Scene cuts",
             grouped(cuts),
             format!("{} {}", grouped(shots), plural(shots, "shot")),
         ),
-        ("artifact", "Artifacts suspected", grouped(count), share(artifact_frames)),
+        (tone("artifact", count), "Artifacts suspected", grouped(count), share(artifact_frames)),
         ("", "Stills", grouped(report.stills.seen()), selected),
         ("", "Markers", grouped(report.markers.len() as u64), statuses(report.markers)),
     ];
@@ -188,7 +189,7 @@ fn timeline(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
           <div id=\"readout\"></div><noscript><p class=\"empty\">The curves need JavaScript; the stills below do not.</p></noscript>\
           <div id=\"plot\" tabindex=\"0\" role=\"slider\" aria-label=\"Timeline cursor\" aria-describedby=\"keys\">",
     )?;
-    if !report.stills.kept().is_empty() {
+    if report.stills.kept().len() > 0 {
         out.write_all(
             b"<div class=\"lane plain\"><div class=\"name\">Stills</div><div class=\"track film\" id=\"film\"></div></div>",
         )?;
@@ -229,7 +230,7 @@ fn markers(out: &mut impl Write) -> io::Result<()> {
 }
 
 fn gallery(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    if report.stills.kept().is_empty() {
+    if report.stills.kept().len() == 0 {
         return Ok(());
     }
     write!(
@@ -287,7 +288,7 @@ struct Facts<'a> {
 }
 
 fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    let ratio = report.stills.kept().iter().find_map(|still| still.extent);
+    let ratio = report.stills.kept().find_map(|still| still.extent);
     let facts = Facts {
         first_frame: report.signals.first().map_or(0, |signal| signal.frame_index),
         ratio: ratio.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),

@@ -22,7 +22,7 @@ pub struct Still {
 
 impl Still {
     /// How much a reader would miss it: cuts most, periodic frames least.
-    fn worth(&self) -> u8 {
+    fn worth(&self) -> usize {
         match Tone::of(&self.reason) {
             Tone::Cut => 2,
             Tone::Artifact => 1,
@@ -62,50 +62,72 @@ impl Tone {
 }
 
 /// Stills in order of time, bounded in number and bytes whatever the length of the source.
+///
+/// Of each worth every `stride`-th is kept, so that what is left is spread evenly over time.
 #[derive(Default)]
 pub struct Shelf {
-    stills: Vec<Still>,
+    kept: Vec<Kept>,
     bytes: usize,
+    kinds: [Kind; 3],
+}
+
+struct Kept {
+    still: Still,
+    /// Position among the stills of the same worth.
+    ordinal: u64,
+}
+
+struct Kind {
     seen: u64,
+    stride: u64,
+}
+
+impl Default for Kind {
+    fn default() -> Kind {
+        Kind { seen: 0, stride: 1 }
+    }
 }
 
 impl Shelf {
     /// Adds the next still; where that is one too many, every second of the least telling goes.
     pub fn push(&mut self, still: Still) {
-        self.seen += 1;
+        let kind = &mut self.kinds[still.worth()];
+        let ordinal = kind.seen;
+        kind.seen += 1;
+        if !ordinal.is_multiple_of(kind.stride) {
+            return;
+        }
         self.bytes += still.jpeg.len();
-        self.stills.push(still);
-        while self.stills.len() > STILLS_MAX || (self.bytes > BYTES_MAX && self.stills.len() > 1) {
-            self.thin();
+        self.kept.push(Kept { still, ordinal });
+        while self.kept.len() > STILLS_MAX || self.bytes > BYTES_MAX {
+            // One still of each kind stays, however large.
+            let Some(worth) = (0..self.kinds.len()).find(|&worth| self.count(worth) > 1) else {
+                return;
+            };
+            self.thin(worth);
         }
     }
 
     /// What is kept, in order of time.
-    pub fn kept(&self) -> &[Still] {
-        &self.stills
+    pub fn kept(&self) -> impl ExactSizeIterator<Item = &Still> {
+        self.kept.iter().map(|kept| &kept.still)
     }
 
     /// How many stills came by.
     pub fn seen(&self) -> u64 {
-        self.seen
+        self.kinds.iter().map(|kind| kind.seen).sum()
     }
 
-    fn thin(&mut self) {
-        // A kind with a single still is no longer thinned, or it would never be empty of work.
-        let count = |worth| self.stills.iter().filter(|s| s.worth() == worth).count();
-        let worth = (0..=2).find(|&worth| count(worth) > 1).unwrap_or(2);
-        let mut nth = 0;
-        self.stills.retain(|still| {
-            if still.worth() != worth {
-                return true;
-            }
-            nth += 1;
-            nth % 2 == 1
-        });
-        if worth == 2 && nth <= 1 {
-            self.stills.pop();
-        }
-        self.bytes = self.stills.iter().map(|still| still.jpeg.len()).sum();
+    fn count(&self, worth: usize) -> usize {
+        self.kept().filter(|still| still.worth() == worth).count()
+    }
+
+    fn thin(&mut self, worth: usize) {
+        let kind = &mut self.kinds[worth];
+        kind.stride *= 2;
+        let stride = kind.stride;
+        self.kept.retain(|kept| kept.still.worth() != worth || kept.ordinal.is_multiple_of(stride));
+        self.bytes = self.kept().map(|still| still.jpeg.len()).sum();
     }
 }
 
@@ -130,10 +152,14 @@ mod tests {
             let reason = if index % 100 == 0 { "scene_cut" } else { "periodic_keepalive" };
             shelf.push(still(index, reason, 10));
         }
-        let cuts = shelf.kept().iter().filter(|s| s.reason == "scene_cut").count();
+        let cuts = shelf.kept().filter(|s| s.reason == "scene_cut").count();
         assert_eq!((cuts, shelf.seen()), (50, 5000));
         assert!(shelf.kept().len() <= STILLS_MAX, "{}", shelf.kept().len());
-        assert!(shelf.kept().is_sorted_by_key(|s| s.frame_index));
+        let frames: Vec<u64> = shelf.kept().map(|s| s.frame_index).collect();
+        assert!(frames.is_sorted());
+        // Evenly: no half of the source has much more than the other.
+        let early = frames.iter().filter(|&&frame| frame < 2500).count();
+        assert!(early.abs_diff(frames.len() - early) <= 2, "{early} of {}", frames.len());
     }
 
     #[test]
@@ -142,8 +168,8 @@ mod tests {
         for index in 0..100 {
             shelf.push(still(index, "scene_cut", BYTES_MAX / 10));
         }
-        let bytes: usize = shelf.kept().iter().map(|s| s.jpeg.len()).sum();
-        assert!(bytes <= BYTES_MAX && !shelf.kept().is_empty(), "{bytes}");
+        let bytes: usize = shelf.kept().map(|s| s.jpeg.len()).sum();
+        assert!(bytes <= BYTES_MAX && shelf.kept().len() > 0, "{bytes}");
     }
 
     #[test]
@@ -152,6 +178,6 @@ mod tests {
         for reason in ["periodic_keepalive", "flicker_suspected", "scene_cut"] {
             shelf.push(still(0, reason, BYTES_MAX - 1));
         }
-        assert!(!shelf.kept().is_empty());
+        assert_eq!(shelf.kept().len(), 3);
     }
 }

@@ -1,0 +1,184 @@
+//! `sightline analyze` on real and on hostile files.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{clip, command, sightline};
+
+fn path(dir: &TempDir, name: &str) -> String {
+    dir.path().join(name).to_str().expect("a UTF-8 path").to_owned()
+}
+
+fn json(args: &[&str]) -> Value {
+    let outcome = sightline(args);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("--json prints one JSON value")
+}
+
+#[test]
+fn a_real_clip_gives_table_json_report_and_stills() {
+    let Some(clip) = clip("clips/nature_flower.mp4") else { return };
+    let dir = TempDir::new().expect("a folder");
+    let (report, stills) = (path(&dir, "report.html"), path(&dir, "stills"));
+    let document = json(&["analyze", &clip, "--json", "--report", &report, "--stills", &stills]);
+
+    assert_eq!(document["source"]["codec"], "h264");
+    assert_eq!(document["source"]["width"], 960);
+    assert_eq!(document["decoder"], "software:h264");
+    assert_eq!(document["frames"]["analysed"], 150);
+    assert_eq!(document["frames"]["truncated"], false);
+    let signals = document["signals"].as_array().expect("a list");
+    assert_eq!(signals.len(), 150);
+    assert_eq!(signals[0]["reason"], "initial_frame");
+    assert_eq!(signals[30]["reason"], "periodic_keepalive");
+
+    let selected = signals.iter().filter(|signal| signal["selected"] == true);
+    let selected: Vec<&Value> = selected.map(|signal| &signal["frame_index"]).collect();
+    let listed = document["stills"].as_array().expect("a list");
+    assert_eq!(listed.iter().map(|still| &still["frame_index"]).collect::<Vec<_>>(), selected);
+    for still in listed {
+        let jpeg = std::fs::read(still["path"].as_str().expect("a path")).expect("a still");
+        assert_eq!(still["bytes"], jpeg.len());
+        assert_eq!(&jpeg[..3], [0xff, 0xd8, 0xff], "{still}");
+    }
+    let page = std::fs::read_to_string(&report).expect("a report");
+    assert_eq!(page.matches("<figure").count(), listed.len());
+
+    let table = sightline(&["analyze", &clip]).stdout;
+    assert!(table.starts_with("TYPE"), "{table}");
+    let markers = document["markers"].as_array().expect("a list");
+    assert_eq!(table.lines().count(), 1 + markers.len());
+}
+
+#[test]
+fn the_same_file_gives_the_same_bytes_whatever_the_threads() {
+    let Some(clip) = clip("clips/anim_bbb-720p-5s.mp4") else { return };
+    let run = |threads| sightline(&["analyze", &clip, "--json", "--threads", threads]).stdout;
+    let one = run("1");
+    assert!(one.len() > 1000);
+    assert_eq!(one, run("3"));
+}
+
+#[test]
+fn sampling_and_the_frame_limit_hold() {
+    let Some(clip) = clip("clips/nature_flower.mp4") else { return };
+    let sampled = json(&["analyze", &clip, "--json", "--fps", "2"]);
+    let times: Vec<i64> = sampled["signals"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|signal| signal["pts_ms"].as_i64().expect("an integer"))
+        .collect();
+    assert_eq!(times.len(), 10);
+    for (k, pts_ms) in times.iter().enumerate() {
+        let wanted = 500 * k as i64;
+        assert!((wanted..wanted + 40).contains(pts_ms), "sample {k} at {pts_ms}");
+    }
+    assert_eq!(sampled["sampling"]["policy"], "fixed");
+    let limited = json(&["analyze", &clip, "--json", "--max-frames", "7"]);
+    assert_eq!(limited["frames"]["analysed"], 7);
+}
+
+#[test]
+fn what_is_no_video_is_refused_with_the_reason() {
+    let dir = TempDir::new().expect("a folder");
+    std::fs::write(path(&dir, "empty.mp4"), b"").expect("written");
+    std::fs::write(path(&dir, "text.mp4"), "no media at all\n".repeat(100)).expect("written");
+    let playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n/etc/passwd\n#EXT-X-ENDLIST\n";
+    std::fs::write(path(&dir, "playlist.mp4"), playlist).expect("written");
+    let made = Command::new("mkfifo").arg(path(&dir, "fifo.mp4")).status().expect("coreutils");
+    assert!(made.success());
+    let cases = [
+        ("missing.mp4", 3, "No such file"),
+        ("", 5, "not a regular file"),
+        ("fifo.mp4", 5, "not a regular file"),
+        ("empty.mp4", 5, "empty"),
+        ("text.mp4", 5, "unsupported container"),
+        ("playlist.mp4", 5, "refused"),
+    ];
+    for (name, code, words) in cases {
+        let outcome = sightline(&["analyze", &path(&dir, name)]);
+        assert_eq!(outcome.code, code, "{name}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "{name}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{name}");
+    }
+    if let Some(audio) = clip("clips/x_bbb-audio.mp4") {
+        let outcome = sightline(&["analyze", &audio]);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("no video stream"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_hostile_file_name_stays_text_in_the_report() {
+    let Some(clip) = clip("clips/nature_water.webm") else { return };
+    let dir = TempDir::new().expect("a folder");
+    let name = "<img src=x onerror=alert(1)>\u{202e}'\"&.webm";
+    std::fs::copy(clip, dir.path().join(name)).expect("copied");
+    let report = path(&dir, "report.html");
+    let outcome =
+        sightline(&["analyze", &path(&dir, name), "--max-frames", "5", "--report", &report]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let page = std::fs::read_to_string(&report).expect("a report");
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;\u{fffd}&#39;&quot;&amp;.webm"));
+    assert!(!page.contains("<img src=x") && !page.contains('\u{202e}'));
+}
+
+#[test]
+fn a_reader_that_goes_away_costs_nothing() {
+    let Some(clip) = clip("clips/nature_flower.mp4") else { return };
+    let dir = TempDir::new().expect("a folder");
+    let report = path(&dir, "report.html");
+    let mut child = command(&["analyze", &clip, "--json", "--report", &report])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // Closed before the first byte, as `| true` does.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("panic") && !stderr.contains("Broken pipe"), "{stderr}");
+    assert!(Path::new(&report).is_file());
+}
+
+#[test]
+fn an_interrupt_ends_the_worker_too() {
+    let Some(clip) = clip("clips/phone_adx-1080p-av1.mp4") else { return };
+    let mut child = command(&["analyze", &clip]).stderr(Stdio::piped()).spawn().expect("starts");
+    let pid = child.id();
+    let worker = wait_for(|| children(pid).first().copied());
+    let killed = Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    while stderr.read_line(&mut said).expect("readable") > 0 {}
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(!Path::new(&format!("/proc/{worker}")).exists(), "worker {worker} outlives its job");
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "nothing within 20 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,109 @@
+//! `sightline log` on logs that a server could have left.
+
+use std::path::Path;
+
+use media::{RequestId, RunId, Seq};
+use serde_json::Value;
+use tempfile::TempDir;
+use timeline::{Event, NewEvent, Requested, RunCreated, Timeline};
+
+use crate::support::sightline;
+
+const RUN: RunId = RunId::from_bytes([7; 16]);
+
+/// A data directory with one run of `count` events; gives the run log's path too.
+fn log_of(count: u64) -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    let (timeline, _) =
+        Timeline::open(&dir.path().join("timeline"), timeline::Options::default()).expect("opens");
+    let request_id = RequestId::from_bytes([1; 8]);
+    let created = Event::RunCreated(RunCreated {
+        request_id,
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "me".to_owned(),
+        tenant_id: None,
+    });
+    timeline.append_wait(vec![NewEvent { run: RUN, event: created }]).expect("appended");
+    for _ in 1..count {
+        let event = Event::KeepaliveRefreshed(Requested { request_id });
+        timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+    }
+    assert_eq!(timeline.head(), Seq(count));
+    timeline.close();
+    dir
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a UTF-8 path")
+}
+
+#[test]
+fn a_sound_log_is_verified_and_printed() {
+    let dir = log_of(20);
+    for place in [dir.path().to_owned(), dir.path().join("timeline")] {
+        let outcome = sightline(&["log", "verify", text(&place), "--json"]);
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        assert_eq!((&report["sound"], &report["events"]), (&true.into(), &20.into()));
+    }
+    let outcome = sightline(&["log", "cat", text(dir.path())]);
+    let lines: Vec<Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON object a line"))
+        .collect();
+    assert_eq!((outcome.code, lines.len()), (0, 20));
+    assert_eq!(lines[0]["kind"], "run_created");
+    assert_eq!(lines[0]["payload"]["principal_key"], "me");
+    assert_eq!(lines[19]["seq"], 20);
+
+    let kept = sightline(&["log", "cat", text(dir.path()), "--kind", "run_created"]).stdout;
+    assert_eq!(kept.lines().count(), 1);
+    let kept = sightline(&["log", "cat", text(dir.path()), "--from-seq", "19"]).stdout;
+    assert_eq!(kept.lines().count(), 2);
+}
+
+#[test]
+fn damage_is_seven_and_repair_keeps_what_it_cuts() {
+    let dir = log_of(20);
+    let journal = dir.path().join("timeline/journal");
+    let mut files: Vec<_> = std::fs::read_dir(&journal)
+        .expect("a journal")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    files.sort();
+    let file = files.first().expect("a file");
+    let mut bytes = std::fs::read(file).expect("readable");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("not empty");
+    bytes[used / 2] ^= 0x10;
+    std::fs::write(file, bytes).expect("written");
+
+    let verify = sightline(&["log", "verify", text(dir.path())]);
+    assert_eq!(verify.code, 7, "{}{}", verify.stdout, verify.stderr);
+    assert!(verify.stderr.contains("damaged"), "{}", verify.stderr);
+    assert!(!verify.stdout.contains("sound"), "{}", verify.stdout);
+    let cat = sightline(&["log", "cat", text(dir.path())]);
+    assert_eq!(cat.code, 7, "{}", cat.stderr);
+    let intact = cat.stdout.lines().count();
+    assert!((1..20).contains(&intact), "{intact} events before the damage");
+
+    let repair = sightline(&["log", "repair", text(dir.path()), "--json"]);
+    assert_eq!(repair.code, 0, "{}", repair.stderr);
+    let report: Value = serde_json::from_str(&repair.stdout).expect("JSON");
+    assert_eq!(report["events"], intact);
+    let kept = report["removed"][0]["kept_in"].as_str().expect("a path");
+    assert!(Path::new(kept).is_file(), "{kept}");
+    assert_eq!(sightline(&["log", "verify", text(dir.path())]).code, 0);
+}
+
+#[test]
+fn where_there_is_no_log_it_says_so() {
+    let dir = TempDir::new().expect("a folder");
+    for command in ["verify", "cat", "repair"] {
+        let outcome = sightline(&["log", command, text(dir.path())]);
+        assert_eq!(outcome.code, 3, "{command}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("no run log"), "{command}: {}", outcome.stderr);
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing was made");
+}

@@ -1,0 +1,8 @@
+//! The `sightline` binary as a user sees it: arguments, exit codes, standard output, files.
+#![forbid(unsafe_code)]
+
+mod analyze;
+mod arguments;
+mod log;
+mod remote;
+mod support;

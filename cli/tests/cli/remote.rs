@@ -1,0 +1,196 @@
+//! The commands that talk to a server, against one that answers from a script.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{Outcome, command, finish};
+
+const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
+const KEY: &str = "verysecretkey";
+
+/// One scripted answer: status and body.
+type Answer = (u16, String);
+
+/// What a client sent.
+struct Asked {
+    line: String,
+    key: Option<String>,
+    body: String,
+}
+
+/// Answers one request after the other, each on its own connection.
+struct Script {
+    address: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Script {
+    fn start(answers: Vec<Answer>) -> Script {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("bound"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        thread::Builder::new()
+            .name("script".to_owned())
+            .spawn(move || {
+                for (answer, stream) in answers.into_iter().zip(listener.incoming()) {
+                    let stream = stream.expect("a connection");
+                    let request = read(&stream);
+                    log.lock().expect("no panic").push(request);
+                    reply(stream, &answer);
+                }
+            })
+            .expect("a thread");
+        Script { address, asked }
+    }
+
+    fn run(&self, args: &[&str]) -> Outcome {
+        let mut command = command(args);
+        command.env("SIGHTLINE_SERVER", &self.address).env("SIGHTLINE_API_KEY", KEY);
+        finish(command)
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock().expect("no panic"))
+    }
+}
+
+fn read(stream: &TcpStream) -> Asked {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a request line");
+    let (mut key, mut length) = (None, 0);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("a header");
+        let Some((name, value)) = header.trim().split_once(": ") else { break };
+        match name.to_lowercase().as_str() {
+            "x-api-key" => key = Some(value.to_owned()),
+            "content-length" => length = value.parse().expect("a number"),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    Asked { line: line.trim().to_owned(), key, body: String::from_utf8(body).expect("UTF-8") }
+}
+
+fn reply(mut stream: TcpStream, (status, body): &Answer) {
+    let head = format!(
+        "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nlocation: /elsewhere\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream.write_all(body.as_bytes()).expect("sent");
+}
+
+fn event(seq: u64, kind: &str, payload: Value) -> Value {
+    json!({ "seq": seq, "pts_ms": 951_827_696_789_u64, "kind": kind, "run_id": RUN, "payload": payload })
+}
+
+fn page(events: &[Value], next: u64) -> Answer {
+    (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next }).to_string())
+}
+
+#[test]
+fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
+    let envelope = |message: &str| {
+        json!({ "error": { "code": "x", "message": message, "request_id": "req-0011223344556677",
+            "details": [{ "field": "source_uri", "message": "outside the roots" }] } })
+        .to_string()
+    };
+    let cases = [
+        (401, envelope("missing key"), 6, "missing key"),
+        (404, envelope("no such run"), 3, "no such run"),
+        (422, envelope("refused"), 5, "source_uri: outside the roots"),
+        (429, "slow down".to_owned(), 1, "slow down"),
+        (500, envelope("odd\u{1b}[2J"), 1, "odd\u{fffd}[2J (HTTP 500, req-0011223344556677)"),
+        (302, String::new(), 1, "HTTP 302"),
+        (200, "<html>".to_owned(), 1, "unexpected answer"),
+    ];
+    for (status, body, code, words) in cases {
+        let script = Script::start(vec![(status, body)]);
+        let outcome = script.run(&["runs", "show", RUN]);
+        assert_eq!(outcome.code, code, "HTTP {status}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "HTTP {status}: {}", outcome.stderr);
+        assert!(!outcome.stderr.contains(KEY), "HTTP {status}");
+        let asked = script.asked();
+        assert_eq!(asked.len(), 1, "HTTP {status}: a redirect must not be followed");
+        assert_eq!(asked[0].key.as_deref(), Some(KEY));
+        assert_eq!(asked[0].line, format!("GET /v1/runs/{RUN} HTTP/1.1"));
+    }
+}
+
+#[test]
+fn ingest_and_analyze_send_what_was_asked_for() {
+    let script = Script::start(vec![
+        (200, json!({ "decoded_frames": 12, "decoder": "software:h264" }).to_string()),
+        (200, json!({ "run_id": RUN, "status": "processing", "model": "m-1" }).to_string()),
+        (200, json!({ "generated": 12, "markers": [{}, {}] }).to_string()),
+    ]);
+    let ingest = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
+    assert_eq!(script.run(&ingest).stdout, "12 frames decoded (software:h264)\n");
+    assert_eq!(script.run(&["runs", "analyze", RUN]).stdout, "12 frames analysed, 2 markers\n");
+    let bodies: Vec<Value> = script
+        .asked()
+        .iter()
+        .map(|asked| serde_json::from_str(&asked.body).unwrap_or_default())
+        .collect();
+    let expected = json!({ "source_uri": "/srv/a.mp4", "sampling_policy": "fixed",
+        "fixed_fps": 2.0, "max_frames": 12 });
+    assert_eq!(bodies, [expected, Value::Null, json!({ "model": "m-1" })]);
+}
+
+#[test]
+fn following_ends_with_the_run_and_moves_its_cursor() {
+    let exact = "{\"session\":1.50,\"b\":1e3}";
+    let first = page(&[event(3, "ingest_received", json!({ "source_uri": "a" }))], 4)
+        .1
+        .replace("{\"source_uri\":\"a\"}", exact);
+    let script = Script::start(vec![
+        (200, first),
+        page(&[], 4),
+        page(&[event(9, "run_completed", json!({ "frames": 1 }))], 10),
+    ]);
+    let outcome = script.run(&["events", RUN, "--follow", "--json", "--from-seq", "2"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].contains(exact), "payloads are printed as they came: {}", lines[0]);
+    let cursors: Vec<(Value, Value)> = script
+        .asked()
+        .iter()
+        .map(|asked| serde_json::from_str(&asked.body).expect("JSON"))
+        .map(|body: Value| (body["from_seq"].clone(), body["wait_ms"].clone()))
+        .collect();
+    assert_eq!(
+        cursors,
+        [(2.into(), Value::Null), (4.into(), 20_000.into()), (4.into(), 20_000.into())]
+    );
+}
+
+#[test]
+fn events_and_markers_are_tables_for_people() {
+    let marker = json!({ "marker_id": "mk-1", "run_id": RUN, "stream_id": "s",
+        "event_type": "door\u{1b}[31m", "status": "exact", "start_frame": 3, "end_frame": 5,
+        "start_pts_ms": 61_000, "end_pts_ms": 61_080, "confidence": 0.75, "later_field": 1 });
+    let script = Script::start(vec![
+        page(&[event(1, "run_created", json!({ "mode": "balanced" }))], 2),
+        (200, json!({ "request_id": "r", "run_id": RUN, "markers": [marker] }).to_string()),
+    ]);
+    let events = script.run(&["events", RUN]).stdout;
+    let line = events.lines().nth(1).expect("a row");
+    assert_eq!(line, "  1  2000-02-29T12:34:56.789Z  run_created  mode=balanced");
+    let markers = script.run(&["markers", RUN, "--status", "exact", "--from-frame", "2"]).stdout;
+    let line = markers.lines().nth(1).expect("a row");
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(cells, ["door\u{fffd}[31m", "exact", "1:01.000", "1:01.080", "3-5", "0.750"]);
+    let asked = script.asked().pop().expect("asked").line;
+    assert_eq!(asked, format!("GET /v1/runs/{RUN}/markers?status=exact&from_frame=2 HTTP/1.1"));
+}
