@@ -9,6 +9,7 @@ mod sequence;
 mod sink;
 
 use std::{
+    fmt,
     io::{Read, Seek},
     ops::ControlFlow,
     sync::{
@@ -40,7 +41,7 @@ pub struct JobOptions {
 }
 
 /// A selected frame's picture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Still {
     /// Position among the analysed frames.
     pub frame_index: u64,
@@ -56,6 +57,19 @@ pub struct Still {
     pub extent: Extent,
     /// The picture.
     pub jpeg: Vec<u8>,
+}
+
+/// Without the picture, which has no place in a log.
+impl fmt::Debug for Still {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Still")
+            .field("frame_index", &self.frame_index)
+            .field("pts_ms", &self.pts_ms)
+            .field("reason", &self.reason)
+            .field("extent", &self.extent)
+            .field("jpeg_bytes", &self.jpeg.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Still {

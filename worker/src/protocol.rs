@@ -149,6 +149,7 @@ messages!(DecodeError, "decode error", {
     12 => WrongCodec { expected, got },
     13 => Libav { call, detail },
     14 => Thread { detail },
+    15 => Input { detail },
 });
 messages!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
 messages!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });
