@@ -18,6 +18,7 @@ const DURABLE_SECONDS: u64 = 5;
 const EVENTS: u64 = 1_000_000;
 const RUNS: u64 = 10_000;
 const POLLED: usize = 100;
+const WAITING: usize = 256;
 
 fn main() -> Result<(), TimelineError> {
     let dir = std::env::args_os().nth(1).map(PathBuf::from);
@@ -89,14 +90,14 @@ fn durable(dir: &Path) -> Result<(), TimelineError> {
 fn fill(dir: &Path) -> Result<(), TimelineError> {
     let (log, _) = Timeline::open(dir, Options::default())?;
     let start = Instant::now();
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
     let mut waiting = 0;
     for group in 0..EVENTS / 100 {
         let batch = (0..100).map(|i| event(run((group * 100 + i) % RUNS), group)).collect();
         let sender = sender.clone();
         log.append(batch, move |result| sender.send(result.map(drop)).expect("main waits"));
         waiting += 1;
-        if waiting == 256 {
+        if waiting == WAITING {
             receiver.recv().expect("one ack an append")?;
             waiting -= 1;
         }

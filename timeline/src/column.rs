@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Result, TimelineError,
     blob::{self, Temporary},
-    entry::{put_signal, u32_at, u64_at},
+    entry::{ColumnRef, put_signal, u32_at, u64_at},
     event::Signals,
 };
 
@@ -56,9 +56,9 @@ impl Columns {
         }
     }
 
-    /// The `count` signals of a column, each block checked before its first signal.
-    pub(crate) fn read(&self, hash: &BlobHash, count: u64) -> Result<ColumnReader> {
-        let path = self.path(hash);
+    /// The signals of a column, each block checked before its first signal.
+    pub(crate) fn read(&self, column: &ColumnRef) -> Result<ColumnReader> {
+        let path = self.path(&column.hash);
         let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -67,7 +67,7 @@ impl Columns {
             opened => opened.map_err(TimelineError::io("open a column", &path))?,
         };
         let size = file.metadata().map_err(TimelineError::io("measure a column", &path))?.len();
-        if Some(size) != file_bytes(count) {
+        if Some(size) != file_bytes(column.count) {
             return Err(damaged("the column file has another size than its count of signals"));
         }
         let mut file = BufReader::new(file);
@@ -79,7 +79,7 @@ impl Columns {
         Ok(ColumnReader {
             file,
             path,
-            left: count,
+            left: column.count,
             offset: MAGIC.len() as u64,
             block: Vec::new(),
             at: 0,
@@ -87,13 +87,13 @@ impl Columns {
     }
 
     /// Checks every byte of a column against its name.
-    pub(crate) fn verify(&self, hash: &BlobHash, count: u64) -> Result<()> {
-        for signal in self.read(hash, count)? {
+    pub(crate) fn verify(&self, column: &ColumnRef) -> Result<()> {
+        for signal in self.read(column)? {
             signal?;
         }
-        let path = self.path(hash);
+        let path = self.path(&column.hash);
         let bytes = fs::read(&path).map_err(TimelineError::io("read a column", &path))?;
-        if blob::hash(&bytes) == *hash {
+        if blob::hash(&bytes) == column.hash {
             return Ok(());
         }
         let what = "the column file does not match its name";

@@ -41,11 +41,11 @@ impl Draft {
     pub(crate) fn of(new: NewEvent) -> Result<Draft> {
         let (run, kind) = (new.run, new.event.kind());
         let column = match &new.event {
-            Event::FramesDecoded(frames) => column_of(&frames.signals),
+            Event::FramesDecoded(frames) => ColumnRef::of(&frames.signals),
             _ => None,
         };
         let mut body = fit(new.event)?;
-        let Some((hash, count)) = column else {
+        let Some(ColumnRef { hash, count }) = column else {
             return Ok(Draft { run, kind, flags: 0, body });
         };
         body.truncate(body.len() - COLUMN_PLACEHOLDER.len());
@@ -74,10 +74,19 @@ impl Draft {
     }
 }
 
-fn column_of(signals: &Signals) -> Option<(BlobHash, u64)> {
-    match signals {
-        Signals::Inline(_) => None,
-        Signals::Column { hash, count } => Some((*hash, *count)),
+/// Names a column file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnRef {
+    pub(crate) hash: BlobHash,
+    pub(crate) count: u64,
+}
+
+impl ColumnRef {
+    fn of(signals: &Signals) -> Option<ColumnRef> {
+        match signals {
+            Signals::Inline(_) => None,
+            Signals::Column { hash, count } => Some(ColumnRef { hash: *hash, count: *count }),
+        }
     }
 }
 
@@ -101,8 +110,11 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
         _ => return Err(too_large),
     };
     // A byte of the description is at least one of the text, so this frees enough.
-    let Some(keep) = description.len().checked_sub(excess) else { return Err(too_large) };
-    description.truncate(description.floor_char_boundary(keep));
+    let Some(mut keep) = description.len().checked_sub(excess) else { return Err(too_large) };
+    while !description.is_char_boundary(keep) {
+        keep -= 1;
+    }
+    description.truncate(keep);
     let mut text = payload_text(&event);
     text.pop();
     text.extend_from_slice(MARK);
@@ -183,6 +195,13 @@ fn decode(head: EventHead, text: &str) -> Result<Event> {
     })
 }
 
+/// The payload as it stands in a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredPayload<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) column: Option<ColumnRef>,
+}
+
 /// A record found in a journal file and checked.
 pub(crate) struct Record<'a> {
     pub(crate) head: EventHead,
@@ -218,13 +237,12 @@ impl<'a> Record<'a> {
         HEADER_BYTES + self.body.len()
     }
 
-    /// The payload text (without its end, when there is a column) and the column.
-    pub(crate) fn payload(
-        &self,
-    ) -> std::result::Result<(&'a str, Option<(BlobHash, u64)>), &'static str> {
+    /// The payload text, which lacks its end when there is a column, and the column.
+    pub(crate) fn payload(&self) -> std::result::Result<StoredPayload<'a>, &'static str> {
         let not_text = |_| "a payload is not UTF-8";
         if self.flags & FLAG_COLUMN == 0 {
-            return Ok((std::str::from_utf8(self.body).map_err(not_text)?, None));
+            let text = std::str::from_utf8(self.body).map_err(not_text)?;
+            return Ok(StoredPayload { text, column: None });
         }
         let (text, reference) = self
             .body
@@ -232,8 +250,9 @@ impl<'a> Record<'a> {
             .ok_or("a record lacks its column reference")?;
         let mut hash = [0; 32];
         hash.copy_from_slice(&reference[..32]);
-        let column = (BlobHash::from_bytes(hash), u64_at(reference, 32));
-        Ok((std::str::from_utf8(text).map_err(not_text)?, Some(column)))
+        let column = ColumnRef { hash: BlobHash::from_bytes(hash), count: u64_at(reference, 32) };
+        let text = std::str::from_utf8(text).map_err(not_text)?;
+        Ok(StoredPayload { text, column: Some(column) })
     }
 
     /// The event, with a column left as the reference it is.
@@ -243,8 +262,8 @@ impl<'a> Record<'a> {
             kind: self.head.kind.as_str(),
             field,
         };
-        let (text, column) = self.payload().map_err(invalid)?;
-        let Some((hash, count)) = column else { return decode(self.head, text) };
+        let StoredPayload { text, column } = self.payload().map_err(invalid)?;
+        let Some(ColumnRef { hash, count }) = column else { return decode(self.head, text) };
         match decode(self.head, &format!("{text}{COLUMN_PLACEHOLDER}"))? {
             Event::FramesDecoded(mut frames) => {
                 frames.signals = Signals::Column { hash, count };

@@ -83,9 +83,8 @@ impl Index {
         &self.files[number]
     }
 
-    /// Begins a file that continues after the head.
-    pub(crate) fn begin_file(&mut self, base: WallTime, start: u32) {
-        let first = Seq(self.head().0 + 1);
+    /// Begins the file of event `first`, the next one, whose records start at `start`.
+    pub(crate) fn begin_file(&mut self, first: Seq, base: WallTime, start: u32) {
         if let Some(sealed) = self.files.last_mut() {
             sealed.entries.shrink_to_fit();
         }
@@ -229,7 +228,7 @@ mod tests {
         for seq in 1..=count {
             let at = WallTime { epoch_ms: 1000 + seq as i64 };
             if (seq - 1) % per_file == 0 {
-                index.begin_file(at, 32);
+                index.begin_file(Seq(seq), at, 32);
             }
             let run = index.number(RUNS[seq as usize % 2]);
             let offset = 32 + 10 * ((seq - 1) % per_file) as u32;

@@ -191,6 +191,11 @@ impl Journal {
         Ok(journal)
     }
 
+    /// The event that comes next.
+    pub(crate) fn next(&self) -> Seq {
+        self.next
+    }
+
     /// Whether the file should be sealed before it takes `bytes` more.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
         self.position > HEADER_BYTES as u64 && self.position + bytes as u64 > self.sizes.file

@@ -44,9 +44,10 @@ pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
+pub use store::Listener;
 
 use column::Columns;
-use entry::Draft;
+use entry::{ColumnRef, Draft};
 use journal::{Header, Journal, Sizes};
 use lock::Lock;
 use queue::{Queue, Request};
@@ -193,7 +194,7 @@ impl Timeline {
             }
             None => {
                 let base = (options.clock)();
-                found.index.begin_file(base, journal::HEADER_BYTES as u32);
+                found.index.begin_file(next, base, journal::HEADER_BYTES as u32);
                 let header = Header { first: next, base };
                 Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
             }
@@ -237,8 +238,11 @@ impl Timeline {
             sender.send(result).expect("the caller below waits until this is sent");
         };
         self.0.queue.push_wait(Request { drafts, bytes, ack: Box::new(ack) });
-        // Only a panicking writer drops an ack.
-        receiver.recv().unwrap_or_else(|_| Err(self.refusal().unwrap_or(TimelineError::Closed)))
+        receiver.recv().unwrap_or_else(|_| {
+            // Only a panicking writer drops an acknowledgement.
+            self.0.store.poison(writer::STOPPED);
+            Err(self.refusal().unwrap_or(TimelineError::Closed))
+        })
     }
 
     /// `batch` as records, when the log takes it.
@@ -302,7 +306,10 @@ impl Timeline {
     pub fn signals(&self, signals: &Signals) -> Result<Vec<Signal>> {
         match signals {
             Signals::Inline(signals) => Ok(signals.clone()),
-            Signals::Column { hash, count } => self.0.store.columns.read(hash, *count)?.collect(),
+            Signals::Column { hash, count } => {
+                let column = ColumnRef { hash: *hash, count: *count };
+                self.0.store.columns.read(&column)?.collect()
+            }
         }
     }
 
@@ -335,7 +342,7 @@ impl Timeline {
 
     /// Has `listener` called on the writer's thread with what became readable, before the
     /// acknowledgements. It must be brief, and must not wait for this log.
-    pub fn on_publish(&self, listener: Box<dyn Fn(&[EventHead]) + Send + Sync>) {
+    pub fn on_publish(&self, listener: Listener) {
         self.0.store.listen(listener);
     }
 
@@ -367,7 +374,7 @@ impl Inner {
             && writer.thread().id() != thread::current().id()
             && writer.join().is_err()
         {
-            self.store.poison("the writer stopped by a bug");
+            self.store.poison(writer::STOPPED);
         }
     }
 }

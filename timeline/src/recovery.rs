@@ -101,10 +101,13 @@ pub(crate) fn check_continues(disk: &dyn Disk, first: Seq, head: Seq) -> Result<
 
 fn load_sealed(disk: &dyn Disk, first: Seq, successor: Seq, found: &mut Found) -> Result<()> {
     if let Some(bytes) = read_footer(disk, first)? {
-        let footer = Footer::parse(&bytes)
-            .filter(|footer| footer.first == first && first.0 + footer.count() == successor.0);
+        let header = read_header(disk, first)?;
+        let footer = Footer::parse(&bytes).filter(|footer| {
+            let described = Header { first: footer.first, base: footer.base };
+            described == header && first.0 + footer.count() == successor.0
+        });
         if let Some(footer) = footer {
-            found.index.begin_file(footer.base, journal::HEADER_BYTES as u32);
+            found.index.begin_file(first, footer.base, journal::HEADER_BYTES as u32);
             footer.load(&mut found.index);
             return Ok(());
         }
@@ -176,6 +179,16 @@ pub(crate) struct FileBytes {
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
     pub(crate) bytes: Vec<u8>,
+}
+
+fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
+    let name = journal::file_name(first);
+    let path = disk.path(&name);
+    let mut bytes = [0; journal::HEADER_BYTES];
+    disk.open(&name)
+        .and_then(|file| file.read_exact_at(&mut bytes, 0))
+        .map_err(TimelineError::io("read a journal file", &path))?;
+    Header::parse(&bytes, path)
 }
 
 /// Reads the file of event `first` and checks its header.
@@ -285,7 +298,7 @@ fn visit_batch(
 
 /// Adds the events of `file` to `index` as a file of its own.
 pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> End {
-    index.begin_file(file.header.base, journal::HEADER_BYTES as u32);
+    index.begin_file(file.header.first, file.header.base, journal::HEADER_BYTES as u32);
     scan(file, |offset, record| {
         let run = index.number(record.head.run);
         let end = (offset + record.record_bytes()) as u32;

@@ -6,13 +6,13 @@ use std::{
     sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use media::{BlobHash, RunId, Seq, StreamId};
+use media::{RunId, Seq, StreamId};
 
 use crate::{
     EventHead, Health, Result, StoredEvent, TimelineError,
     column::Columns,
     disk::{Disk, DiskFile},
-    entry::{Record, put_signal},
+    entry::{Record, StoredPayload, put_signal},
     event::{Event, EventKind, FramesDecoded},
     index::{Hit, Index},
     journal,
@@ -21,7 +21,8 @@ use crate::{
 /// Journal files kept open for reading.
 const OPEN_FILES_MAX: usize = 64;
 
-pub(crate) type Listener = Box<dyn Fn(&[EventHead]) + Send + Sync>;
+/// Hears of events as they become readable.
+pub type Listener = Box<dyn Fn(&[EventHead]) + Send + Sync>;
 
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
@@ -158,18 +159,18 @@ impl Store {
     }
 }
 
-/// An event as it is read: `text`, with the column put where it lacks its last value.
+/// An event as it is read: with the column put where its text lacks the last value.
 pub(crate) fn stored(
     columns: &Columns,
     head: EventHead,
-    (text, column): (&str, Option<(BlobHash, u64)>),
+    StoredPayload { text, column }: StoredPayload<'_>,
 ) -> Result<StoredEvent> {
-    let Some((hash, count)) = column else {
+    let Some(column) = column else {
         return Ok(StoredEvent { head, payload: text.into() });
     };
     let mut out = text.as_bytes().to_vec();
     out.push(b'[');
-    for (position, signal) in columns.read(&hash, count)?.enumerate() {
+    for (position, signal) in columns.read(&column)?.enumerate() {
         put_signal(&mut out, &signal?, position == 0);
     }
     out.extend_from_slice(b"]}");

@@ -15,6 +15,9 @@ use crate::{
     store::Store,
 };
 
+/// Why the log is poisoned after a panic of the writer's thread.
+pub(crate) const STOPPED: &str = "the writer stopped by a bug";
+
 pub(crate) struct Writer {
     pub(crate) store: Arc<Store>,
     pub(crate) queue: Arc<Queue>,
@@ -55,6 +58,10 @@ impl Writer {
         let at = (self.clock)().max(self.last);
         let records: usize = group.iter().map(|request| request.drafts.len()).sum();
         let bytes: usize = group.iter().map(|request| request.bytes).sum();
+        if records == 0 {
+            // Empty batches only; in the journal they would stand for its end.
+            return Ok(Vec::new());
+        }
         let head = self.check_room(records)?;
         self.rotate_for(batch::HEADER_BYTES + bytes, at)?;
         let mut seq = head;
@@ -99,7 +106,8 @@ impl Writer {
             footer::build(&index, index.file_count() - 1)
         };
         self.journal.rotate(at, &footer)?;
-        self.store.index_mut().begin_file(at, journal::HEADER_BYTES as u32);
+        let first = self.journal.next();
+        self.store.index_mut().begin_file(first, at, journal::HEADER_BYTES as u32);
         Ok(())
     }
 
@@ -147,12 +155,11 @@ impl Drop for PanicGuard {
         if !std::thread::panicking() {
             return;
         }
-        let reason = "the writer stopped by a bug";
-        self.store.poison(reason);
+        self.store.poison(STOPPED);
         self.queue.close();
         while let Some(group) = self.queue.drain() {
             for request in group {
-                (request.ack)(Err(TimelineError::Poisoned { reason: reason.to_owned() }));
+                (request.ack)(Err(TimelineError::Poisoned { reason: STOPPED.to_owned() }));
             }
         }
     }

@@ -196,8 +196,8 @@ impl Field for JsonText {
 
 impl JsonText {
     /// `text` when it is one valid JSON value.
-    pub fn parse(text: &str) -> Option<JsonText> {
-        parse::<Box<RawValue>>(text).map(|value| JsonText(value.get().into()))
+    pub fn parse(text: impl AsRef<str>) -> Option<JsonText> {
+        parse::<Box<RawValue>>(text.as_ref()).map(|value| JsonText(value.get().into()))
     }
 }
 

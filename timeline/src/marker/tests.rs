@@ -138,7 +138,7 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
         (derive(segments, MarkerConfig::default()), derive(segments, MarkerConfig::default()));
     assert_eq!(first, replay);
     // Pinned: a change of the derivation would give stored markers new names.
-    assert_eq!(first[0].marker_id.to_string(), "PINNED");
+    assert_eq!(first[0].marker_id.to_string(), "mk-4ff5742449c8acb3");
     let stream = |name: &str| name.parse::<StreamId>().expect("a stream id");
     let run = RunId::from_bytes([7; 16]);
     let other = RunId::from_bytes([8; 16]);

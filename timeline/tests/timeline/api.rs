@@ -1,0 +1,222 @@
+//! What callers rely on: reads, pages, kinds, times, limits, columns, blobs.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use media::{ErrorKind, Seq, Signal, WallTime};
+use tempfile::TempDir;
+use timeline::{
+    BATCH_RECORDS_MAX, BlobStore, Event, EventKind, Health, INLINE_JSON_BYTES_MAX, NewEvent,
+    Options, PAYLOAD_BYTES_MAX, Requested, RunFailed, Signals, Timeline,
+};
+
+use crate::support::{all, description, found, frames, head_of, run, signal, small, texts};
+
+fn open() -> (TempDir, Timeline) {
+    let dir = TempDir::new().unwrap();
+    let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.events, recovery.torn), (0, None));
+    (dir, log)
+}
+
+fn keepalive(number: u8) -> NewEvent {
+    let request_id = "req-00000000000000aa".parse().unwrap();
+    NewEvent { run: run(number), event: Event::KeepaliveRefreshed(Requested { request_id }) }
+}
+
+#[test]
+fn a_run_is_read_by_pages_and_by_kind() {
+    let (_dir, log) = open();
+    for number in 0..30 {
+        log.append_wait(vec![found(number % 3, &number.to_string()), keepalive(1)]).unwrap();
+    }
+    let read = |from, limit, kind| {
+        let events = log.read(run(1), Seq(from), limit, kind).unwrap();
+        events.iter().map(|event| event.head.seq.0).collect::<Vec<_>>()
+    };
+    assert_eq!(read(0, 4, None), [2, 3, 4, 6]);
+    assert_eq!(read(4, 3, None), [4, 6, 8]);
+    assert_eq!(read(1, 3, Some(EventKind::Vlm)), [3, 9, 15]);
+    assert_eq!(read(1, 2, Some(EventKind::RunDeleted)), [0; 0]);
+    assert_eq!(read(61, 2, None), [0; 0]);
+    assert_eq!(log.read(run(77), Seq(1), 5, None).unwrap(), []);
+    assert_eq!(head_of(&log, 1, EventKind::Vlm), Some(Seq(57)));
+    assert_eq!(head_of(&log, 1, EventKind::RunDeleted), None);
+    assert_eq!(log.head(), Seq(60));
+    assert_eq!(log.get(Seq(61)).unwrap(), None);
+    assert_eq!(log.get(Seq(0)).unwrap(), None);
+}
+
+#[test]
+fn an_empty_batch_is_acknowledged_and_adds_nothing() {
+    let (dir, log) = open();
+    assert_eq!(log.append_wait(Vec::new()).unwrap(), []);
+    log.append_wait(vec![found(1, "one")]).unwrap();
+    assert_eq!(log.append_wait(Vec::new()).unwrap(), []);
+    drop(log);
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    assert_eq!(texts(&log), ["one"]);
+}
+
+#[test]
+fn time_never_goes_backwards_within_a_log_or_across_its_openings() {
+    let dir = TempDir::new().unwrap();
+    let now = Arc::new(AtomicI64::new(1000));
+    let set = now.clone();
+    let clock = Arc::new(move || WallTime { epoch_ms: now.load(Ordering::Relaxed) });
+    let options = Options { clock, ..small() };
+    let mut times = Vec::new();
+    for clock in [1000, 900, 1200, 100, 1_000 + (1 << 33), 0] {
+        set.store(clock, Ordering::Relaxed);
+        let (log, _) = Timeline::open(dir.path(), options.clone()).unwrap();
+        for _ in 0..2 {
+            times.push(log.append_wait(vec![found(1, "x")]).unwrap()[0].at.epoch_ms);
+        }
+    }
+    let late = 1000 + (1 << 33);
+    assert_eq!(times, [1000, 1000, 1000, 1000, 1200, 1200, 1200, 1200, late, late, late, late]);
+    let (log, _) = Timeline::open(dir.path(), options).unwrap();
+    let stored: Vec<i64> = all(&log).iter().map(|event| event.head.at.epoch_ms).collect();
+    assert_eq!(stored, times);
+}
+
+#[test]
+fn a_batch_larger_than_a_file_is_one_batch() {
+    let (dir, log) = open();
+    log.append_wait(vec![found(1, "before")]).unwrap();
+    let batch: Vec<_> = (0..500).map(|number| found(1, &format!("{number}"))).collect();
+    log.append_wait(batch).unwrap();
+    log.append_wait(vec![found(1, "after")]).unwrap();
+    drop(log);
+    let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.events, recovery.files), (502, 3));
+    assert_eq!(texts(&log)[501], "after");
+}
+
+#[test]
+fn limits_are_named() {
+    let (_dir, log) = open();
+    let failed = |reason| {
+        let event = Event::RunFailed(RunFailed { request_id: None, reason });
+        vec![NewEvent { run: run(1), event }]
+    };
+    let error = log.append_wait(failed("x".repeat(PAYLOAD_BYTES_MAX))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("1048576"), "{error}");
+    log.append_wait(failed("x".repeat(PAYLOAD_BYTES_MAX - 20))).unwrap();
+    let many = (0..=BATCH_RECORDS_MAX).map(|_| keepalive(1)).collect();
+    let error = log.append_wait(many).unwrap_err();
+    assert!(error.to_string().contains("131072"), "{error}");
+    let heavy = (0..80).map(|_| found(1, &"x".repeat(1_000_000))).collect();
+    let error = log.append_wait(heavy).unwrap_err();
+    assert!(error.to_string().contains("67108864"), "{error}");
+    assert_eq!(log.head(), Seq(1));
+}
+
+#[test]
+fn a_description_too_long_is_cut_and_says_so() {
+    let (_dir, log) = open();
+    log.append_wait(vec![found(1, &"\u{e9}\n".repeat(400_000))]).unwrap();
+    let event = log.get(Seq(1)).unwrap().unwrap();
+    assert!(event.payload.len() <= PAYLOAD_BYTES_MAX, "{}", event.payload.len());
+    assert!(event.payload.ends_with(",\"truncated\":true}"));
+    assert!(description(&event).starts_with("\u{e9}\n\u{e9}\n"));
+}
+
+#[test]
+fn few_signals_stay_inline_and_many_go_to_a_column_with_the_same_json() {
+    for count in [0, 1, 300, 1023, 1024, 1025, 5000] {
+        let (dir, log) = open();
+        let signals: Vec<Signal> = (0..count).map(signal).collect();
+        let mut writer = log.column_writer();
+        signals.iter().for_each(|signal| writer.push(signal).unwrap());
+        let stored = writer.finish().unwrap();
+        assert_eq!(stored.count(), count);
+        assert_eq!(log.signals(&stored).unwrap(), signals);
+        log.append_wait(vec![frames(1, stored.clone())]).unwrap();
+        let event = log.get(Seq(1)).unwrap().unwrap();
+        let Event::FramesDecoded(decoded) = event.decode().unwrap() else { panic!() };
+        assert_eq!(decoded.signals, Signals::Inline(signals), "{count} signals through JSON");
+        let json: &str = &event.payload;
+        let start = json.find("\"signals\":").unwrap() + "\"signals\":".len();
+        let inline = json.len() - start - 1 <= INLINE_JSON_BYTES_MAX;
+        assert_eq!(matches!(stored, Signals::Inline(_)), inline, "{count} signals");
+        let columns = fs::read_dir(dir.path().join("columns")).unwrap().count();
+        assert_eq!(columns, usize::from(!inline));
+    }
+}
+
+#[test]
+fn the_newest_frames_of_a_stream_come_back_as_stored() {
+    let (_dir, log) = open();
+    let mut writer = log.column_writer();
+    (0..2000).for_each(|index| writer.push(&signal(index)).unwrap());
+    let column = writer.finish().unwrap();
+    let other = {
+        let mut event = frames(1, Signals::Inline(vec![signal(1)]));
+        let Event::FramesDecoded(decoded) = &mut event.event else { panic!() };
+        decoded.stream_id = "gate".parse().unwrap();
+        event
+    };
+    log.append_wait(vec![frames(1, column.clone()), other, found(1, "later")]).unwrap();
+    let latest = |stream: Option<&str>| {
+        let stream = stream.map(|name| name.parse().unwrap());
+        let found = log.latest_frames(run(1), stream.as_ref()).unwrap();
+        found.map(|(head, frames)| (head.seq.0, frames.signals))
+    };
+    assert_eq!(latest(None), Some((2, Signals::Inline(vec![signal(1)]))));
+    assert_eq!(latest(Some("gate")).unwrap().0, 2);
+    assert_eq!(latest(Some("yard")), Some((1, column)));
+    assert_eq!(latest(Some("nowhere")), None);
+}
+
+#[test]
+fn an_abandoned_column_leaves_nothing_behind() {
+    let (dir, log) = open();
+    let mut writer = log.column_writer();
+    (0..2000).for_each(|index| writer.push(&signal(index)).unwrap());
+    let columns = dir.path().join("columns");
+    assert_eq!(fs::read_dir(&columns).unwrap().count(), 1);
+    drop(writer);
+    assert_eq!(fs::read_dir(&columns).unwrap().count(), 0);
+}
+
+#[test]
+fn a_reader_of_its_own_sees_the_log_and_cannot_write() {
+    let (dir, log) = open();
+    log.append_wait(vec![found(1, "one")]).unwrap();
+    let (reader, recovery) = Timeline::open_read_only(dir.path()).unwrap();
+    assert_eq!(recovery.events, 1);
+    assert_eq!(texts(&reader), ["one"]);
+    assert_eq!(reader.state(), Health::Closed);
+    let error = reader.append_wait(vec![found(1, "two")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    log.append_wait(vec![found(1, "three")]).unwrap();
+}
+
+#[test]
+fn blobs_are_stored_once_verified_on_read_and_orphans_are_listed() {
+    let dir = TempDir::new().unwrap();
+    let blobs = BlobStore::open(dir.path()).unwrap();
+    let (one, two) = (blobs.put(b"one").unwrap(), blobs.put(b"two").unwrap());
+    assert_eq!(blobs.put(b"one").unwrap(), one);
+    assert_eq!(one.to_string(), "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
+    assert_eq!(blobs.get(&two).unwrap().unwrap(), b"two");
+    assert_eq!(blobs.orphans(|hash| *hash == one).unwrap(), [two]);
+    fs::write(blobs.path(&one), b"One").unwrap();
+    let error = blobs.get(&one).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DataLoss);
+    assert!(error.to_string().contains(&one.to_string()), "{error}");
+    assert_eq!(blobs.put(b"one").unwrap(), one, "putting again heals");
+    assert_eq!(blobs.get(&one).unwrap().unwrap(), b"one");
+    fs::write(dir.path().join("left.tmp"), b"half").unwrap();
+    let blobs = BlobStore::open(dir.path()).unwrap();
+    assert!(!dir.path().join("left.tmp").exists());
+    fs::remove_file(blobs.path(&two)).unwrap();
+    assert_eq!(blobs.get(&two).unwrap(), None);
+}

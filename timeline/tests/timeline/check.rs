@@ -1,0 +1,162 @@
+//! What an operator does with a log: verify, print, repair.
+
+use std::{fs, ops::ControlFlow, path::PathBuf};
+
+use media::Seq;
+use tempfile::TempDir;
+use timeline::{Options, Timeline, TimelineError, cat, repair, verify};
+
+use crate::support::{description, found, frames, signal, small, texts};
+
+/// A closed log of 40 events over several journal files.
+fn log_of_40() -> (TempDir, Vec<PathBuf>) {
+    let dir = TempDir::new().unwrap();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    for number in 0..40 {
+        let text = format!("{number} {}", "x".repeat(200));
+        log.append_wait(vec![found(1, &text)]).unwrap();
+    }
+    drop(log);
+    let journal = dir.path().join("journal");
+    let mut files: Vec<_> =
+        fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    (dir, files)
+}
+
+fn flip(file: &PathBuf, at: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(file, bytes).unwrap();
+}
+
+fn printed(dir: &TempDir) -> (Vec<String>, Result<(), TimelineError>) {
+    let mut printed = Vec::new();
+    let result = cat(dir.path(), |event| {
+        printed.push(description(&event));
+        ControlFlow::Continue(())
+    });
+    (printed, result)
+}
+
+#[test]
+fn a_sound_log_verifies_and_prints_every_event() {
+    let (dir, files) = log_of_40();
+    let report = verify(dir.path()).unwrap();
+    assert_eq!((report.events, report.files), (40, files.len() as u64));
+    assert!(report.problems.is_empty() && report.torn.is_none());
+    assert_eq!(report.footers_missing, 0);
+    let (events, result) = printed(&dir);
+    result.unwrap();
+    assert_eq!(events.len(), 40);
+    let mut first = None;
+    cat(dir.path(), |event| {
+        first = Some(event.head.seq);
+        ControlFlow::Break(())
+    })
+    .unwrap();
+    assert_eq!(first, Some(Seq(1)));
+    let report = repair(dir.path()).unwrap();
+    assert!(report.damage.is_none() && report.removed.is_empty());
+    assert_eq!(report.events, 40);
+}
+
+#[test]
+fn verify_and_cat_run_beside_a_writer() {
+    let dir = TempDir::new().unwrap();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..400 {
+                log.append_wait(vec![found(1, "beside")]).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            let report = verify(dir.path()).unwrap();
+            assert!(report.problems.is_empty(), "{:?}", report.problems);
+            printed(&dir).1.unwrap();
+            Timeline::open_read_only(dir.path()).unwrap();
+        }
+    });
+    assert_eq!(printed(&dir).0.len(), 400);
+}
+
+#[test]
+fn verify_tells_of_every_damaged_file() {
+    let (dir, files) = log_of_40();
+    flip(&files[0], 500);
+    flip(&files[1], 500);
+    let report = verify(dir.path()).unwrap();
+    let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (told, file) in told.iter().zip(&files) {
+        assert!(told.contains(file.to_str().unwrap()), "{told}");
+    }
+}
+
+#[test]
+fn repair_cuts_at_the_damage_keeps_the_bytes_and_the_log_goes_on() {
+    for (damaged, at) in [(0, 500), (1, 8), (1, 900), (2, 40)] {
+        let (dir, files) = log_of_40();
+        let before: Vec<u64> = files.iter().map(|file| file.metadata().unwrap().len()).collect();
+        flip(&files[damaged], at);
+        let (kept, result) = printed(&dir);
+        let told = result.unwrap_err();
+        let report = repair(dir.path()).unwrap();
+        assert_eq!(report.damage.unwrap().to_string(), told.to_string());
+        assert_eq!(report.events, kept.len() as u64);
+        assert_eq!(report.removed.len(), files.len() - damaged);
+        let cut = &report.removed[0];
+        assert_eq!((&cut.from, cut.offset + cut.bytes), (&files[damaged], before[damaged]));
+        for removed in &report.removed {
+            assert_eq!(fs::metadata(&removed.kept_in).unwrap().len(), removed.bytes);
+        }
+        let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
+        assert_eq!(recovery.torn, None);
+        assert_eq!(texts(&log), kept, "file {damaged}, byte {at}");
+        log.append_wait(vec![found(1, "goes on")]).unwrap();
+        drop(log);
+        assert_eq!(printed(&dir).0.len(), kept.len() + 1);
+        assert!(verify(dir.path()).unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn repair_needs_the_log_for_itself_and_keeps_what_is_left_when_a_file_is_missing() {
+    let (dir, files) = log_of_40();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    assert!(matches!(repair(dir.path()), Err(TimelineError::Locked { .. })));
+    drop(log);
+    fs::remove_file(&files[files.len() - 1]).unwrap();
+    assert!(Timeline::open(dir.path(), small()).is_err());
+    let report = repair(dir.path()).unwrap();
+    assert!(report.damage.is_some() && report.removed.len() <= 1);
+    let (log, recovery) = Timeline::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(recovery.events, report.events);
+    log.append_wait(vec![found(1, "goes on")]).unwrap();
+}
+
+#[test]
+fn a_damaged_or_missing_column_is_told_by_its_file() {
+    for damage in ["flip", "cut", "remove"] {
+        let dir = TempDir::new().unwrap();
+        let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+        let mut column = log.column_writer();
+        (0..3000).for_each(|index| column.push(&signal(index)).unwrap());
+        let signals = column.finish().unwrap();
+        log.append_wait(vec![frames(1, signals)]).unwrap();
+        let column = fs::read_dir(dir.path().join("columns")).unwrap().next().unwrap();
+        let column = column.unwrap().path();
+        match damage {
+            "flip" => flip(&column, 60_000),
+            "cut" => fs::write(&column, &fs::read(&column).unwrap()[..60_000]).unwrap(),
+            _ => fs::remove_file(&column).unwrap(),
+        }
+        for error in [log.get(Seq(1)).unwrap_err(), verify(dir.path()).unwrap().problems.remove(0)]
+        {
+            assert_eq!(error.kind(), media::ErrorKind::DataLoss, "{damage}: {error}");
+            assert!(error.to_string().contains(column.to_str().unwrap()), "{damage}: {error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Power cuts and truncations: what was acknowledged stays, batches stay whole.
+
+use std::{
+    path::Path,
+    sync::{Arc, mpsc},
+};
+
+use media::{ErrorKind, Seq};
+use proptest::prelude::*;
+use timeline::{Appended, Options, StoredEvent, Timeline, TimelineError};
+
+use crate::{
+    disk::{Random, SimDisk},
+    support::{all, description, found, small, texts, ticking},
+};
+
+fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
+    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
+        .map(|(log, _)| log)
+}
+
+/// What must be there after any number of power cuts.
+#[derive(Default)]
+struct Witness {
+    acknowledged: Vec<StoredEvent>,
+    batches: u64,
+}
+
+impl Witness {
+    /// Checks everything acknowledged, and that every batch is there whole or not at all.
+    fn check(&mut self, log: &Timeline, context: &str) {
+        let events = all(log);
+        for expected in &self.acknowledged {
+            let position = expected.head.seq.0 as usize - 1;
+            let found = events.get(position);
+            assert_eq!(found, Some(expected), "{context}: an acknowledged event changed");
+        }
+        let mut expected = (0, 0);
+        for event in &events {
+            let text = description(event);
+            let mut parts = text.split(' ').map(|part| part.parse::<u64>());
+            let mut part = || parts.next().expect("a part").expect("a number");
+            let (batch, position, length) = (part(), part(), part());
+            let at = if expected.1 == 0 { (batch, 0) } else { expected };
+            assert_eq!((batch, position), at, "{context}: a batch is torn apart");
+            expected = if position + 1 == length { (0, 0) } else { (batch, position + 1) };
+        }
+        assert_eq!(expected.1, 0, "{context}: the last batch is cut short");
+        // Whatever survived is served from here on, so it may not vanish any more either.
+        self.acknowledged = events;
+    }
+
+    /// Appends batches until the power goes; keeps what was acknowledged.
+    fn live(&mut self, log: &Timeline, random: &mut Random) {
+        let appends = 4 + random.below(12);
+        let (sender, receiver) = mpsc::sync_channel(appends as usize);
+        for _ in 0..appends {
+            self.batches += 1;
+            let length = 1 + random.below(4);
+            let batch = (0..length).map(|position| {
+                let padding = "x".repeat(random.below(2000) as usize);
+                let text = format!("{} {position} {length} {padding}", self.batches);
+                found(random.below(3) as u8, &text)
+            });
+            let sender = sender.clone();
+            log.append(batch.collect(), move |result| sender.send(result).unwrap());
+            if random.chance(70) {
+                self.acknowledged.extend(read_back(log, receiver.recv().unwrap()));
+            }
+        }
+        drop(sender);
+        receiver.iter().for_each(|result| self.acknowledged.extend(read_back(log, result)));
+    }
+}
+
+fn read_back(log: &Timeline, result: Result<Vec<Appended>, TimelineError>) -> Vec<StoredEvent> {
+    let read = |appended: Appended| {
+        let event = log.get(appended.seq).unwrap().unwrap();
+        assert_eq!(event.head.at, appended.at);
+        event
+    };
+    // The power is gone for those that fail.
+    result.unwrap_or_default().into_iter().map(read).collect()
+}
+
+#[test]
+fn ten_thousand_power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
+    let mut cuts = 0;
+    let mut torn = 0;
+    for seed in 0.. {
+        let mut random = Random::new(seed);
+        let mut disk = SimDisk::default();
+        let mut witness = Witness::default();
+        let (file_bytes, grow_bytes) = (2048 + random.below(60_000), 512 + random.below(4096));
+        let clock = ticking();
+        for life in 0..8 {
+            if random.chance(20) {
+                disk.cut_power_after(random.below(6));
+            }
+            let options = Options { file_bytes, grow_bytes, clock: clock.clone() };
+            let context = format!("seed {seed}, life {life}");
+            match Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options) {
+                Ok((log, recovery)) => {
+                    torn += u64::from(recovery.torn.is_some());
+                    witness.check(&log, &context);
+                    disk.cut_power_after(random.below(30));
+                    witness.live(&log, &mut random);
+                }
+                Err(error) => {
+                    assert_ne!(error.kind(), ErrorKind::DataLoss, "{context}: {error}");
+                }
+            }
+            disk = disk.after_power_cut(&mut random);
+            cuts += 1;
+        }
+        let log = open(&disk, small()).unwrap();
+        witness.check(&log, &format!("seed {seed}, at the end"));
+        if cuts >= 10_000 {
+            break;
+        }
+    }
+    // The test is worth its name only when cuts do tear batches.
+    assert!(torn > 500, "only {torn} torn tails in {cuts} cuts");
+}
+
+#[test]
+fn a_kill_keeps_everything_acknowledged_and_goes_on() {
+    let mut disk = SimDisk::default();
+    for life in 0..5u64 {
+        let log = open(&disk, small()).unwrap();
+        assert_eq!(log.head(), Seq(life * 20));
+        for _ in 0..20 {
+            log.append_wait(vec![found(1, "kept")]).unwrap();
+        }
+        disk = disk.after_kill();
+    }
+}
+
+fn journal_of(batches: &[Vec<String>]) -> (SimDisk, String) {
+    let disk = SimDisk::default();
+    let options = Options { file_bytes: 1 << 20, ..small() };
+    let log = open(&disk, options).unwrap();
+    for batch in batches {
+        log.append_wait(batch.iter().map(|text| found(1, text)).collect()).unwrap();
+    }
+    log.close();
+    let name = disk.names().pop().unwrap();
+    (disk, name)
+}
+
+fn is_prefix_of_batches(texts: &[String], batches: &[Vec<String>]) -> bool {
+    let mut prefix: Vec<String> = Vec::new();
+    let mut prefixes = batches.iter().map(|batch| {
+        prefix.extend(batch.iter().cloned());
+        prefix.clone()
+    });
+    texts.is_empty() || prefixes.any(|prefix| prefix == texts)
+}
+
+fn check_cut(disk: &SimDisk, name: &str, cut: usize, batches: &[Vec<String>]) {
+    const HEADER_BYTES: usize = 32;
+    let damaged = SimDisk::default();
+    damaged.set_bytes(name, disk.bytes(name)[..cut].to_vec());
+    match open(&damaged, small()) {
+        Ok(log) => {
+            let kept = texts(&log);
+            assert!(is_prefix_of_batches(&kept, batches), "cut at {cut}: {kept:?}");
+            log.append_wait(vec![found(1, "goes on")]).unwrap();
+        }
+        Err(error) => {
+            assert!(cut < HEADER_BYTES, "cut at {cut}: {error}");
+            assert_eq!(error.kind(), ErrorKind::DataLoss);
+        }
+    }
+}
+
+#[test]
+fn a_journal_cut_at_any_byte_is_a_prefix() {
+    let batches = [vec!["one"], vec!["two", "three"], vec!["four"]]
+        .map(|batch| batch.into_iter().map(str::to_owned).collect());
+    let (disk, name) = journal_of(&batches);
+    for cut in 0..disk.bytes(&name).len() {
+        check_cut(&disk, &name, cut, &batches);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn recovery_of_any_truncation_is_a_prefix(
+        batches in prop::collection::vec(prop::collection::vec("[a-z\"\\\\\u{e9}]{0,300}", 1..5), 0..8),
+        cuts in prop::collection::vec(0.0..1.0, 8),
+    ) {
+        let (disk, name) = journal_of(&batches);
+        let size = disk.bytes(&name).len() as f64;
+        for cut in cuts {
+            check_cut(&disk, &name, (cut * size) as usize, &batches);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Failing disks and full ones: a clear error, never a torn log, never a retried sync.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, mpsc},
+};
+
+use media::{ErrorKind, Seq};
+use tempfile::TempDir;
+use timeline::{Health, Timeline, TimelineError};
+
+use crate::{
+    disk::{Fault, SimDisk},
+    support::{found, small, texts},
+};
+
+fn open(disk: &SimDisk) -> Timeline {
+    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap().0
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log_for_good() {
+    let disk = SimDisk::default();
+    let log = open(&disk);
+    log.append_wait(vec![found(1, "before")]).unwrap();
+    disk.set_fault(Some(Fault::Sync));
+    let error = log.append_wait(vec![found(1, "lost")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    disk.set_fault(None);
+    let later = log.append_wait(vec![found(1, "later")]).unwrap_err();
+    assert!(matches!(later, TimelineError::Poisoned { .. }), "{later}");
+    let Health::Poisoned { reason } = log.state() else { panic!("{:?}", log.state()) };
+    assert!(reason.contains("sync"), "{reason}");
+    assert_eq!(texts(&log), ["before"]);
+}
+
+#[test]
+fn a_full_disk_refuses_the_batch_and_goes_on_when_there_is_room() {
+    for limit in [0, 100, 300, 600, 900, 1024, 1300] {
+        let disk = SimDisk::default();
+        let log = open(&disk);
+        log.append_wait(vec![found(1, "before")]).unwrap();
+        let used = 32 + 200;
+        disk.set_fault(Some(Fault::Full(used + limit)));
+        let mut expected = vec!["before".to_owned()];
+        for number in 0..9 {
+            let text = format!("{number} {}", "x".repeat(150));
+            match log.append_wait(vec![found(1, &text)]) {
+                Ok(_) => expected.push(text),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Exhausted, "{limit}: {error}"),
+            }
+        }
+        assert!(expected.len() < 10, "{limit}: the disk never filled up");
+        assert_eq!(log.state(), Health::Writable, "{limit}");
+        disk.set_fault(None);
+        expected.push("after".to_owned());
+        log.append_wait(vec![found(1, "after")]).unwrap();
+        assert_eq!(texts(&log), expected, "{limit}");
+        assert_eq!(texts(&open(&disk.after_kill())), expected, "{limit}");
+    }
+}
+
+#[test]
+fn a_write_that_cannot_be_undone_poisons_the_log() {
+    let disk = SimDisk::default();
+    let log = open(&disk);
+    log.append_wait(vec![found(1, "before")]).unwrap();
+    disk.set_fault(Some(Fault::HalfWrite));
+    let error = log.append_wait(vec![found(1, "lost")]).unwrap_err();
+    assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
+    disk.set_fault(None);
+    assert_eq!(texts(&open(&disk.after_kill())), ["before"]);
+}
+
+#[test]
+fn a_second_opener_is_told_which_directory_is_taken() {
+    let dir = TempDir::new().unwrap();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let error = Timeline::open(dir.path(), small()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains(dir.path().to_str().unwrap()), "{error}");
+    drop(log);
+    Timeline::open(dir.path(), small()).unwrap();
+}
+
+#[test]
+fn a_full_queue_refuses_and_loses_nothing_it_took() {
+    let dir = TempDir::new().unwrap();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (release, blocked) = mpsc::sync_channel::<()>(1);
+    let blocked = Mutex::new(blocked);
+    log.on_publish(Box::new(move |_| {
+        // Blocks the writer until the sender is dropped.
+        assert!(blocked.lock().unwrap().recv().is_err());
+    }));
+    let (sender, receiver) = mpsc::sync_channel(32);
+    // Four of these, and one the writer already has, are more than the queue's bytes.
+    let batch = || (0..20).map(|_| found(1, &"x".repeat(1 << 20 >> 1))).collect::<Vec<_>>();
+    let mut appends = 0;
+    loop {
+        let sender = sender.clone();
+        appends += 1;
+        log.append(batch(), move |result| sender.send(result.map(drop)).unwrap());
+        match receiver.try_recv() {
+            Ok(Err(error)) => {
+                assert!(matches!(error, TimelineError::QueueFull { .. }), "{error}");
+                assert_eq!(error.kind(), ErrorKind::Exhausted);
+                break;
+            }
+            Ok(Ok(())) => panic!("the writer is blocked"),
+            Err(_) => assert!(appends < 20, "the queue takes without end"),
+        }
+    }
+    drop(release);
+    for _ in 1..appends {
+        receiver.recv().unwrap().unwrap();
+    }
+    assert_eq!(log.head(), Seq(20 * (appends - 1)));
+}
+
+#[test]
+fn a_panicking_listener_poisons_instead_of_hanging() {
+    let disk = SimDisk::default();
+    let log = open(&disk);
+    log.on_publish(Box::new(|_| panic!("a listener with a bug")));
+    let error = log.append_wait(vec![found(1, "first")]).unwrap_err();
+    assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
+    let error = log.append_wait(vec![found(1, "second")]).unwrap_err();
+    assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
+}
+
+#[test]
+fn closing_writes_what_is_queued_and_refuses_the_rest() {
+    let disk = SimDisk::default();
+    let log = open(&disk);
+    for number in 0..50 {
+        log.append(vec![found(1, &format!("{number}"))], |result| drop(result.unwrap()));
+    }
+    log.close();
+    assert_eq!(log.state(), Health::Closed);
+    let error = log.append_wait(vec![found(1, "late")]).unwrap_err();
+    assert!(matches!(error, TimelineError::Closed), "{error}");
+    assert_eq!(texts(&log).len(), 50);
+}

@@ -1,0 +1,12 @@
+//! The log through its public API, on the real disk and on one that loses power.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test binary")]
+
+mod api;
+mod check;
+mod concurrency;
+mod crash;
+mod damage;
+mod disk;
+mod faults;
+mod format;
+mod support;

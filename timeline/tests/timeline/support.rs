@@ -1,0 +1,103 @@
+//! Events to append and what to compare them with.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use media::{RunId, Score, Seq, Signal, WallTime};
+use timeline::{
+    Event, EventHead, EventKind, Finding, FindingKind, FramesDecoded, NewEvent, Options,
+    SamplingPolicy, Signals, StoredEvent, Timeline,
+};
+
+pub fn run(number: u8) -> RunId {
+    RunId::from_bytes([number; 16])
+}
+
+/// A finding of run `number` whose description is `text`.
+pub fn found(number: u8, text: &str) -> NewEvent {
+    let finding = Finding {
+        session_id: None,
+        frame_index: 7,
+        pts_ms: 280,
+        confidence: Score::from_millionths(900_000),
+        description: text.to_owned(),
+    };
+    NewEvent { run: run(number), event: Event::Found(FindingKind::Vlm, finding) }
+}
+
+pub fn description(event: &StoredEvent) -> String {
+    match event.decode().unwrap() {
+        Event::Found(FindingKind::Vlm, finding) => finding.description,
+        other => panic!("not a finding: {other:?}"),
+    }
+}
+
+pub fn frames(number: u8, signals: Signals) -> NewEvent {
+    let event = Event::FramesDecoded(FramesDecoded {
+        request_id: "req-0123456789abcdef".parse().unwrap(),
+        source_uri: "/media/yard.mp4".to_owned(),
+        stream_id: "yard".parse().unwrap(),
+        sampling_policy: SamplingPolicy::Fixed,
+        source_fps: media::Rate::new(30, 1),
+        sample_fps: media::Rate::new(2, 1),
+        decoded_frames: signals.count(),
+        width: 1280,
+        height: 720,
+        pixel_format: "yuv420p".to_owned(),
+        truncated: false,
+        signals,
+    });
+    NewEvent { run: run(number), event }
+}
+
+pub fn signal(index: u64) -> Signal {
+    let score = |step: u64| Score::from_millionths((index * step % 1_000_001) as u32);
+    Signal {
+        frame_index: index,
+        source_frame_index: (!index.is_multiple_of(3)).then_some(index * 15),
+        pts_ms: index as i64 * 500 - 40,
+        perceptual_hash: index.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        luma_mean: score(7),
+        flicker_score: score(11),
+        ghosting_score: score(13),
+        noise_variance_score: score(100),
+        scene_score: (!index.is_multiple_of(5)).then_some(score(1)),
+    }
+}
+
+/// Every event of the log, in order.
+pub fn all(log: &Timeline) -> Vec<StoredEvent> {
+    let mut heads: Vec<EventHead> = Vec::new();
+    log.scan(|head| heads.push(head));
+    heads
+        .into_iter()
+        .enumerate()
+        .map(|(position, head)| {
+            assert_eq!(head.seq, Seq(position as u64 + 1), "seqs have no gap");
+            let event = log.get(head.seq).unwrap().unwrap();
+            assert_eq!(event.head, head);
+            event
+        })
+        .collect()
+}
+
+pub fn texts(log: &Timeline) -> Vec<String> {
+    all(log).iter().map(description).collect()
+}
+
+/// Files and steps so small that a handful of events crosses them.
+pub fn small() -> Options {
+    Options { file_bytes: 4096, grow_bytes: 1024, clock: ticking() }
+}
+
+/// A clock that advances by a millisecond whenever it is read.
+pub fn ticking() -> Arc<dyn Fn() -> WallTime + Send + Sync> {
+    let now = AtomicI64::new(1_700_000_000_000);
+    Arc::new(move || WallTime { epoch_ms: now.fetch_add(1, Ordering::Relaxed) })
+}
+
+pub fn head_of(log: &Timeline, number: u8, kind: EventKind) -> Option<Seq> {
+    log.latest(run(number), kind).map(|head| head.seq)
+}
