@@ -14,7 +14,7 @@ use std::{
 
 use media::Signal;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use worker::CancelToken;
 
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
     wire::{MarkerRecord, MarkersReply, QueryReply, SignalRecord},
 };
 
+/// Recorded only: the demo asks no model anything.
+const MODEL: &str = "qwen3-vl-8b";
 const MAX_FRAMES: u64 = 500_000;
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 const PAGE: u32 = 500;
@@ -54,7 +56,6 @@ pub struct DemoArgs {
 #[derive(Deserialize)]
 struct Created {
     run_id: String,
-    model: String,
 }
 
 /// Answer of `POST /v1/runs/{id}/ingest`.
@@ -118,10 +119,10 @@ fn work(
     report: &Path,
     cancel: &CancelToken,
 ) -> Result<Vec<MarkerRecord>, CliError> {
-    let run: Created = client.post("v1/runs", &Map::<String, Value>::new(), QUICK)?;
+    let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
     eprintln!("run:    {}", run.run_id);
     let ingested = ingest(client, &run.run_id, video, cancel)?;
-    let body = AnalyzeBody { model: run.model, ..AnalyzeBody::default() };
+    let body = AnalyzeBody { model: MODEL.to_owned(), ..AnalyzeBody::default() };
     let _: Value = client.post(&client.run_path(&run.run_id, "/analyze")?, &body, LONG)?;
     let reply: MarkersReply = client.get(&client.run_path(&run.run_id, "/markers")?, &[])?;
     let decoded = frames_decoded(client, &run.run_id)?;

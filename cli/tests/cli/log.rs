@@ -15,7 +15,7 @@ const RUN: RunId = RunId::from_bytes([7; 16]);
 fn log_of(count: u64) -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let (timeline, _) =
-        Timeline::open(&dir.path().join("timeline"), timeline::Options::default()).expect("opens");
+        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opens");
     let request_id = RequestId::from_bytes([1; 8]);
     let created = Event::RunCreated(RunCreated {
         request_id,
@@ -41,7 +41,7 @@ fn text(path: &Path) -> &str {
 #[test]
 fn a_sound_log_is_verified_and_printed() {
     let dir = log_of(20);
-    for place in [dir.path().to_owned(), dir.path().join("timeline")] {
+    for place in [dir.path().to_owned(), dir.path().join("log")] {
         let outcome = sightline(&["log", "verify", text(&place), "--json"]);
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
@@ -67,7 +67,7 @@ fn a_sound_log_is_verified_and_printed() {
 #[test]
 fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     let dir = log_of(20);
-    let journal = dir.path().join("timeline/journal");
+    let journal = dir.path().join("log/journal");
     let mut files: Vec<_> = std::fs::read_dir(&journal)
         .expect("a journal")
         .map(|entry| entry.expect("readable").path())
