@@ -5,6 +5,7 @@
 //! to the column stands there instead. All numbers are little-endian.
 
 mod json;
+mod payloads;
 
 use media::{BlobHash, RunId, Seq, WallTime};
 

@@ -1,92 +1,16 @@
 //! Events: every kind of the wire contract is a variant with its payload as fields.
 //!
 //! A field that is `None` is `null` on the wire, or absent where its doc says so.
-//! Knows no bytes: `entry` turns a variant into JSON and back.
+//! Knows no bytes: `entry` turns a variant into JSON and back. One file, though long: it is
+//! the event table of the contract.
+
+mod kind;
+
+pub use kind::{EventKind, FindingKind};
 
 use media::{
     BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, SessionId, Signal, StreamId,
 };
-
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $code:literal $name:literal,)*) => {
-        /// The kind of an event: the fieldless twin of [`Event`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum EventKind { $($(#[$doc])* $kind = $code,)* }
-
-        impl EventKind {
-            /// Every kind.
-            pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
-
-            /// Name on the wire.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(EventKind::$kind => $name,)* }
-            }
-
-            /// The kind called `name`.
-            pub fn from_name(name: &str) -> Option<EventKind> {
-                match name { $($name => Some(EventKind::$kind),)* _ => None }
-            }
-
-            /// The number that stands for the kind on disk, fixed forever.
-            pub(crate) const fn code(self) -> u8 {
-                self as u8
-            }
-
-            /// The kind with this number.
-            pub(crate) const fn from_code(code: u8) -> Option<EventKind> {
-                match code { $($code => Some(EventKind::$kind),)* _ => None }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// Run created.
-    RunCreated = 1 "run_created",
-    /// Ingest accepted.
-    IngestReceived = 2 "ingest_received",
-    /// Decode pass finished.
-    FramesDecoded = 3 "frames_decoded",
-    /// Analysis produced a marker.
-    MarkerEmitted = 4 "marker_emitted",
-    /// Deterministic analysis result.
-    AnalysisGenerated = 5 "analysis_generated",
-    /// A chunk finished tiered inference.
-    SemanticChunkInferred = 6 "semantic_chunk_inferred",
-    /// Semantic result recorded.
-    SemanticChunkGenerated = 7 "semantic_chunk_generated",
-    /// The semantic path fell back.
-    SemanticFallbackActivated = 8 "semantic_fallback_activated",
-    /// Direct inference completed.
-    InferenceCompleted = 9 "inference_completed",
-    /// Run reached its normal end.
-    RunCompleted = 10 "run_completed",
-    /// Graceful stop requested.
-    StopRequested = 11 "stop_requested",
-    /// Idle TTL refreshed.
-    KeepaliveRefreshed = 12 "keepalive_refreshed",
-    /// Run soft-deleted.
-    RunDeleted = 13 "run_deleted",
-    /// Run ended by a failure.
-    RunFailed = 14 "run_failed",
-    /// Run idle for longer than its TTL.
-    RunExpired = 15 "run_expired",
-    /// The still of a selected frame was stored.
-    KeyframeStored = 16 "keyframe_stored",
-    /// Description of a still.
-    Vlm = 17 "vlm",
-    /// Description of a still by the second pass.
-    VlmTiered = 18 "vlm_tiered",
-    /// Description of a clip.
-    ClipVlm = 19 "clip_vlm",
-    /// Description of a clip by the second pass.
-    ClipVlmTiered = 20 "clip_vlm_tiered",
-    /// Consecutive descriptions diverge.
-    StateTransition = 21 "state_transition",
-    /// The picture entered a loop.
-    LoopDetected = 22 "loop_detected",
-}
 
 /// One immutable fact of a run, before it has a sequence number.
 #[derive(Clone, Debug, PartialEq)]
@@ -481,37 +405,6 @@ pub struct KeyframeStored {
     pub image_bytes: u64,
     /// SHA-256 of the JPEG.
     pub image_sha256: BlobHash,
-}
-
-/// The kinds that a media worker's findings have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FindingKind {
-    /// Description of a still.
-    Vlm,
-    /// Description of a still by the second pass.
-    VlmTiered,
-    /// Description of a clip.
-    ClipVlm,
-    /// Description of a clip by the second pass.
-    ClipVlmTiered,
-    /// Consecutive descriptions diverge.
-    StateTransition,
-    /// The picture entered a loop.
-    LoopDetected,
-}
-
-impl FindingKind {
-    /// The kind of the event that carries such a finding.
-    pub const fn event_kind(self) -> EventKind {
-        match self {
-            FindingKind::Vlm => EventKind::Vlm,
-            FindingKind::VlmTiered => EventKind::VlmTiered,
-            FindingKind::ClipVlm => EventKind::ClipVlm,
-            FindingKind::ClipVlmTiered => EventKind::ClipVlmTiered,
-            FindingKind::StateTransition => EventKind::StateTransition,
-            FindingKind::LoopDetected => EventKind::LoopDetected,
-        }
-    }
 }
 
 /// What a media worker found at a frame.

@@ -13,6 +13,9 @@ pub const RUNS_MAX: usize = 1 << 24;
 /// Events that one log can hold: a run keeps the seqs of its events in 32 bits.
 pub const EVENTS_MAX: u64 = u32::MAX as u64;
 
+/// Events looked at in one step: keeps a reader from holding up the writer for long.
+const EXAMINED_MAX: usize = 4096;
+
 /// One event in its journal file.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
@@ -55,6 +58,14 @@ pub(crate) struct Hit {
     pub(crate) offset: u32,
     /// Where its record ends at the latest.
     pub(crate) end: u32,
+}
+
+/// Outcome of a step of looking backwards.
+pub(crate) enum LastOf {
+    Found(Hit),
+    /// Not found yet among the newest; look before this one next.
+    GoOn(Seq),
+    None,
 }
 
 /// The index of a whole log.
@@ -157,8 +168,6 @@ impl Index {
         kind: Option<EventKind>,
         hits: &mut Vec<Hit>,
     ) -> Option<Seq> {
-        /// Keeps a reader from holding up the writer for more than tens of microseconds.
-        const EXAMINED_MAX: usize = 4096;
         let events = &self.runs[*self.numbers.get(&run)? as usize].events;
         let start = events.partition_point(|seq| u64::from(*seq) < from.0);
         let mut file = None;
@@ -185,11 +194,20 @@ impl Index {
     }
 
     /// The last event of `run` of this kind that comes before `before`.
-    pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> Option<Hit> {
-        let events = &self.runs[*self.numbers.get(&run)? as usize].events;
+    ///
+    /// Looks at a bounded number of events; `GoOn` tells before which to look next.
+    pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> LastOf {
+        let Some(number) = self.numbers.get(&run) else { return LastOf::None };
+        let events = &self.runs[*number as usize].events;
         let older = events.partition_point(|seq| u64::from(*seq) < before.0);
-        let hits = events[..older].iter().rev().filter_map(|seq| self.locate(Seq(u64::from(*seq))));
-        hits.into_iter().find(|hit| hit.head.kind == kind)
+        for (examined, seq) in events[..older].iter().rev().enumerate() {
+            match self.locate(Seq(u64::from(*seq))) {
+                Some(hit) if hit.head.kind == kind => return LastOf::Found(hit),
+                Some(hit) if examined == EXAMINED_MAX => return LastOf::GoOn(hit.head.seq),
+                _ => {}
+            }
+        }
+        LastOf::None
     }
 
     /// Memory behind the index, without the table from run id to number.
@@ -277,11 +295,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_kind_is_found_backwards() {
-        let index = index(100, 7);
-        let last = |before| index.last_of(RUNS[0], Seq(before), EventKind::RunCreated);
-        assert_eq!(last(u64::MAX).map(|hit| hit.head.seq), Some(Seq(96)));
-        assert_eq!(last(96).map(|hit| hit.head.seq), Some(Seq(90)));
-        assert_eq!(last(6).map(|hit| hit.head.seq), None);
+    fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
+        let mut index = index(100, 7);
+        let last = |index: &Index, before| {
+            let mut before = Seq(before);
+            let mut steps = 1;
+            loop {
+                match index.last_of(RUNS[0], before, EventKind::RunCreated) {
+                    LastOf::Found(hit) => return (Some(hit.head.seq.0), steps),
+                    LastOf::None => return (None, steps),
+                    LastOf::GoOn(next) => before = next,
+                }
+                steps += 1;
+            }
+        };
+        assert_eq!(last(&index, u64::MAX), (Some(96), 1));
+        assert_eq!(last(&index, 96), (Some(90), 1));
+        assert_eq!(last(&index, 6), (None, 1));
+        for seq in 101..=10_101 {
+            let number = index.number(RUNS[0]);
+            let at = WallTime { epoch_ms: 2000 };
+            index.push(number, EventKind::Vlm, at, seq, seq + 1);
+        }
+        assert_eq!(last(&index, u64::MAX), (Some(96), 3));
     }
 }

@@ -218,7 +218,8 @@ impl Timeline {
     /// Appends `batch` whole or not at all; never waits.
     ///
     /// `ack` is called once: with the error at once when the batch is refused, otherwise on
-    /// the writer's thread when the batch is durable and readable. It should be brief.
+    /// the writer's thread when the batch is durable and readable. It should be brief. Only a
+    /// panic on that thread, which poisons the log, drops it without a call.
     pub fn append(
         &self,
         batch: Vec<NewEvent>,
@@ -289,8 +290,7 @@ impl Timeline {
 
     /// The last event of `run` of this kind.
     pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventHead> {
-        let hit = self.0.store.index().last_of(run, Seq(u64::MAX), kind);
-        hit.map(|hit| hit.head)
+        self.0.store.last_of(run, Seq(u64::MAX), kind).map(|hit| hit.head)
     }
 
     /// The newest `frames_decoded` of `run` (of `stream`, where given), its signals as stored.

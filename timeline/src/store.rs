@@ -14,7 +14,7 @@ use crate::{
     disk::{Disk, DiskFile},
     entry::{Record, StoredPayload, put_signal},
     event::{Event, EventKind, FramesDecoded},
-    index::{Hit, Index},
+    index::{Hit, Index, LastOf},
     journal,
 };
 
@@ -107,6 +107,18 @@ impl Store {
         stored(&self.columns, hit.head, payload)
     }
 
+    /// The last event of `run` of this kind that comes before `before`.
+    pub(crate) fn last_of(&self, run: RunId, mut before: Seq, kind: EventKind) -> Option<Hit> {
+        loop {
+            let step = self.index().last_of(run, before, kind);
+            match step {
+                LastOf::Found(hit) => return Some(hit),
+                LastOf::GoOn(next) => before = next,
+                LastOf::None => return None,
+            }
+        }
+    }
+
     /// The newest `frames_decoded` of `run` and `stream`, its signals as they are stored.
     pub(crate) fn latest_frames(
         &self,
@@ -116,7 +128,7 @@ impl Store {
         let mut before = Seq(u64::MAX);
         let mut buffer = Vec::new();
         loop {
-            let hit = self.index().last_of(run, before, EventKind::FramesDecoded);
+            let hit = self.last_of(run, before, EventKind::FramesDecoded);
             let Some(hit) = hit else { return Ok(None) };
             if let Event::FramesDecoded(frames) = self.record(&hit, &mut buffer)?.decode()?
                 && stream.is_none_or(|stream| *stream == frames.stream_id)

@@ -18,6 +18,9 @@ use crate::{
 /// Why the log is poisoned after a panic of the writer's thread.
 pub(crate) const STOPPED: &str = "the writer stopped by a bug";
 
+/// A buffer that one huge batch made larger than this is given back.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
 pub(crate) struct Writer {
     pub(crate) store: Arc<Store>,
     pub(crate) queue: Arc<Queue>,
@@ -76,6 +79,9 @@ impl Writer {
         }
         self.buffer = builder.finish();
         let start = self.journal.append(&self.buffer, records as u64)?;
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
         self.last = at;
         self.publish(&placed, start as usize);
         Ok(placed)

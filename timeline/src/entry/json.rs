@@ -1,13 +1,12 @@
-//! Payloads as JSON text, field by field in the order of the wire contract.
+//! JSON objects written and read member by member, and how each type of member looks.
 //!
-//! One line a kind lists its fields for writing and reading. Frame rates read back to the
-//! nearest millionth of a frame a second; everything else reads back exactly.
+//! Frame rates read back to the nearest millionth of a frame a second, everything else exactly.
 
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    BlobHash, EventType, Label, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score,
-    SessionId, Signal, StreamId,
+    BlobHash, EventType, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, SessionId,
+    Signal, StreamId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -31,7 +30,7 @@ impl Object {
         object.0
     }
 
-    fn field(&mut self, name: &str, value: &impl Field) {
+    pub(super) fn field(&mut self, name: &str, value: &impl Field) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -40,7 +39,7 @@ impl Object {
         value.write(&mut self.0);
     }
 
-    fn optional(&mut self, name: &str, value: &impl Field) {
+    pub(super) fn optional(&mut self, name: &str, value: &impl Field) {
         if !value.is_absent() {
             self.field(name, value);
         }
@@ -59,13 +58,13 @@ impl<'a> Fields<'a> {
         self.0.contains_key(name)
     }
 
-    fn get<T: Field>(&self, name: &'static str) -> Result<T, &'static str> {
+    pub(super) fn get<T: Field>(&self, name: &'static str) -> Result<T, &'static str> {
         T::read(self.0.get(name).map_or("null", |value| value.get())).ok_or(name)
     }
 }
 
 /// A value of one member.
-trait Field: Sized {
+pub(super) trait Field: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(text: &str) -> Option<Self>;
     fn is_absent(&self) -> bool {
@@ -277,130 +276,6 @@ impl SignalRow {
             ghosting_score: score(self.ghosting_score)?,
             noise_variance_score: score(self.noise_variance_score)?,
             scene_score: self.scene_score.map(|value| score(value).ok_or(())).transpose().ok()?,
-        })
-    }
-}
-
-macro_rules! write_field {
-    ($object:ident, $value:expr, $name:ident) => {
-        $object.field(stringify!($name), &$value)
-    };
-    ($object:ident, $value:expr, $name:ident optional) => {
-        $object.optional(stringify!($name), &$value)
-    };
-    ($object:ident, $value:expr, $name:ident flat) => {
-        Payload::write(&$value, $object)
-    };
-}
-
-macro_rules! read_field {
-    ($fields:ident, $name:ident flat) => {
-        Payload::read($fields)?
-    };
-    ($fields:ident, $name:ident $(optional)?) => {
-        $fields.get(stringify!($name))?
-    };
-}
-
-/// Lists the members of a payload: `@optional` is absent when none, `@flat` has members itself.
-macro_rules! payload {
-    ($type:ident { $($(@$mark:ident)? $name:ident),* $(,)? }) => {
-        impl Payload for $type {
-            fn write(&self, object: &mut Object) {
-                $(write_field!(object, self.$name, $name $($mark)?);)*
-            }
-
-            fn read(fields: &Fields<'_>) -> Result<$type, &'static str> {
-                Ok($type { $($name: read_field!(fields, $name $($mark)?),)* })
-            }
-        }
-    };
-}
-
-payload!(RunCreated { request_id, mode, model, principal_key, tenant_id });
-payload!(IngestReceived {
-    request_id, ingest, @optional decoded_frames, @optional source_uri,
-    @optional sampling_policy, @optional sample_fps,
-});
-payload!(FramesDecoded {
-    request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
-    width, height, pixel_format, @optional truncated, signals,
-});
-payload!(Marker {
-    marker_id, run_id, stream_id, event_type, status, start_frame, end_frame, start_pts_ms,
-    end_pts_ms, confidence, @optional supersedes_marker_id,
-});
-payload!(AnalysisGenerated {
-    request_id,
-    stream_id,
-    frames,
-    window_size,
-    segment_ms,
-    sampling_policy,
-    sample_fps,
-    mode,
-    model,
-    markers,
-});
-payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
-payload!(SemanticChunkInferred {
-    request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
-    semantic_error, event_type, object_label, summary, description, confidence, raw_output,
-    @flat tokens, inference_latency_ms, @optional index_name,
-});
-payload!(SemanticChunkGenerated {
-    request_id, stream_id, chunk_index, chunk_frames, process_ms, source_span_ms, lag_ms,
-    index_name, @flat tokens, inference_latency_ms,
-});
-payload!(SemanticFallbackActivated { request_id, stream_id, reason });
-payload!(InferenceCompleted {
-    request_id,
-    provider,
-    model,
-    fallback_used,
-    prompt_bytes,
-    output_bytes,
-});
-payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
-payload!(RunFailed { @optional request_id, reason });
-payload!(Requested { request_id });
-payload!(RunDeleted { @optional request_id, @optional reclaim });
-payload!(Finding { @optional session_id, frame_index, pts_ms, confidence, description });
-
-impl Payload for SessionRunCreated {
-    fn write(&self, object: &mut Object) {
-        object.field("principal_key", &self.principal_key);
-        object.field("session_id", &self.session_id);
-        object.field("source", &"whip".to_owned());
-    }
-
-    fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
-        let principal_key = fields.get("principal_key")?;
-        Ok(SessionRunCreated { principal_key, session_id: fields.get("session_id")? })
-    }
-}
-
-impl Payload for KeyframeStored {
-    fn write(&self, object: &mut Object) {
-        object.field("frame_index", &self.frame_index);
-        object.field("pts_ms", &self.pts_ms);
-        object.field("event_type", &self.event_type);
-        object.field("description", &self.description);
-        object.field("image_ref", &self.image_ref);
-        object.field("image_media_type", &"image/jpeg".to_owned());
-        object.field("image_bytes", &self.image_bytes);
-        object.field("image_sha256", &self.image_sha256);
-    }
-
-    fn read(fields: &Fields<'_>) -> Result<KeyframeStored, &'static str> {
-        Ok(KeyframeStored {
-            frame_index: fields.get("frame_index")?,
-            pts_ms: fields.get("pts_ms")?,
-            event_type: fields.get("event_type")?,
-            description: fields.get("description")?,
-            image_ref: fields.get("image_ref")?,
-            image_bytes: fields.get("image_bytes")?,
-            image_sha256: fields.get("image_sha256")?,
         })
     }
 }

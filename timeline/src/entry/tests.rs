@@ -1,1 +1,339 @@
+//! Payloads as they stand on the wire, and that each reads back as the event it was.
 
+use std::borrow::Cow;
+
+use media::{EventType, Marker, MarkerStatus, Rate, RequestId, Score, Signal};
+
+use super::*;
+use crate::event::*;
+
+const RUN: RunId = RunId::from_bytes([0xab; 16]);
+const REQUEST: RequestId = RequestId::from_bytes([0x11; 8]);
+
+/// The payload of `event` is `expected`, and the stored event decodes to `event`.
+#[track_caller]
+fn check(event: Event, expected: &str) {
+    let draft = Draft::of(NewEvent { run: RUN, event: event.clone() }).expect("fits");
+    let (seq, at) = (Seq(9), WallTime { epoch_ms: -5 });
+    let mut bytes = Vec::new();
+    draft.put(&mut bytes, seq, at);
+    assert_eq!(bytes.len(), draft.record_bytes());
+    let record = Record::parse(&bytes).expect("intact");
+    assert_eq!(record.head, EventHead { seq, at, run: RUN, kind: event.kind() });
+    let payload = record.payload().expect("text");
+    assert_eq!(payload.text, expected);
+    assert_eq!(record.decode().expect("decodes"), event);
+    let known: serde_json::Value = match payload.column {
+        None => serde_json::from_str(payload.text).expect("valid JSON"),
+        Some(_) => return,
+    };
+    assert!(known.is_object());
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn tokens() -> Tokens {
+    Tokens { prompt_tokens: 1, completion_tokens: 2, thinking_tokens: 3, total_tokens: 6 }
+}
+
+#[test]
+fn run_lifecycle() {
+    let created = RunCreated {
+        request_id: REQUEST,
+        mode: text("balanced"),
+        model: None,
+        principal_key: text("ops"),
+        tenant_id: Some(text("acme \"north\"")),
+    };
+    check(
+        Event::RunCreated(created),
+        r#"{"request_id":"req-1111111111111111","mode":"balanced","model":null,"principal_key":"ops","tenant_id":"acme \"north\""}"#,
+    );
+    let session_id = "sess-000102030405060708090a0b0c0d0e0f".parse().expect("an id");
+    check(
+        Event::SessionRunCreated(SessionRunCreated { principal_key: text("ops"), session_id }),
+        r#"{"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"}"#,
+    );
+    let requested = Requested { request_id: REQUEST };
+    let request = r#"{"request_id":"req-1111111111111111"}"#;
+    check(Event::StopRequested(requested.clone()), request);
+    check(Event::KeepaliveRefreshed(requested), request);
+    check(Event::RunDeleted(RunDeleted { request_id: Some(REQUEST), reclaim: None }), request);
+    let reclaim = JsonText::parse(r#"{"why": "never connected", "after_s":30}"#);
+    check(
+        Event::RunDeleted(RunDeleted { request_id: None, reclaim }),
+        r#"{"reclaim":{"why": "never connected", "after_s":30}}"#,
+    );
+    check(
+        Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
+        r#"{"reason":"shutdown"}"#,
+    );
+    check(Event::RunExpired, "{}");
+    let completed = RunCompleted {
+        request_id: Some(REQUEST),
+        stream_id: "yard".parse().ok(),
+        frames: 7,
+        markers: 2,
+        index_name: None,
+    };
+    check(
+        Event::RunCompleted(completed),
+        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null}"#,
+    );
+}
+
+#[test]
+fn ingest() {
+    let body = r#"{"source_uri":"/a.mp4","max_frames":  9}"#;
+    let mut received = IngestReceived {
+        request_id: REQUEST,
+        ingest: JsonText::parse(body).expect("JSON"),
+        decoded_frames: None,
+        source_uri: None,
+        sampling_policy: None,
+        sample_fps: None,
+    };
+    check(
+        Event::IngestReceived(received.clone()),
+        r#"{"request_id":"req-1111111111111111","ingest":{"source_uri":"/a.mp4","max_frames":  9}}"#,
+    );
+    received.decoded_frames = Some(9);
+    received.source_uri = Some(text("/a.mp4"));
+    received.sampling_policy = Some(SamplingPolicy::SourceFpsAdaptive);
+    received.sample_fps = Rate::new(25, 2);
+    check(
+        Event::IngestReceived(received),
+        r#"{"request_id":"req-1111111111111111","ingest":{"source_uri":"/a.mp4","max_frames":  9},"decoded_frames":9,"source_uri":"/a.mp4","sampling_policy":"source_fps_adaptive","sample_fps":12.5}"#,
+    );
+}
+
+fn frames(signals: Signals) -> FramesDecoded {
+    FramesDecoded {
+        request_id: REQUEST,
+        source_uri: text("/a.mp4"),
+        stream_id: "yard".parse().expect("a label"),
+        sampling_policy: SamplingPolicy::Fixed,
+        source_fps: Rate::new(30, 1),
+        sample_fps: None,
+        decoded_frames: signals.count(),
+        width: 640,
+        height: 360,
+        pixel_format: text("yuv420p"),
+        truncated: false,
+        signals,
+    }
+}
+
+#[test]
+fn frames_with_signals_inline_and_in_a_column() {
+    let signal = Signal {
+        frame_index: 1,
+        source_frame_index: Some(15),
+        pts_ms: -40,
+        perceptual_hash: 0xf0,
+        luma_mean: Score::from_millionths(500_000),
+        flicker_score: Score::ZERO,
+        ghosting_score: Score::ONE,
+        noise_variance_score: Score::from_millionths(1),
+        scene_score: Some(Score::from_millionths(123_450)),
+    };
+    let bare = Signal { source_frame_index: None, scene_score: None, ..signal };
+    let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":2,"width":640,"height":360,"pixel_format":"yuv420p","#;
+    let signals = r#""signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
+    let decoded = frames(Signals::Inline(vec![signal, bare]));
+    check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
+    let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
+    let decoded = FramesDecoded { truncated: true, ..frames(column) };
+    check(Event::FramesDecoded(decoded), &format!("{start}\"truncated\":true,\"signals\":"));
+}
+
+#[test]
+fn analysis() {
+    let mut marker = Marker {
+        marker_id: "mk-0000000000000001".parse().expect("an id"),
+        run_id: RUN,
+        stream_id: "yard".parse().expect("a label"),
+        event_type: EventType::SceneCut,
+        status: MarkerStatus::Exact,
+        start_frame: 3,
+        end_frame: 4,
+        start_pts_ms: 100,
+        end_pts_ms: 133,
+        confidence: Score::from_millionths(700_000),
+        supersedes_marker_id: None,
+    };
+    let members = r#""run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7"#;
+    check(
+        Event::MarkerEmitted(marker.clone()),
+        &format!(r#"{{"marker_id":"mk-0000000000000001",{members}}}"#),
+    );
+    marker.supersedes_marker_id = Some(marker.marker_id);
+    check(
+        Event::MarkerEmitted(marker),
+        &format!(
+            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001"}}"#
+        ),
+    );
+    let generated = AnalysisGenerated {
+        request_id: REQUEST,
+        stream_id: "yard".parse().expect("a label"),
+        frames: 10,
+        window_size: 16,
+        segment_ms: 250,
+        sampling_policy: SamplingPolicy::Fixed,
+        sample_fps: Rate::new(2, 1),
+        mode: None,
+        model: text("qwen3-vl-8b"),
+        markers: 3,
+    };
+    check(
+        Event::AnalysisGenerated(generated),
+        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3}"#,
+    );
+}
+
+#[test]
+fn findings_and_stills() {
+    let finding = Finding {
+        session_id: None,
+        frame_index: 4,
+        pts_ms: 133,
+        confidence: Score::ONE,
+        description: text("a loop\n"),
+    };
+    check(
+        Event::Found(FindingKind::LoopDetected, finding),
+        r#"{"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a loop\n"}"#,
+    );
+    let still = KeyframeStored {
+        frame_index: 4,
+        pts_ms: 133,
+        event_type: EventType::Named(Cow::Borrowed("person_enters")),
+        description: String::new(),
+        image_ref: text("keyframes/x"),
+        image_bytes: 1234,
+        image_sha256: BlobHash::from_bytes([0xcd; 32]),
+    };
+    check(
+        Event::KeyframeStored(still),
+        &format!(
+            r#"{{"frame_index":4,"pts_ms":133,"event_type":"person_enters","description":"","image_ref":"keyframes/x","image_media_type":"image/jpeg","image_bytes":1234,"image_sha256":"{}"}}"#,
+            "cd".repeat(32)
+        ),
+    );
+}
+
+#[test]
+fn inference() {
+    let stream_id: media::StreamId = "yard".parse().expect("a label");
+    let inferred = SemanticChunkInferred {
+        request_id: REQUEST,
+        stream_id: stream_id.clone(),
+        chunk_index: 1,
+        provider: Some(text("vllm")),
+        provider_fallback_used: false,
+        semantic_fallback_used: false,
+        semantic_error: None,
+        event_type: EventType::from_name("person_enters"),
+        object_label: None,
+        summary: text("s"),
+        description: text("d"),
+        confidence: Score::from_millionths(250_000),
+        raw_output: text("r"),
+        tokens: tokens(),
+        inference_latency_ms: 12,
+        index_name: None,
+    };
+    let counts = r#""prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12"#;
+    let start = r#"{"request_id":"req-1111111111111111","stream_id":"yard","#;
+    check(
+        Event::SemanticChunkInferred(inferred),
+        &format!(
+            r#"{start}"chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r",{counts}}}"#
+        ),
+    );
+    let generated = SemanticChunkGenerated {
+        request_id: REQUEST,
+        stream_id: stream_id.clone(),
+        chunk_index: 1,
+        chunk_frames: 30,
+        process_ms: 5,
+        source_span_ms: 1000,
+        lag_ms: -2,
+        index_name: "door".parse().ok(),
+        tokens: tokens(),
+        inference_latency_ms: 12,
+    };
+    check(
+        Event::SemanticChunkGenerated(generated),
+        &format!(
+            r#"{start}"chunk_index":1,"chunk_frames":30,"process_ms":5,"source_span_ms":1000,"lag_ms":-2,"index_name":"door",{counts}}}"#
+        ),
+    );
+    let fallback =
+        SemanticFallbackActivated { request_id: REQUEST, stream_id, reason: text("no provider") };
+    check(
+        Event::SemanticFallbackActivated(fallback),
+        &format!(r#"{start}"reason":"no provider"}}"#),
+    );
+    let completed = InferenceCompleted {
+        request_id: REQUEST,
+        provider: text("vllm"),
+        model: text("m"),
+        fallback_used: true,
+        prompt_bytes: 10,
+        output_bytes: 20,
+    };
+    check(
+        Event::InferenceCompleted(completed),
+        r#"{"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20}"#,
+    );
+}
+
+#[test]
+fn kinds_have_one_name_and_one_number_each() {
+    for kind in EventKind::ALL {
+        assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
+        assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
+    }
+    assert_eq!(EventKind::ALL.len(), 22);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(23)), (None, None));
+}
+
+#[test]
+fn a_payload_of_another_shape_names_its_field() {
+    let cases = [
+        (EventKind::RunFailed, r#"{}"#, "reason"),
+        (EventKind::RunFailed, r#"{"reason":7}"#, "reason"),
+        (EventKind::RunCompleted, r#"{"request_id":"req-1"}"#, "request_id"),
+        (EventKind::RunExpired, r#"[]"#, "(no JSON object)"),
+    ];
+    for (kind, text, field) in cases {
+        assert_eq!(parse_payload(kind, text), Err(field), "{text}");
+    }
+    let tolerated = r#"{"reason":"x","added_later":[1]}"#;
+    assert!(parse_payload(EventKind::RunFailed, tolerated).is_ok());
+}
+
+#[test]
+fn json_text_is_one_value() {
+    assert!(JsonText::parse(" {\"a\": 1} ").is_some());
+    for text in ["", "{", "{} {}", "nul"] {
+        assert_eq!(JsonText::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn no_flipped_bit_leaves_a_record_intact() {
+    let event = Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") });
+    let mut bytes = Vec::new();
+    let at = WallTime { epoch_ms: 1 };
+    Draft::of(NewEvent { run: RUN, event }).expect("fits").put(&mut bytes, Seq(1), at);
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Record::parse(&damaged).is_err(), "bit {bit}");
+    }
+}

@@ -1,5 +1,7 @@
 //! The rules of the wire contract, one case each.
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// Segments as (type, frames, confidence in millionths); indices inside are consecutive.
@@ -155,5 +157,41 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     ];
     for (i, id) in ids.iter().enumerate() {
         assert!(!ids[..i].contains(id), "id {i} repeats");
+    }
+}
+
+proptest! {
+    #[test]
+    fn markers_cover_every_frame_once_and_every_correction_points_at_a_provisional(
+        frames in prop::collection::vec((1..6u64, 0..3usize, 0..=10u32), 0..200),
+        window in 0..6u64,
+    ) {
+        const NAMES: [&str; 3] = ["scene_cut", "person", "car"];
+        let mut index = 0;
+        let findings: Vec<FrameFinding> = frames.iter().map(|(step, name, tenths)| {
+            index += step;
+            FrameFinding {
+                frame_index: index,
+                pts_ms: index as i64 * 40,
+                event_type: EventType::from_name(NAMES[*name]),
+                confidence: Score::from_millionths(tenths * 100_000),
+            }
+        }).collect();
+        let config = MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
+        let stream = "cam".parse().expect("a stream id");
+        let markers = derive_markers(RunId::from_bytes([7; 16]), &stream, findings.clone(), config);
+        let finalized = |marker: &&Marker| marker.status == MarkerStatus::Finalized;
+        let covered: Vec<u64> = markers.iter().filter(|marker| !finalized(marker))
+            .flat_map(|marker| marker.start_frame..=marker.end_frame).collect();
+        let indices: Vec<u64> = findings.iter().map(|frame| frame.frame_index).collect();
+        prop_assert_eq!(covered, indices);
+        for (position, marker) in markers.iter().enumerate().filter(|(_, marker)| finalized(marker)) {
+            let replaced = markers[..position].iter()
+                .find(|earlier| Some(earlier.marker_id) == marker.supersedes_marker_id);
+            let replaced = replaced.expect("emitted before its correction");
+            prop_assert_eq!(replaced.status, MarkerStatus::Provisional);
+            prop_assert_eq!(replaced.start_frame, marker.start_frame);
+            prop_assert!(marker.end_frame > replaced.end_frame);
+        }
     }
 }

@@ -9,4 +9,5 @@ mod damage;
 mod disk;
 mod faults;
 mod format;
+mod kill;
 mod support;

@@ -1,0 +1,130 @@
+//! The members of every payload, in the order of the wire contract: one entry a kind.
+
+use media::Marker;
+
+use super::json::{Fields, Object, Payload};
+use crate::event::*;
+
+macro_rules! write_field {
+    ($object:ident, $value:expr, $name:ident) => {
+        $object.field(stringify!($name), &$value)
+    };
+    ($object:ident, $value:expr, $name:ident optional) => {
+        $object.optional(stringify!($name), &$value)
+    };
+    ($object:ident, $value:expr, $name:ident flat) => {
+        Payload::write(&$value, $object)
+    };
+}
+
+macro_rules! read_field {
+    ($fields:ident, $name:ident flat) => {
+        Payload::read($fields)?
+    };
+    ($fields:ident, $name:ident $(optional)?) => {
+        $fields.get(stringify!($name))?
+    };
+}
+
+/// Lists the members of a payload: `@optional` is absent when none, `@flat` has members itself.
+macro_rules! payload {
+    ($type:ident { $($(@$mark:ident)? $name:ident),* $(,)? }) => {
+        impl Payload for $type {
+            fn write(&self, object: &mut Object) {
+                $(write_field!(object, self.$name, $name $($mark)?);)*
+            }
+
+            fn read(fields: &Fields<'_>) -> Result<$type, &'static str> {
+                Ok($type { $($name: read_field!(fields, $name $($mark)?),)* })
+            }
+        }
+    };
+}
+
+payload!(RunCreated { request_id, mode, model, principal_key, tenant_id });
+payload!(IngestReceived {
+    request_id, ingest, @optional decoded_frames, @optional source_uri,
+    @optional sampling_policy, @optional sample_fps,
+});
+payload!(FramesDecoded {
+    request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
+    width, height, pixel_format, @optional truncated, signals,
+});
+payload!(Marker {
+    marker_id, run_id, stream_id, event_type, status, start_frame, end_frame, start_pts_ms,
+    end_pts_ms, confidence, @optional supersedes_marker_id,
+});
+payload!(AnalysisGenerated {
+    request_id,
+    stream_id,
+    frames,
+    window_size,
+    segment_ms,
+    sampling_policy,
+    sample_fps,
+    mode,
+    model,
+    markers,
+});
+payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
+payload!(SemanticChunkInferred {
+    request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
+    semantic_error, event_type, object_label, summary, description, confidence, raw_output,
+    @flat tokens, inference_latency_ms, @optional index_name,
+});
+payload!(SemanticChunkGenerated {
+    request_id, stream_id, chunk_index, chunk_frames, process_ms, source_span_ms, lag_ms,
+    index_name, @flat tokens, inference_latency_ms,
+});
+payload!(SemanticFallbackActivated { request_id, stream_id, reason });
+payload!(InferenceCompleted {
+    request_id,
+    provider,
+    model,
+    fallback_used,
+    prompt_bytes,
+    output_bytes,
+});
+payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
+payload!(RunFailed { @optional request_id, reason });
+payload!(Requested { request_id });
+payload!(RunDeleted { @optional request_id, @optional reclaim });
+payload!(Finding { @optional session_id, frame_index, pts_ms, confidence, description });
+
+impl Payload for SessionRunCreated {
+    fn write(&self, object: &mut Object) {
+        object.field("principal_key", &self.principal_key);
+        object.field("session_id", &self.session_id);
+        object.field("source", &"whip".to_owned());
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
+        let principal_key = fields.get("principal_key")?;
+        Ok(SessionRunCreated { principal_key, session_id: fields.get("session_id")? })
+    }
+}
+
+impl Payload for KeyframeStored {
+    fn write(&self, object: &mut Object) {
+        object.field("frame_index", &self.frame_index);
+        object.field("pts_ms", &self.pts_ms);
+        object.field("event_type", &self.event_type);
+        object.field("description", &self.description);
+        object.field("image_ref", &self.image_ref);
+        object.field("image_media_type", &"image/jpeg".to_owned());
+        object.field("image_bytes", &self.image_bytes);
+        object.field("image_sha256", &self.image_sha256);
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<KeyframeStored, &'static str> {
+        Ok(KeyframeStored {
+            frame_index: fields.get("frame_index")?,
+            pts_ms: fields.get("pts_ms")?,
+            event_type: fields.get("event_type")?,
+            description: fields.get("description")?,
+            image_ref: fields.get("image_ref")?,
+            image_bytes: fields.get("image_bytes")?,
+            image_sha256: fields.get("image_sha256")?,
+        })
+    }
+}

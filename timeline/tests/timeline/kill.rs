@@ -1,0 +1,101 @@
+//! `kill -9` of a real process on the real disk, again and again.
+
+use std::{
+    io::{BufRead, BufReader, Write, stdin},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use timeline::{Options, Timeline};
+
+use crate::{
+    disk::Random,
+    support::{all, description, found},
+};
+
+const CYCLES: u64 = 200;
+
+fn options() -> Options {
+    Options { file_bytes: 100_000, grow_bytes: 20_000, ..Options::default() }
+}
+
+/// Appends from four threads and prints what is acknowledged, until it is killed.
+#[test]
+#[ignore = "the process that the test below kills"]
+fn child() {
+    let mut dir = String::new();
+    stdin().read_line(&mut dir).unwrap();
+    let (log, _) = Timeline::open(Path::new(dir.trim_end()), options()).unwrap();
+    thread::scope(|scope| {
+        for producer in 0..4u8 {
+            let log = &log;
+            scope.spawn(move || {
+                for number in 0.. {
+                    let text = format!("{producer}-{number} {}", "x".repeat(number % 700));
+                    let pair = [1, 2].map(|half| found(producer, &format!("{half} {text}")));
+                    for appended in log.append_wait(pair.into()).unwrap() {
+                        let event = log.get(appended.seq).unwrap().unwrap();
+                        println!("ack {} {}", appended.seq, description(&event));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Runs the child for a while, kills it, returns what it acknowledged as (seq, text).
+fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["kill::child", "--exact", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{}", dir.display()).unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let reader = thread::Builder::new().spawn(move || {
+        let lines = output.lines().map(Result::unwrap);
+        let acks = lines.filter_map(|line| {
+            let (seq, text) = line.strip_prefix("ack ")?.split_once(' ')?;
+            Some((seq.parse().unwrap(), text.to_owned()))
+        });
+        acks.collect::<Vec<(u64, String)>>()
+    });
+    thread::sleep(time);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut acks = reader.unwrap().join().unwrap();
+    // The last line may be cut by the kill.
+    acks.pop();
+    acks
+}
+
+#[test]
+fn two_hundred_kills_lose_alter_and_renumber_nothing() {
+    let dir = TempDir::new().unwrap();
+    let mut random = Random::new(7);
+    let mut acknowledged = Vec::new();
+    let mut kept = Vec::new();
+    for cycle in 0..CYCLES {
+        let time = Duration::from_millis(random.below(40));
+        acknowledged.extend(live(dir.path(), time));
+        let (log, _) = Timeline::open(dir.path(), options()).unwrap();
+        let events = all(&log);
+        assert_eq!(events[..kept.len()], kept, "cycle {cycle}: what was there changed");
+        for (seq, text) in acknowledged.drain(..) {
+            let event = events.get(seq as usize - 1);
+            let found = event.map(description);
+            assert_eq!(found.as_ref(), Some(&text), "cycle {cycle}: event {seq}");
+        }
+        for pair in events[kept.len()..].chunks(2) {
+            let texts: Vec<String> = pair.iter().map(description).collect();
+            assert_eq!(texts.len(), 2, "cycle {cycle}: half a batch");
+            assert_eq!(texts[0][1..], texts[1][1..], "cycle {cycle}: half a batch");
+        }
+        kept = events;
+    }
+    assert!(kept.len() > 1000, "only {} events in {CYCLES} cycles", kept.len());
+}
