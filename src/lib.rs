@@ -1,1 +1,21 @@
-//! Skeleton.
+//! The server: joins worker, timeline and transport behind the HTTP API.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod api;
+pub mod app;
+pub mod catalog;
+pub mod config;
+pub mod json;
+pub mod labels;
+pub mod percent;
+pub mod session;
+pub mod source;
+pub mod telemetry;
+
+/// Bytes from the operating system's generator, for identifiers.
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has a random number generator");
+    bytes
+}

@@ -1,2 +1,98 @@
-//! Skeleton.
-fn main() {}
+//! The server binary: arguments, configuration, run, exit code.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sightline::{
+    app::{App, Server},
+    config::Config,
+    telemetry,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use worker::WorkerProgram;
+
+/// Video analysis server. Settings come from SERVICE_* environment variables.
+#[derive(Parser)]
+#[command(name = "sightline-server", version)]
+struct Arguments {
+    /// Print the resolved configuration, secrets masked, and exit
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// The exit status of a bad configuration.
+const BAD_CONFIG: u8 = 2;
+
+fn main() -> ExitCode {
+    // Before anything else: a media worker shares nothing with the server but the file.
+    if worker::is_worker_invocation() {
+        return worker::worker_main();
+    }
+    let arguments = Arguments::parse();
+    let config = match Config::from_env() {
+        Ok(config) => config,
+        Err(errors) => {
+            for error in errors {
+                eprintln!("sightline-server: {error}");
+            }
+            return ExitCode::from(BAD_CONFIG);
+        }
+    };
+    if arguments.check_config {
+        return check(&config);
+    }
+    if let Err(error) = telemetry::start(&config.log_filter) {
+        eprintln!("sightline-server: {error}");
+        return ExitCode::FAILURE;
+    }
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    match serve(config) {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!(%error, "cannot start");
+            eprintln!("sightline-server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(config: &Config) -> ExitCode {
+    for shown in &config.shown {
+        println!("{shown}");
+    }
+    for warning in &config.warnings {
+        eprintln!("sightline-server: {warning}");
+    }
+    ExitCode::SUCCESS
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+#[tokio::main]
+async fn serve(config: Config) -> Result<ExitCode, Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let hangup = signal(SignalKind::hangup())?;
+    let app = App::open(config, WorkerProgram::current())?;
+    let server = Server::start(app).await?;
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+        () = server.poisoned() => {}
+        () = reload(&server, hangup) => {}
+    }
+    let intact = server.drain().await;
+    tracing::info!(intact, "stopped");
+    Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads the label maps again at every SIGHUP, and never ends.
+async fn reload(server: &Server, mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        server.app().reload_labels();
+    }
+    std::future::pending().await
+}

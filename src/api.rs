@@ -1,0 +1,62 @@
+//! The HTTP API: one route table; handlers translate and nothing more.
+
+mod analyze;
+mod auth;
+mod cors;
+mod envelope;
+mod error;
+mod events;
+mod extract;
+mod health;
+mod ingest;
+mod markers;
+mod media;
+mod metadata;
+mod page;
+mod rate;
+mod runs;
+mod wire;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware::from_fn_with_state,
+    response::Response,
+    routing::{get, post},
+};
+
+use crate::app::App;
+
+pub use error::ApiError;
+pub use health::DISK_RESERVE_BYTES;
+pub use rate::Rates;
+
+type ApiResult = Result<Response, ApiError>;
+
+/// Every route of the service.
+pub fn router(app: Arc<App>) -> Router {
+    let protected = Router::new()
+        .route("/v1/ready", get(health::ready))
+        .route("/v1/limits", get(health::limits))
+        .route("/v1/runs", get(runs::list).post(runs::create))
+        .route("/v1/runs/{id}", get(runs::fetch).delete(runs::delete))
+        .route("/v1/runs/{id}/stop", post(runs::stop))
+        .route("/v1/runs/{id}/keepalive", post(runs::keepalive))
+        .route("/v1/runs/{id}/state", get(runs::state))
+        .route("/v1/runs/{id}/ingest", post(ingest::ingest))
+        .route("/v1/runs/{id}/analyze", post(analyze::analyze))
+        .route("/v1/runs/{id}/events", get(events::list))
+        .route("/v1/runs/{id}/markers", get(markers::list))
+        .route("/v1/runs/{id}/keyframes", get(media::list))
+        .route("/v1/runs/{id}/keyframes/{sha256}", get(media::fetch))
+        .route("/v1/query", post(events::query))
+        .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
+    Router::new()
+        .route("/v1/health", get(health::health))
+        .merge(protected)
+        .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))
+        .with_state(app)
+}

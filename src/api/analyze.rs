@@ -1,0 +1,202 @@
+//! Analyze: signals to markers and frame metadata, by the gate alone.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use media::{Label, Rate, RunId, Signal, StreamId};
+use serde_json::Value;
+use timeline::{AnalysisGenerated, Event, MarkerConfig, SamplingPolicy};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Body, Caller, Owned},
+    ingest::{POLICIES, default_stream, rate},
+    metadata::{self, Context},
+};
+use crate::{
+    analysis::{self, Windowing},
+    catalog::Mode,
+    json::{Fields, Problem, integer, name, parsed, score, signed, text},
+};
+
+/// Most frames in a request.
+const FRAMES_MAX: usize = 4096;
+
+struct Request {
+    model: Label,
+    mode: Option<Mode>,
+    stream_id: Option<StreamId>,
+    policy: Option<SamplingPolicy>,
+    fixed_fps: Option<Rate>,
+    frames: Option<Vec<Signal>>,
+    windowing: Windowing,
+    trace_id: Option<String>,
+    correction_window_frames: Option<u64>,
+}
+
+fn read(body: &Body) -> Result<Request, ApiError> {
+    let mut fields = body.fields()?;
+    let model = fields.required("model", parsed);
+    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
+    let stream_id = fields.optional("stream_id", parsed);
+    let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
+    let fixed_fps = fields.optional("fixed_fps", rate);
+    let frames = fields.objects("frames", 1..=FRAMES_MAX, frame);
+    if let Some(at) = frames.as_deref().and_then(first_backwards) {
+        fields.refuse(&format!("frames[{at}]"), "goes back in frame_index or pts_ms");
+    }
+    let window_size = fields.optional("window_size", integer(2..=256)).unwrap_or(16);
+    let segment_ms = fields.optional("segment_ms", integer(50..=60_000)).unwrap_or(250);
+    let trace_id = fields.optional("trace_id", trace);
+    let correction_window_frames =
+        fields.optional("marker_correction_window_frames", integer(0..=1_000_000));
+    let windowing = Windowing { frames: window_size as u32, span_ms: segment_ms as u32 };
+    let read = fields.finish(|| {
+        Some(Request {
+            model: model?,
+            mode,
+            stream_id,
+            policy,
+            fixed_fps,
+            frames,
+            windowing,
+            trace_id,
+            correction_window_frames,
+        })
+    });
+    read.map_err(ApiError::Invalid)
+}
+
+fn frame(fields: &mut Fields<'_>) -> Option<Signal> {
+    let frame_index = fields.required("frame_index", integer(0..=u64::MAX));
+    let source_frame_index = fields.optional("source_frame_index", integer(0..=u64::MAX));
+    let pts_ms = fields.required("pts_ms", signed);
+    let perceptual_hash = fields.required("perceptual_hash", hash);
+    let mut level = |field| fields.required(field, score);
+    let (luma_mean, flicker_score) = (level("luma_mean"), level("flicker_score"));
+    let (ghosting_score, noise) = (level("ghosting_score"), level("noise_variance_score"));
+    let scene_score = fields.optional("scene_score", score);
+    Some(Signal {
+        frame_index: frame_index?,
+        source_frame_index,
+        pts_ms: pts_ms?,
+        perceptual_hash: perceptual_hash?,
+        luma_mean: luma_mean?,
+        flicker_score: flicker_score?,
+        ghosting_score: ghosting_score?,
+        noise_variance_score: noise?,
+        scene_score,
+    })
+}
+
+/// Sixteen hexadecimal digits, or an integer from callers that have one.
+fn hash(value: &Value) -> Result<u64, Problem> {
+    let found = match value {
+        Value::String(text) if text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            u64::from_str_radix(text, 16).ok()
+        }
+        value => value.as_u64(),
+    };
+    found.ok_or("must be a string of 16 hexadecimal digits".into())
+}
+
+fn trace(value: &Value) -> Result<String, Problem> {
+    let found = text(1..=64)(value)?;
+    let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
+    if visible { Ok(found.to_owned()) } else { Err("must be visible ASCII".into()) }
+}
+
+/// The first frame that does not come after the one before it.
+fn first_backwards(frames: &[Signal]) -> Option<usize> {
+    let backwards = |pair: &[Signal]| {
+        pair[1].frame_index <= pair[0].frame_index || pair[1].pts_ms < pair[0].pts_ms
+    };
+    frames.windows(2).position(backwards).map(|at| at + 1)
+}
+
+/// Frames to analyse and what is known of where they come from.
+struct Input {
+    signals: Vec<Signal>,
+    stream_id: StreamId,
+    policy: SamplingPolicy,
+    sample_fps: Option<Rate>,
+    source: &'static str,
+}
+
+/// The frames of the request, or those that the run's last ingest decoded.
+fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError> {
+    let default_policy = SamplingPolicy::SourceFpsAdaptive;
+    if let Some(signals) = request.frames.take() {
+        return Ok(Input {
+            signals,
+            stream_id: request.stream_id.take().unwrap_or_else(default_stream),
+            policy: request.policy.unwrap_or(default_policy),
+            sample_fps: request.fixed_fps,
+            source: "request",
+        });
+    }
+    let timeline = app.registry.timeline();
+    let Some((_, decoded)) = timeline.latest_frames(run, request.stream_id.as_ref())? else {
+        return Err(ApiError::field("frames", "is required: the run has no decoded frames"));
+    };
+    Ok(Input {
+        signals: timeline.signals(&decoded.signals)?,
+        stream_id: decoded.stream_id,
+        policy: request.policy.unwrap_or(decoded.sampling_policy),
+        sample_fps: request.fixed_fps.or(decoded.sample_fps),
+        source: "ingest",
+    })
+}
+
+/// `POST /v1/runs/{id}/analyze`
+pub async fn analyze(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> ApiResult {
+    let mut request = read(&body)?;
+    app.check_open()?;
+    let run_id = run.id();
+    let work = Arc::clone(&app);
+    let (mut request, input) = app
+        .blocking(move || input(&work, run_id, &mut request).map(|input| (request, input)))
+        .await??;
+    let labels = app.labels();
+    let tenant = run.origin().tenant.clone();
+    let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
+    let rename = |event_type| labels.event_type(tenant.as_deref(), event_type);
+    let frames = analysis::replay(&input.signals, app.config.gate, rename);
+    let mut config = MarkerConfig::default();
+    config.correction_window_frames =
+        request.correction_window_frames.unwrap_or(config.correction_window_frames);
+    let markers = analysis::markers(run_id, &input.stream_id, &frames, config);
+    let generated = AnalysisGenerated {
+        request_id: caller.request_id,
+        stream_id: input.stream_id.clone(),
+        frames: frames.len() as u64,
+        window_size: request.windowing.frames,
+        segment_ms: request.windowing.span_ms,
+        sampling_policy: input.policy,
+        sample_fps: input.sample_fps,
+        mode: Some(mode.clone()),
+        model: request.model.as_str().to_owned(),
+        markers: markers.len() as u64,
+    };
+    let mut events = vec![Event::AnalysisGenerated(generated)];
+    events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
+    app.registry.commit(&run, events).await?;
+    let context = Context {
+        request_id: caller.request_id,
+        run_id,
+        stream_id: input.stream_id,
+        mode,
+        model: request.model.as_str().to_owned(),
+        trace_id: request.trace_id.take(),
+        policy: input.policy,
+        sample_fps: input.sample_fps,
+        source: input.source,
+    };
+    Ok(metadata::answer(context, frames, &markers, request.windowing))
+}

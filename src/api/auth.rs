@@ -1,0 +1,78 @@
+//! Credentials, tenants and the rate limit of a principal.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, header};
+use media::{Label, RequestId};
+
+use super::{App, error::ApiError, extract::Caller};
+use crate::config::Principal;
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const TENANT_ID: HeaderName = HeaderName::from_static("x-tenant-id");
+
+/// Lets a request pass with its [`Caller`], or answers for it.
+pub async fn authenticate(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match caller(&app, &request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
+    let principal = match &app.config.keys {
+        None => Principal::anonymous(),
+        Some(keys) => {
+            let key = credential(request.headers())?;
+            let known = keys.principal(key).cloned();
+            known.ok_or(ApiError::Unauthorized("missing or invalid API key"))?
+        }
+    };
+    app.rates.of_principal(&principal)?;
+    let tenant = tenant(request.headers(), app.config.require_tenant_id)?;
+    let request_id = *request
+        .extensions()
+        .get::<RequestId>()
+        .ok_or(ApiError::Bug("a request outside the request id layer"))?;
+    Ok(Caller { request_id, principal, tenant })
+}
+
+/// The one credential of a request, by either header.
+fn credential(headers: &HeaderMap) -> Result<&[u8], ApiError> {
+    let keys = headers.get_all(API_KEY).into_iter().map(|value| value.as_bytes());
+    let bearers = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
+        let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+    });
+    let mut found = None;
+    for key in keys.chain(bearers) {
+        if *found.get_or_insert(key) != key {
+            return Err(ApiError::Unauthorized("two different credentials in one request"));
+        }
+    }
+    found.ok_or(ApiError::Unauthorized("missing or invalid API key"))
+}
+
+fn tenant(headers: &HeaderMap, required: bool) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(TENANT_ID).filter(|value| !value.is_empty()) else {
+        let missing = ApiError::Unauthorized("x-tenant-id is required");
+        return if required { Err(missing) } else { Ok(None) };
+    };
+    let label: Option<Label> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let label = label.ok_or_else(|| {
+        ApiError::field("x-tenant-id", "must be 1 to 128 bytes without control characters")
+    })?;
+    Ok(Some(label.as_str().to_owned()))
+}

@@ -1,0 +1,86 @@
+//! The outermost layer: a request's id, its log line, the error envelope and the headers of
+//! every response.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Instant,
+};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use media::RequestId;
+
+use super::{
+    App, cors,
+    error::{ApiError, Carried},
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Headers that a response has unless its route said otherwise.
+const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+];
+
+/// Wraps every request.
+pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let request_id = RequestId::from_bytes(crate::random_bytes());
+    request.extensions_mut().insert(request_id);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response = match refused(&app, &request) {
+        Some(response) => response,
+        None => run(next, request).await,
+    };
+    if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
+        response = error.into_envelope(request_id);
+    }
+    let headers = response.headers_mut();
+    for (name, value) in DEFAULTS {
+        headers.entry(name).or_insert(value);
+    }
+    headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
+    let id = HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII");
+    headers.insert(REQUEST_ID, id);
+    let ms = started.elapsed().as_secs_f64() * 1e3;
+    tracing::info!(%request_id, %method, path, status = response.status().as_u16(), ms, "request");
+    response
+}
+
+/// What no route gets to see.
+fn refused(app: &App, request: &Request) -> Option<Response> {
+    if let Err(error) = app.rates.of_all() {
+        return Some(error.into_response());
+    }
+    let uri = request.uri();
+    let decodes = |text: &str| crate::percent::decode(text.as_bytes()).is_some();
+    if !decodes(uri.path()) || !uri.query().is_none_or(decodes) {
+        let text = "broken percent-encoding in the request target".to_owned();
+        return Some(ApiError::Plain(StatusCode::BAD_REQUEST, text).into_response());
+    }
+    cors::preflight(&app.config.cors_origins, request.method(), request.headers())
+}
+
+/// A panic below is our bug; it answers 500 and takes nothing else with it.
+async fn run(next: Next, request: Request) -> Response {
+    let mut answer = pin!(next.run(request));
+    std::future::poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx)))
+            .unwrap_or_else(|_| Poll::Ready(ApiError::Bug("a handler panicked").into_response()))
+    })
+    .await
+}

@@ -1,0 +1,271 @@
+//! Every failure of a handler, and the one place that gives an error its status and code.
+//!
+//! A handler's error travels to the outermost layer as a response extension and becomes the
+//! envelope there, where the request id is known. Sources are logged there, and only there.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use media::{ErrorKind, RequestId};
+use serde::Serialize;
+use timeline::TimelineError;
+
+use crate::{
+    json::{Detail, JsonError},
+    session::{registry::RunError, runner::IngestError},
+    source::SourceError,
+};
+
+/// Seconds a caller is asked to wait when no better figure is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a request fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// Fields that cannot be accepted.
+    #[error("validation failed")]
+    Invalid(Vec<Detail>),
+    /// A browser's preflight without an origin.
+    #[error("a preflight request needs an Origin header")]
+    OriginMissing,
+    /// No credential, an unknown one, two, or no tenant where one is required.
+    #[error("{0}")]
+    Unauthorized(&'static str),
+    /// An origin that may not read answers.
+    #[error("this origin is not allowed")]
+    CorsForbidden,
+    /// Nothing there that the caller may see.
+    #[error("{0} not found")]
+    NotFound(&'static str),
+    /// The run does not take the action.
+    #[error("{0}")]
+    Run(RunError),
+    /// Too many requests.
+    #[error("rate limit exceeded")]
+    RateLimited {
+        /// When a request will be accepted.
+        retry_after: Duration,
+    },
+    /// An ingest that came to nothing.
+    #[error("{0}")]
+    Ingest(IngestError),
+    /// The log refused.
+    #[error("{0}")]
+    Log(#[from] TimelineError),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Draining,
+    /// Our own bug.
+    #[error("{0}")]
+    Bug(&'static str),
+    /// A body that is no JSON, or not what its headers say; answered in plain text.
+    #[error("{1}")]
+    Plain(StatusCode, String),
+}
+
+impl ApiError {
+    /// One unacceptable field.
+    pub fn field(field: &str, message: impl Into<String>) -> ApiError {
+        ApiError::Invalid(vec![Detail::new(field, message)])
+    }
+
+    /// No such run, or none of the caller's.
+    pub const RUN_NOT_FOUND: ApiError = ApiError::NotFound("run");
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            ApiError::Invalid(_) | ApiError::OriginMissing | ApiError::Plain(..) => {
+                ErrorKind::InvalidInput
+            }
+            ApiError::Unauthorized(_) => ErrorKind::Unauthenticated,
+            ApiError::CorsForbidden => ErrorKind::Forbidden,
+            ApiError::NotFound(_) => ErrorKind::NotFound,
+            ApiError::Run(error) => error.kind(),
+            ApiError::RateLimited { .. } => ErrorKind::Exhausted,
+            ApiError::Ingest(error) => error.kind(),
+            // A payload too large for the log is not something that a field of the request names.
+            ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
+            ApiError::Log(error) => error.kind(),
+            ApiError::Draining => ErrorKind::Unavailable,
+        }
+    }
+
+    fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
+            ApiError::RateLimited { .. } => return (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            ApiError::Plain(status, _) => return (*status, "plain"),
+            _ => {}
+        }
+        match self.kind() {
+            ErrorKind::InvalidInput | ErrorKind::Unsupported => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "validation_error")
+            }
+            ErrorKind::Unauthenticated => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            ErrorKind::Forbidden => (StatusCode::FORBIDDEN, "cors_forbidden"),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::Conflict | ErrorKind::Cancelled => (StatusCode::CONFLICT, "conflict"),
+            ErrorKind::Exhausted | ErrorKind::Unavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
+            ErrorKind::DataLoss | ErrorKind::Internal => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+            }
+        }
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        match self {
+            ApiError::Invalid(details) => details.clone(),
+            ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
+                vec![Detail::new("source_uri", told_of(error))]
+            }
+            ApiError::Run(RunError::ActiveLimit { limit, active }) => vec![
+                Detail::new("limit", limit.to_string()),
+                Detail::new("active", active.to_string()),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The envelope, or plain text where the contract says so.
+    pub fn into_envelope(&self, request_id: RequestId) -> Response {
+        let (status, code) = self.status_and_code();
+        if let ApiError::Plain(_, text) = self {
+            return (status, text.clone()).into_response();
+        }
+        let message = match status {
+            StatusCode::INTERNAL_SERVER_ERROR => {
+                tracing::error!(%request_id, error = %self, "request failed");
+                "internal error".to_owned()
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                tracing::warn!(%request_id, error = %self, "request refused");
+                self.to_string()
+            }
+            StatusCode::UNPROCESSABLE_ENTITY => "validation failed".to_owned(),
+            _ => self.to_string(),
+        };
+        let details = self.details();
+        let request_id = request_id.to_string();
+        let error = ErrorBody { code, message, request_id, details: &details };
+        let mut response = (status, Json(Envelope { error })).into_response();
+        self.add_headers(status, &mut response);
+        response
+    }
+
+    fn add_headers(&self, status: StatusCode, response: &mut Response) {
+        let retry_after = match self {
+            ApiError::RateLimited { retry_after } => Some(*retry_after),
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
+            _ => None,
+        };
+        if let Some(after) = retry_after {
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
+    }
+}
+
+/// What the owner of a source is told; how a worker died is for the log.
+fn told_of(error: &IngestError) -> String {
+    use worker::WorkerError::{Exited, Killed, Protocol};
+    match error {
+        IngestError::Worker(error @ (Killed { .. } | Exited { .. } | Protocol(_))) => {
+            tracing::warn!(%error, "a media worker died");
+            "the media worker could not survive this source".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'static str,
+    message: String,
+    request_id: String,
+    #[serde(serialize_with = "details")]
+    details: &'a [Detail],
+}
+
+fn details<S: serde::Serializer>(details: &[Detail], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        field: &'a str,
+        message: &'a str,
+    }
+    serializer.collect_seq(
+        details.iter().map(|detail| Shown { field: &detail.field, message: &detail.message }),
+    )
+}
+
+/// Carries an error from a handler to the layer that writes it.
+#[derive(Clone)]
+pub struct Carried(pub Arc<ApiError>);
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status_and_code().0.into_response();
+        response.extensions_mut().insert(Carried(Arc::new(self)));
+        response
+    }
+}
+
+impl From<Vec<Detail>> for ApiError {
+    fn from(details: Vec<Detail>) -> ApiError {
+        ApiError::Invalid(details)
+    }
+}
+
+impl From<JsonError> for ApiError {
+    fn from(error: JsonError) -> ApiError {
+        match error {
+            JsonError::Malformed(text) => {
+                ApiError::Plain(StatusCode::BAD_REQUEST, format!("malformed JSON: {text}"))
+            }
+            JsonError::Invalid(details) => ApiError::Invalid(details),
+        }
+    }
+}
+
+impl From<RunError> for ApiError {
+    fn from(error: RunError) -> ApiError {
+        match error {
+            RunError::NotFound => ApiError::RUN_NOT_FOUND,
+            RunError::Log(error) => ApiError::Log(error),
+            error => ApiError::Run(error),
+        }
+    }
+}
+
+impl From<IngestError> for ApiError {
+    fn from(error: IngestError) -> ApiError {
+        match error {
+            IngestError::Run(error) => error.into(),
+            IngestError::Store(error) => ApiError::Log(error),
+            error => ApiError::Ingest(error),
+        }
+    }
+}
+
+impl From<SourceError> for ApiError {
+    fn from(error: SourceError) -> ApiError {
+        if let SourceError::Io(source) = &error {
+            tracing::warn!(error = %source, "cannot open a source");
+        }
+        ApiError::field("source_uri", error.to_string())
+    }
+}

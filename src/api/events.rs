@@ -1,0 +1,161 @@
+//! Reading a run's timeline: snapshots and the long poll.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{Uri, header};
+use media::{Label, RunId, Seq};
+use timeline::{Event, EventKind, StoredEvent, Timeline, TimelineError};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Body, Caller, Owned, Params},
+    page::{linked, paging},
+    wire::events_json,
+};
+use crate::{
+    json::{digits, integer, name, parsed},
+    session::registry::Run,
+};
+
+/// Events read from the log at a time.
+const READ: usize = 64;
+/// A page ends early once its payloads are this long together.
+const PAGE_BYTES: usize = 32 << 20;
+
+/// What to read.
+#[derive(Clone)]
+struct Wanted {
+    run: RunId,
+    from: Seq,
+    limit: usize,
+    kind: Option<EventKind>,
+    index: Option<Label>,
+}
+
+/// Events, and where the next page starts.
+struct Page {
+    events: Vec<StoredEvent>,
+    next: Seq,
+    more: bool,
+}
+
+fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
+    let mut page = Page { events: Vec::new(), next: wanted.from, more: false };
+    let mut bytes = 0;
+    loop {
+        // One more than fits says whether there is more.
+        let room = wanted.limit + 1 - page.events.len();
+        let read = timeline.read(wanted.run, page.next, room.min(READ), wanted.kind)?;
+        if read.is_empty() {
+            return Ok(page);
+        }
+        for event in read {
+            let after = Seq(event.head.seq.0 + 1);
+            if wanted.index.as_ref().is_some_and(|index| !has_index(&event, index)) {
+                page.next = after;
+                continue;
+            }
+            let full = page.events.len() == wanted.limit;
+            if full || !page.events.is_empty() && bytes + event.payload.len() > PAGE_BYTES {
+                page.more = true;
+                return Ok(page);
+            }
+            page.next = after;
+            bytes += event.payload.len();
+            page.events.push(event);
+        }
+    }
+}
+
+fn has_index(event: &StoredEvent, index: &Label) -> bool {
+    let found = match event.decode() {
+        Ok(Event::SemanticChunkInferred(chunk)) => chunk.index_name,
+        Ok(Event::SemanticChunkGenerated(chunk)) => chunk.index_name,
+        Ok(Event::RunCompleted(completed)) => completed.index_name,
+        Ok(_) => None,
+        Err(error) => {
+            tracing::error!(%error, seq = %event.head.seq, "cannot read an event's fields");
+            None
+        }
+    };
+    found.as_ref() == Some(index)
+}
+
+/// `GET /v1/runs/{id}/events`
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    params: Params,
+    uri: Uri,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let paging = paging(&mut fields);
+    let from = fields.optional("from_seq", digits(0..=u64::MAX)).map(Seq);
+    let index = fields.optional("index", parsed);
+    fields.finish(|| Some(()))?;
+    let from = paging.cursor.or(from).unwrap_or_default();
+    let wanted = Wanted { run: run.id(), from, limit: paging.limit, kind: None, index };
+    let timeline = app.registry.timeline().clone();
+    let page = app.blocking(move || read(&timeline, &wanted)).await??;
+    let (request_id, run_id) = (caller.request_id, run.id());
+    let events = events_json(&page.events, false);
+    let text = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":{events}}}"#);
+    Ok(linked(json(text), &uri, page.more.then_some(page.next)))
+}
+
+/// `POST /v1/query`
+pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+    let mut fields = body.fields()?;
+    let id = fields.required("run_id", crate::json::text(1..=128));
+    let kind = fields.optional("kind", name("the event kinds", EventKind::from_name));
+    let from = fields.optional("from_seq", integer(0..=u64::MAX)).unwrap_or_default();
+    let limit = fields.optional("limit", integer(1..=10_000)).unwrap_or(1000) as usize;
+    let wait = fields.optional("wait_ms", integer(0..=30_000)).unwrap_or_default();
+    let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
+    let run = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
+    let run = run.ok_or(ApiError::RUN_NOT_FOUND)?;
+    let wanted = Wanted { run: run.id(), from: Seq(from), limit, kind, index: None };
+    let page = poll(&app, &run, wanted, Duration::from_millis(wait)).await?;
+    let kind = match kind {
+        Some(kind) => format!("\"{}\"", kind.as_str()),
+        None => "null".to_owned(),
+    };
+    let (request_id, run_id, next) = (caller.request_id, run.id(), page.next);
+    let matches = events_json(&page.events, true);
+    Ok(json(format!(
+        r#"{{"request_id":"{request_id}","query":{{"run_id":"{run_id}","kind":{kind},"from_seq":{from}}},"matches":{matches},"next_from_seq":{next}}}"#
+    )))
+}
+
+/// The first page that is not empty, or an empty one once `wait` is over.
+async fn poll(app: &Arc<App>, run: &Run, wanted: Wanted, wait: Duration) -> Result<Page, ApiError> {
+    let mut over = pin!(tokio::time::sleep(wait));
+    loop {
+        let mut published = pin!(run.published());
+        // Enabled before reading: an event between the two must wake us.
+        published.as_mut().enable();
+        let (timeline, page) = (app.registry.timeline().clone(), wanted.clone());
+        let page = app.blocking(move || read(&timeline, &page)).await??;
+        if !run.lifecycle().is_visible() {
+            return Err(ApiError::RUN_NOT_FOUND);
+        }
+        if !page.events.is_empty() || wait.is_zero() {
+            return Ok(page);
+        }
+        tokio::select! {
+            () = published => {}
+            () = over.as_mut() => return Ok(page),
+            () = app.draining.cancelled() => return Ok(page),
+        }
+    }
+}
+
+fn json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

@@ -1,0 +1,221 @@
+//! The answer of an analysis: markers, then one metadata object a frame, written as it is sent.
+//!
+//! Half a million frames are a few hundred megabytes of JSON; they are never all in memory.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context as TaskContext, Poll},
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::header;
+use http_body::{Body as HttpBody, Frame};
+use media::{Marker, Rate, RequestId, RunId, StreamId};
+use serde::Serialize;
+use timeline::SamplingPolicy;
+
+use super::wire::{MarkerRecord, fps};
+use crate::analysis::{FrameResult, Window, Windowing, windows};
+
+/// What all metadata objects of an analysis share.
+pub struct Context {
+    /// The request.
+    pub request_id: RequestId,
+    /// The run.
+    pub run_id: RunId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Mode of the analysis.
+    pub mode: String,
+    /// Model asked for.
+    pub model: String,
+    /// The caller's trace.
+    pub trace_id: Option<String>,
+    /// How frames were chosen.
+    pub policy: SamplingPolicy,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+    /// Where the signals come from: `ingest` or `request`.
+    pub source: &'static str,
+}
+
+/// The response of an analysis.
+pub fn answer(
+    context: Context,
+    frames: Vec<FrameResult>,
+    markers: &[Marker],
+    windowing: Windowing,
+) -> Response {
+    let windows = windows(&frames, windowing).into_iter();
+    let head = head(&context, markers, frames.len());
+    let body = Chunks { context, frames, windows, head: Some(head), comma: "", done: false };
+    ([(header::CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
+}
+
+/// Everything up to the first metadata object.
+fn head(context: &Context, markers: &[Marker], frames: usize) -> String {
+    #[derive(Serialize)]
+    struct Head<'a> {
+        request_id: String,
+        run_id: String,
+        generated: usize,
+        markers: Vec<MarkerRecord<'a>>,
+    }
+    let head = Head {
+        request_id: context.request_id.to_string(),
+        run_id: context.run_id.to_string(),
+        generated: frames,
+        markers: markers.iter().map(MarkerRecord::new).collect(),
+    };
+    let mut text = written(&head);
+    // The closing brace makes room for the array, which `Chunks` writes.
+    text.pop();
+    text.push_str(",\"metadata\":[");
+    text
+}
+
+struct Chunks {
+    context: Context,
+    frames: Vec<FrameResult>,
+    windows: std::vec::IntoIter<Window>,
+    head: Option<String>,
+    comma: &'static str,
+    done: bool,
+}
+
+/// A chunk is sent once it is at least this long.
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl Chunks {
+    fn next(&mut self) -> Option<String> {
+        let mut text = self.head.take().unwrap_or_default();
+        while text.len() < CHUNK_BYTES {
+            let Some(window) = self.windows.next() else { break };
+            for frame in &self.frames[window.first..window.first + window.len] {
+                text.push_str(self.comma);
+                text.push_str(&written(&metadata(&self.context, &window, frame)));
+                self.comma = ",";
+            }
+        }
+        if text.len() < CHUNK_BYTES && !self.done {
+            self.done = true;
+            text.push_str("]}");
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+impl HttpBody for Chunks {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next().map(|text| Ok(Frame::data(text.into()))))
+    }
+}
+
+fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("our own types with string keys are writable")
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    run_id: String,
+    stream_id: &'a str,
+    frame_index: u64,
+    pts_ms: i64,
+    mode: &'a str,
+    model: &'a str,
+    window: WindowRecord,
+    annotations: Annotations<'a>,
+    confidence: f64,
+    fallback: Fallback,
+    trace: Trace<'a>,
+    ordering_key: String,
+    sampling_policy: &'static str,
+    sample_fps: Option<f64>,
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct WindowRecord {
+    start_ms: i64,
+    end_ms: i64,
+    segment_id: String,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+struct Annotations<'a> {
+    summary: &'a str,
+    objects: [(); 0],
+    events: [Finding<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    #[serde(rename = "type")]
+    event_type: &'a str,
+    score: f64,
+    description: &'static str,
+}
+
+#[derive(Serialize)]
+struct Fallback {
+    used: bool,
+}
+
+#[derive(Serialize)]
+struct Trace<'a> {
+    request_id: String,
+    trace_id: std::borrow::Cow<'a, str>,
+}
+
+fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -> Metadata<'a> {
+    let run_id = context.run_id.to_string();
+    let request_id = context.request_id.to_string();
+    let (pts_ms, frame_index) = (frame.pts_ms, frame.frame_index);
+    let confidence = frame.confidence.as_f64();
+    let event_type = frame.event_type.as_str();
+    Metadata {
+        ordering_key: format!("{run_id}:{pts_ms}:{frame_index}"),
+        run_id,
+        stream_id: context.stream_id.as_str(),
+        frame_index,
+        pts_ms,
+        mode: &context.mode,
+        model: &context.model,
+        window: WindowRecord {
+            start_ms: window.start_ms,
+            end_ms: window.end_ms,
+            segment_id: format!("seg-{}", window.ordinal),
+            source: context.source,
+        },
+        annotations: Annotations {
+            summary: "",
+            objects: [],
+            events: [Finding { event_type, score: confidence, description: frame.reason.as_str() }],
+        },
+        confidence,
+        fallback: Fallback { used: false },
+        trace: Trace {
+            // A caller without a trace of its own follows the request.
+            trace_id: match &context.trace_id {
+                Some(trace_id) => trace_id.into(),
+                None => request_id.clone().into(),
+            },
+            request_id,
+        },
+        sampling_policy: context.policy.as_str(),
+        sample_fps: fps(context.sample_fps),
+        finish_reason: "stop",
+    }
+}

@@ -1,0 +1,252 @@
+//! The composition root: opens every part in start order and closes them in reverse.
+
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use media::WallTime;
+use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use transport::{Drained, TransportError};
+use worker::{SandboxReport, Supervisor, WorkerProgram};
+
+use crate::{
+    api::{ApiError, Rates, router},
+    config::Config,
+    labels::{LabelError, LabelMaps},
+    session::{
+        registry::{Registry, RunLimits},
+        runner::Runner,
+    },
+    source::Roots,
+};
+
+/// How long requests and jobs may finish after a stop.
+const DRAIN: Duration = Duration::from_secs(10);
+/// After that, how long the answers of cancelled jobs may take.
+const ANSWERS: Duration = Duration::from_secs(3);
+/// How often idle runs are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be made.
+    #[error("cannot use the data directory {path}: {source}")]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// An ingest root is gone.
+    #[error("SERVICE_INGEST_FILE_ROOTS cannot be opened: {0}")]
+    Roots(#[source] io::Error),
+    /// A label map does not hold.
+    #[error("SERVICE_TENANT_LABEL_MAPS_PATH: {0}")]
+    Labels(#[from] LabelError),
+    /// The log or the blobs do not open.
+    #[error(transparent)]
+    Timeline(#[from] TimelineError),
+    /// The address is not ours.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The socket has no address.
+    #[error("cannot tell the listening address: {0}")]
+    Address(#[source] io::Error),
+}
+
+/// Everything a handler reaches.
+pub struct App {
+    /// The configuration.
+    pub config: Config,
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// Where jobs run.
+    pub runner: Arc<Runner>,
+    /// Stored stills.
+    pub blobs: BlobStore,
+    /// Where sources may lie.
+    pub roots: Arc<Roots>,
+    /// Rate limits.
+    pub rates: Rates,
+    /// Cancelled when the server begins to shut down.
+    pub draining: CancellationToken,
+    /// How isolated media workers are.
+    pub sandbox: String,
+    /// File jobs at once.
+    pub jobs: usize,
+    labels: RwLock<Arc<LabelMaps>>,
+}
+
+impl App {
+    /// Opens the log and everything that rests on it.
+    pub fn open(config: Config, worker: WorkerProgram) -> Result<Arc<App>, StartError> {
+        let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
+        fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
+        let labels = load_labels(&config)?;
+        let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
+        let supervisor = Supervisor::new(worker);
+        let sandbox = sandbox_level(&supervisor);
+        let log_dir = config.data_dir.join("log");
+        let options = Options { clock: Arc::new(wall_now), ..Options::default() };
+        let (timeline, recovery) = Timeline::open(&log_dir, options)?;
+        tracing::info!(?recovery, "log opened");
+        let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
+        let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
+        let registry = Registry::open(timeline, limits, wall_now())?;
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let (gate, stills) = (config.gate, config.ingest_stills);
+        let runner =
+            Runner::new(Arc::clone(&registry), blobs.clone(), supervisor, gate, stills, jobs);
+        let rates = Rates::new(config.rate_global, config.rate_principal);
+        let draining = CancellationToken::new();
+        let labels = RwLock::new(Arc::new(labels));
+        Ok(Arc::new(App {
+            config,
+            registry,
+            runner,
+            blobs,
+            roots,
+            rates,
+            draining,
+            sandbox,
+            jobs,
+            labels,
+        }))
+    }
+
+    /// The label maps in force.
+    pub fn labels(&self) -> Arc<LabelMaps> {
+        Arc::clone(&self.labels.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the label maps again; a file that does not hold changes nothing.
+    pub fn reload_labels(&self) {
+        match load_labels(&self.config) {
+            Ok(maps) => {
+                *self.labels.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(maps);
+                tracing::info!("label maps read again");
+            }
+            Err(error) => tracing::error!(%error, "label maps kept as they are"),
+        }
+    }
+
+    /// Refuses new work while the server shuts down.
+    pub fn check_open(&self) -> Result<(), ApiError> {
+        if self.draining.is_cancelled() { Err(ApiError::Draining) } else { Ok(()) }
+    }
+
+    /// Free bytes where the log and the blobs are.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.config.data_dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Runs what reads the disk away from the threads that serve sockets.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| ApiError::Bug("blocking work panicked"))
+    }
+}
+
+fn load_labels(config: &Config) -> Result<LabelMaps, LabelError> {
+    config.label_maps_path.as_deref().map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
+}
+
+fn sandbox_level(supervisor: &Supervisor) -> String {
+    match supervisor.sandbox_report() {
+        Ok(report) => {
+            let level = level_name(&report);
+            tracing::info!(level, ?report, "media workers are sandboxed");
+            level.to_owned()
+        }
+        Err(error) => {
+            tracing::error!(%error, "no media worker starts: ingest will fail");
+            "unavailable".to_owned()
+        }
+    }
+}
+
+fn level_name(report: &SandboxReport) -> &'static str {
+    if report.is_full() { "full" } else { "partial" }
+}
+
+fn wall_now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
+}
+
+/// A server that accepts connections.
+pub struct Server {
+    app: Arc<App>,
+    accepting: JoinHandle<Drained>,
+    sweeping: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    /// Listens, and serves from then on.
+    pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
+        let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
+        let addr = listener.local_addr().map_err(StartError::Address)?;
+        let limits = transport::Limits { drain: DRAIN + ANSWERS, ..transport::Limits::default() };
+        let stop = CancellationToken::new();
+        let serving = transport::serve(listener, router(Arc::clone(&app)), limits, stop.clone());
+        let accepting = tokio::spawn(serving);
+        let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
+        tracing::info!(%addr, "listening");
+        Ok(Server { app, accepting, sweeping, stop })
+    }
+
+    /// Lets requests and jobs finish within the drain, then closes the log.
+    ///
+    /// True when everything that was acknowledged is on disk.
+    pub async fn drain(self) -> bool {
+        self.app.draining.cancel();
+        self.stop.cancel();
+        self.app.runner.drain(tokio::time::sleep(DRAIN)).await;
+        match self.accepting.await {
+            Ok(Drained { cut: 0 }) => tracing::info!("every connection finished"),
+            Ok(Drained { cut }) => tracing::warn!(cut, "connections were cut"),
+            Err(error) => tracing::error!(%error, "the accept loop died"),
+        }
+        self.sweeping.abort();
+        let timeline = self.app.registry.timeline().clone();
+        let healthy = timeline.state() == Health::Writable;
+        let closed = tokio::task::spawn_blocking(move || timeline.close()).await;
+        healthy && closed.is_ok()
+    }
+
+    /// Resolves when the log no longer takes events.
+    pub async fn poisoned(&self) {
+        let mut tick = tokio::time::interval(SWEEP);
+        loop {
+            tick.tick().await;
+            if let Health::Poisoned { reason } = self.app.registry.timeline().state() {
+                tracing::error!(reason, "the log is read-only");
+                return;
+            }
+        }
+    }
+
+    /// What handlers reach.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+}
+
+async fn sweep(registry: Arc<Registry>) {
+    let mut tick = tokio::time::interval(SWEEP);
+    loop {
+        tick.tick().await;
+        registry.expire_idle(Instant::now()).await;
+    }
+}

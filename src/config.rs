@@ -1,0 +1,316 @@
+//! The configuration: the only reader of the environment, resolved once.
+//!
+//! A bad value stops start-up and names its variable; all bad values are named together.
+//! Secrets leave as digests; what is shown of them is that they are set.
+
+mod keys;
+mod vars;
+
+use std::{
+    env,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use gate::GateConfig;
+use http::HeaderValue;
+use media::Score;
+use tracing_subscriber::EnvFilter;
+
+use crate::json::Problem;
+use vars::Vars;
+
+pub use keys::{KeyRing, Principal};
+pub use vars::{Shown, VarError};
+
+/// Which browser origins may read answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// These, exactly.
+    Listed(Vec<HeaderValue>),
+    /// Every one; only while keys are off.
+    Any,
+}
+
+/// A program that some work needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where it is; `None` when it is missing.
+    pub path: Option<PathBuf>,
+}
+
+/// Everything the server can be told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where HTTP/1.1 and HTTP/2 are served.
+    pub bind_addr: SocketAddr,
+    /// Log, blobs and columns.
+    pub data_dir: PathBuf,
+    /// Accepted keys; `None` lets everybody act as one principal.
+    pub keys: Option<KeyRing>,
+    /// Requests must say a tenant.
+    pub require_tenant_id: bool,
+    /// Directories beneath which sources are opened.
+    pub ingest_roots: Vec<PathBuf>,
+    /// Most active runs of a principal.
+    pub active_limit: usize,
+    /// Idle time after which a run expires.
+    pub run_ttl: Duration,
+    /// File with the tenants' label maps.
+    pub label_maps_path: Option<PathBuf>,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Ingest stores the stills of selected frames.
+    pub ingest_stills: bool,
+    /// Programs looked for at start.
+    pub tools: [Tool; 2],
+    /// Browser origins.
+    pub cors_origins: Origins,
+    /// Requests a second, all together.
+    pub rate_global: Option<NonZeroU32>,
+    /// Requests a second of one principal.
+    pub rate_principal: Option<NonZeroU32>,
+    /// Filter of the log.
+    pub log_filter: String,
+    /// Every setting as resolved.
+    pub shown: Vec<Shown>,
+    /// Variables with the prefix that nothing reads.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Resolves the process's environment.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    pub fn from_env() -> Result<Config, Vec<VarError>> {
+        // Names and values that are not Unicode cannot be settings.
+        Config::resolve(env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))
+    }
+
+    /// Resolves named values.
+    pub fn resolve(
+        values: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, Vec<VarError>> {
+        let mut vars = Vars::new(values);
+        vars.read("SERVICE_TRANSPORT", "h1h2", transport);
+        vars.read("SERVICE_DECODE_BACKEND", "auto", decode_backend);
+        vars.read("SERVICE_GATE_BACKEND", "auto", gate_backend);
+        let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
+        let ring = key_ring(&mut vars);
+        if require_keys && ring.is_empty() {
+            vars.refuse(
+                "SERVICE_API_KEYS",
+                "is not set, and keys are required: set it (name:key, comma separated) or \
+                 SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
+            );
+        }
+        let mut config = Config {
+            bind_addr: vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address),
+            data_dir: vars.read("SERVICE_DATA_DIR", ".sightline-data", |text| Ok(text.into())),
+            keys: require_keys.then_some(ring),
+            require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
+            ingest_roots: vars.read("SERVICE_INGEST_FILE_ROOTS", "", directories),
+            active_limit: vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize,
+            run_ttl: Duration::from_secs(vars.read(
+                "SERVICE_STREAM_TTL_SECS",
+                "3600",
+                whole(60, 86_400),
+            )),
+            label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
+            gate: gate(&mut vars),
+            ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
+            tools: tools(&mut vars),
+            cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
+            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
+            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
+            log_filter: vars.read("RUST_LOG", "info", filter),
+            shown: Vec::new(),
+            warnings: Vec::new(),
+        };
+        if require_keys && config.cors_origins == Origins::Any {
+            vars.refuse(
+                "SERVICE_CORS_ALLOWED_ORIGINS",
+                "must list origins while keys are required, not *",
+            );
+        }
+        config.warnings = vars.unknown();
+        config.shown = vars.shown;
+        if vars.errors.is_empty() { Ok(config) } else { Err(vars.errors) }
+    }
+}
+
+fn key_ring(vars: &mut Vars) -> KeyRing {
+    let mut ring = KeyRing::default();
+    let listed = vars.secret("SERVICE_API_KEYS").unwrap_or_default();
+    let file = vars.read("SERVICE_API_KEYS_FILE", "", optional_path);
+    for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        if let Err(problem) = ring.add(entry) {
+            vars.refuse("SERVICE_API_KEYS", problem);
+        }
+    }
+    let Some(file) = file else { return ring };
+    match std::fs::read_to_string(&file) {
+        Ok(text) => {
+            let entries = text.lines().flat_map(|line| line.split(',')).map(str::trim);
+            for entry in entries.filter(|entry| !entry.is_empty() && !entry.starts_with('#')) {
+                if let Err(problem) = ring.add(entry) {
+                    vars.refuse("SERVICE_API_KEYS_FILE", problem);
+                }
+            }
+        }
+        Err(error) => vars.refuse("SERVICE_API_KEYS_FILE", format!("cannot be read: {error}")),
+    }
+    ring
+}
+
+fn gate(vars: &mut Vars) -> GateConfig {
+    GateConfig {
+        keepalive_frames: vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "30", whole(0, 1_000_000))
+            as u32,
+        scene_cut: vars.read("SERVICE_GATE_SCENE_CUT", "0.5", fraction),
+        luma_shift: vars.read("SERVICE_GATE_LUMA_SHIFT", "0.15", fraction),
+        flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),
+        ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
+        noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
+    }
+}
+
+fn tools(vars: &mut Vars) -> [Tool; 2] {
+    let search = vars.raw("PATH").unwrap_or_default().to_owned();
+    let mut tool = |name: &'static str, variable| {
+        let text = vars.read(variable, name, |text| Ok(text.to_owned()));
+        Tool { name, path: find(&text, &search) }
+    };
+    [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
+}
+
+/// A program given by path, or by name in the directories of `search`.
+fn find(program: &str, search: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_program);
+    }
+    env::split_paths(search).map(|dir| dir.join(program)).find(is_program)
+}
+
+fn transport(text: &str) -> Result<(), Problem> {
+    match text {
+        "h1h2" => Ok(()),
+        "h3" => Err("asks for h3, which this binary was built without: build it with the \
+                     h3-experimental feature or use h1h2"
+            .into()),
+        _ => Err("must be h1h2 or h3".into()),
+    }
+}
+
+fn decode_backend(text: &str) -> Result<(), Problem> {
+    match text {
+        "auto" | "software" => Ok(()),
+        "nvdec" | "vaapi" | "ffmpeg-cli" => Err(missing_backend(text)),
+        _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
+    }
+}
+
+fn gate_backend(text: &str) -> Result<(), Problem> {
+    match text {
+        "auto" | "cpu" => Ok(()),
+        "wgpu" | "cuda" => Err(missing_backend(text)),
+        _ => Err("must be one of auto, cpu, wgpu, cuda".into()),
+    }
+}
+
+fn missing_backend(name: &str) -> Problem {
+    format!("asks for {name} by name, and this binary was built without it").into()
+}
+
+fn flag(text: &str) -> Result<bool, Problem> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("must be true or false".into()),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, Problem> {
+    text.parse().map_err(|_| "must be an address and port such as 127.0.0.1:8080".into())
+}
+
+fn whole(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, Problem> {
+    move |text| {
+        let found = text.parse().ok().filter(|found| (min..=max).contains(found));
+        found.ok_or_else(|| format!("must be an integer in [{min}, {max}]").into())
+    }
+}
+
+fn fraction(text: &str) -> Result<Score, Problem> {
+    let found = text.parse().ok().and_then(|found| Score::from_f64(found).ok());
+    found.ok_or_else(|| "must be a number in [0, 1]".into())
+}
+
+fn rate(text: &str) -> Result<Option<NonZeroU32>, Problem> {
+    whole(0, 1_000_000)(text).map(|found| NonZeroU32::new(found as u32))
+}
+
+fn stills(text: &str) -> Result<bool, Problem> {
+    match text {
+        "selected" => Ok(true),
+        "none" => Ok(false),
+        _ => Err("must be selected or none".into()),
+    }
+}
+
+fn optional_path(text: &str) -> Result<Option<PathBuf>, Problem> {
+    Ok((!text.is_empty()).then(|| text.into()))
+}
+
+fn directories(text: &str) -> Result<Vec<PathBuf>, Problem> {
+    let listed = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    listed.map(|path| directory(Path::new(path))).collect()
+}
+
+fn directory(path: &Path) -> Result<PathBuf, Problem> {
+    let found =
+        path.canonicalize().map_err(|error| format!("names {}: {error}", path.display()))?;
+    if !found.is_dir() {
+        return Err(format!("names {}, which is not a directory", path.display()).into());
+    }
+    Ok(found)
+}
+
+fn origins(text: &str) -> Result<Origins, Problem> {
+    let listed: Vec<&str> =
+        text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).collect();
+    if listed == ["*"] {
+        return Ok(Origins::Any);
+    }
+    listed.into_iter().map(origin).collect::<Result<_, _>>().map(Origins::Listed)
+}
+
+fn origin(text: &str) -> Result<HeaderValue, Problem> {
+    let uri: Option<http::Uri> = text.parse().ok();
+    let is_origin = uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.authority().is_some_and(|authority| text.ends_with(authority.as_str()))
+    });
+    match HeaderValue::from_str(text) {
+        Ok(value) if is_origin => Ok(value),
+        _ => Err("must list origins such as https://console.example, without a path".into()),
+    }
+}
+
+fn filter(text: &str) -> Result<String, Problem> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is not a log filter: {error}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

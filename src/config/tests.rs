@@ -1,0 +1,106 @@
+use super::*;
+
+fn resolve(pairs: &[(&str, &str)]) -> Result<Config, Vec<VarError>> {
+    Config::resolve(pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())))
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let config = resolve(&[("SERVICE_API_KEYS", "k")]).expect("valid");
+    assert_eq!(config.bind_addr.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.data_dir, Path::new(".sightline-data"));
+    assert_eq!((config.active_limit, config.run_ttl.as_secs()), (5, 3600));
+    assert_eq!(config.gate, GateConfig::default());
+    assert!(config.ingest_stills && !config.require_tenant_id);
+    assert_eq!((config.rate_global, config.rate_principal), (None, None));
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
+fn a_bad_value_is_named() {
+    let cases = [
+        ("SERVICE_BIND_ADDR", "localhost"),
+        ("SERVICE_REQUIRE_API_KEY", "yes please"),
+        ("SERVICE_REQUIRE_TENANT_ID", "2"),
+        ("SERVICE_API_KEYS", "a:k1,a:k2"),
+        ("SERVICE_API_KEYS_FILE", "/nonexistent/keys"),
+        ("SERVICE_INGEST_FILE_ROOTS", "/nonexistent"),
+        ("SERVICE_INGEST_FILE_ROOTS", "/dev/null"),
+        ("SERVICE_ACTIVE_STREAM_LIMIT", "0"),
+        ("SERVICE_ACTIVE_STREAM_LIMIT", "1025"),
+        ("SERVICE_STREAM_TTL_SECS", "59"),
+        ("SERVICE_STREAM_TTL_SECS", "86401"),
+        ("SERVICE_GATE_SCENE_CUT", "1.1"),
+        ("SERVICE_GATE_FLICKER", "NaN"),
+        ("SERVICE_GATE_KEEPALIVE_FRAMES", "-1"),
+        ("SERVICE_INGEST_STILLS", "all"),
+        ("SERVICE_TRANSPORT", "h3"),
+        ("SERVICE_TRANSPORT", "h4"),
+        ("SERVICE_DECODE_BACKEND", "nvdec"),
+        ("SERVICE_DECODE_BACKEND", "fast"),
+        ("SERVICE_GATE_BACKEND", "cuda"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "*"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example/path"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "a.example"),
+        ("SERVICE_RATE_LIMIT_GLOBAL_RPS", "-1"),
+        ("SERVICE_RATE_LIMIT_TENANT_RPS", "1.5"),
+        ("RUST_LOG", "no=such=filter"),
+    ];
+    for (name, value) in cases {
+        let mut pairs = vec![("SERVICE_API_KEYS", "fallback")];
+        pairs.retain(|(known, _)| *known != name);
+        pairs.push((name, value));
+        let errors = resolve(&pairs).expect_err(value);
+        assert!(errors.iter().any(|error| error.name == name), "{name}={value}: {errors:?}");
+    }
+}
+
+#[test]
+fn bounds_themselves_are_accepted() {
+    let cases = [
+        ("SERVICE_ACTIVE_STREAM_LIMIT", "1"),
+        ("SERVICE_ACTIVE_STREAM_LIMIT", "1024"),
+        ("SERVICE_STREAM_TTL_SECS", "60"),
+        ("SERVICE_STREAM_TTL_SECS", "86400"),
+        ("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0"),
+        ("SERVICE_DECODE_BACKEND", "software"),
+        ("SERVICE_GATE_BACKEND", "cpu"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example, http://localhost:3000"),
+    ];
+    for (name, value) in cases {
+        let resolved = resolve(&[("SERVICE_API_KEYS", "k"), (name, value)]);
+        assert!(resolved.is_ok(), "{name}={value}: {:?}", resolved.err());
+    }
+}
+
+#[test]
+fn without_a_key_the_server_says_how_to_set_one_or_turn_keys_off() {
+    let errors = resolve(&[]).expect_err("no key");
+    let text = errors.iter().map(ToString::to_string).collect::<String>();
+    assert!(
+        text.contains("SERVICE_API_KEYS ") && text.contains("SERVICE_REQUIRE_API_KEY=false"),
+        "{text}"
+    );
+    assert!(resolve(&[("SERVICE_REQUIRE_API_KEY", "false")]).expect("open").keys.is_none());
+}
+
+#[test]
+fn unknown_variables_get_a_suggestion() {
+    let pairs = [("SERVICE_API_KEYS", "k"), ("SERVICE_BIND_ADR", "x"), ("SERVICE_FROBNICATE", "1")];
+    let warnings = resolve(&pairs).expect("only warnings").warnings;
+    assert_eq!(
+        warnings,
+        [
+            "SERVICE_BIND_ADR is not a setting and is ignored: meant SERVICE_BIND_ADDR?",
+            "SERVICE_FROBNICATE is not a setting and is ignored",
+        ]
+    );
+}
+
+#[test]
+fn no_secret_is_shown_or_debugged() {
+    let config = resolve(&[("SERVICE_API_KEYS", "alice:hush-hush")]).expect("valid");
+    let shown: String = config.shown.iter().map(ToString::to_string).collect();
+    assert!(!shown.contains("hush") && !format!("{config:?}").contains("hush"), "{shown}");
+    assert!(shown.contains("SERVICE_API_KEYS=(set, hidden)"), "{shown}");
+}

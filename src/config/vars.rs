@@ -1,0 +1,118 @@
+//! Named text values with defaults: every problem is collected, every value can be shown.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::json::Problem;
+
+/// The prefix of the server's own variables.
+const PREFIX: &str = "SERVICE_";
+
+/// One variable that has no acceptable value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {problem}")]
+pub struct VarError {
+    /// The variable.
+    pub name: &'static str,
+    /// What is wrong with its value, which is not repeated: it may be a secret.
+    pub problem: String,
+}
+
+/// A variable as it was resolved, secrets masked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value in the words of the environment.
+    pub value: String,
+    /// It was set, and is not the default.
+    pub is_set: bool,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = if self.is_set { "environment" } else { "default" };
+        write!(f, "{}={}  # {origin}", self.name, self.value)
+    }
+}
+
+/// Reads variables one by one.
+pub(super) struct Vars {
+    values: BTreeMap<String, String>,
+    pub(super) errors: Vec<VarError>,
+    pub(super) shown: Vec<Shown>,
+}
+
+impl Vars {
+    pub(super) fn new(values: impl IntoIterator<Item = (String, String)>) -> Vars {
+        Vars { values: values.into_iter().collect(), errors: Vec::new(), shown: Vec::new() }
+    }
+
+    pub(super) fn refuse(&mut self, name: &'static str, problem: impl Into<Problem>) {
+        self.errors.push(VarError { name, problem: problem.into().0.into_owned() });
+    }
+
+    /// The value of a variable that no listing shows.
+    pub(super) fn raw(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// `name` parsed, or `default` parsed; an empty value is an unset one.
+    pub(super) fn read<T>(
+        &mut self,
+        name: &'static str,
+        default: &str,
+        parse: impl Fn(&str) -> Result<T, Problem>,
+    ) -> T {
+        let set = self.raw(name).map(str::to_owned);
+        let is_set = set.is_some();
+        let value = set.unwrap_or_else(|| default.to_owned());
+        let parsed = parse(&value);
+        self.shown.push(Shown { name, value, is_set });
+        parsed.unwrap_or_else(|problem| {
+            self.refuse(name, problem);
+            parse(default).expect("a default is acceptable")
+        })
+    }
+
+    /// Like [`Vars::read`] for a secret: only whether it is set is shown.
+    pub(super) fn secret(&mut self, name: &'static str) -> Option<String> {
+        let value = self.raw(name).map(str::to_owned);
+        let shown = if value.is_some() { "(set, hidden)" } else { "" };
+        self.shown.push(Shown { name, value: shown.to_owned(), is_set: value.is_some() });
+        value
+    }
+
+    /// A warning for every variable with the prefix that nobody read.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let known: Vec<&str> = self.shown.iter().map(|shown| shown.name).collect();
+        let unread = |name: &&String| name.starts_with(PREFIX) && !known.contains(&name.as_str());
+        self.values.keys().filter(unread).map(|name| warning(name, &known)).collect()
+    }
+}
+
+fn warning(name: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|candidate| (distance(name, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= 3 + (name.len() - PREFIX.len()) / 8)
+        .min();
+    match nearest {
+        Some((_, nearest)) => format!("{name} is not a setting and is ignored: meant {nearest}?"),
+        None => format!("{name} is not a setting and is ignored"),
+    }
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,89 @@
+use super::*;
+
+#[test]
+fn text_is_a_value_or_malformed_or_names_its_field() {
+    let invalid =
+        |field: &str, message: &str| Err(JsonError::Invalid(vec![Detail::new(field, message)]));
+    let cases: [(&str, Result<Value, JsonError>); 7] = [
+        (
+            r#" {"a": [1, -2, 0.5, null, true, "x"]} "#,
+            Ok(serde_json::json!({"a": [1, -2, 0.5, null, true, "x"]})),
+        ),
+        ("18446744073709551615", Ok(u64::MAX.into())),
+        (r#"{"a": 1, "a": 1}"#, invalid("a", "appears twice")),
+        (r#"{"a": [0, {"b": {"c": 1, "c": 2}}]}"#, invalid("a[1].b.c", "appears twice")),
+        (r#"{"a": [0, 1e999]}"#, invalid("a[1]", "is out of range")),
+        (r#"{"a": {"b": -1e999}}"#, invalid("a.b", "is out of range")),
+        ("1e999", invalid("body", "is out of range")),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(parse(text.as_bytes()), expected, "{text}");
+    }
+    let malformed: [&[u8]; 10] = [
+        b"",
+        b"{",
+        b"{\"a\":1}x",
+        b"NaN",
+        b"[1,]",
+        b"{'a':1}",
+        b"\xff",
+        b"\"\xed\xa0\x80\"",
+        b"\xef\xbb\xbf{}",
+        b"-01",
+    ];
+    for bytes in malformed {
+        let parsed = parse(bytes);
+        assert!(matches!(parsed, Err(JsonError::Malformed(_))), "{bytes:?}: {parsed:?}");
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let deep = "[".repeat(100_000);
+    assert!(matches!(parse(deep.as_bytes()), Err(JsonError::Malformed(_))));
+}
+
+#[test]
+fn every_refused_field_is_named_at_once() {
+    let value = parse(br#"{"n": 1.0, "s": "", "r": null, "l": [{"p": 2}, 3, {"p": 0.5}], "x": 1}"#)
+        .expect("JSON");
+    let mut fields = Fields::of(&value).expect("an object");
+    fields.optional("n", integer(1..=5));
+    fields.optional("s", text(1..=2));
+    fields.required("r", boolean);
+    fields.optional("missing", boolean);
+    fields.objects("l", 1..=3, |item| item.required("p", score));
+    fields.refuse_unknown();
+    let details = fields.finish(|| Some(())).expect_err("refused");
+    let named: Vec<&str> = details.iter().map(|detail| detail.field.as_str()).collect();
+    assert_eq!(named, ["n", "s", "r", "l[0].p", "l[1]", "x"]);
+    assert_eq!(details[0].message, "must be an integer in [1, 5]");
+}
+
+#[test]
+fn bounds_are_inclusive_and_types_are_not_guessed() {
+    let check = |text: &str, parse: &dyn Fn(&Value) -> bool| {
+        parse(&super::parse(text.as_bytes()).expect("JSON"))
+    };
+    let whole = |value: &Value| integer(1..=500_000)(value).is_ok();
+    let rate = |value: &Value| number(0.2..=120.0)(value).is_ok();
+    let cases: [(&str, &dyn Fn(&Value) -> bool, bool); 14] = [
+        ("1", &whole, true),
+        ("500000", &whole, true),
+        ("0", &whole, false),
+        ("500001", &whole, false),
+        ("1.0", &whole, false),
+        ("-1", &whole, false),
+        ("true", &whole, false),
+        ("99999999999999999999", &whole, false),
+        ("0.2", &rate, true),
+        ("120", &rate, true),
+        ("0.19999", &rate, false),
+        ("120.00001", &rate, false),
+        ("\"1\"", &rate, false),
+        ("null", &rate, false),
+    ];
+    for (text, parse, expected) in cases {
+        assert_eq!(check(text, parse), expected, "{text}");
+    }
+}

@@ -1,0 +1,385 @@
+//! Runs by id: each a fold over its published events, rebuilt from the log at start.
+//!
+//! Promises that the changes of one run are ordered: a change is checked against a state that
+//! contains every earlier change, so two stops at once make one event. What readers see is
+//! durable. Does not decide who may see a run beyond its owner's name.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use media::{ErrorKind, RequestId, RunId, Seq, WallTime};
+use timeline::{
+    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunCreated, RunDeleted, Timeline,
+    TimelineError,
+};
+use tokio::sync::oneshot;
+
+use super::Lifecycle;
+use crate::config::Principal;
+
+mod run;
+
+pub use run::{JobGuard, JobToken, Origin, Run, Snapshot};
+
+/// Limits on runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits {
+    /// Most active runs of a principal.
+    pub active: usize,
+    /// Idle time after which an active run expires.
+    pub ttl: Duration,
+}
+
+/// Why a run does not change.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no such run, or none that the caller may see.
+    #[error("no such run")]
+    NotFound,
+    /// The run has ended.
+    #[error("the run is {}", .0.as_str())]
+    Terminal(Lifecycle),
+    /// An ingest of the run is under way.
+    #[error("an ingest of this run is under way")]
+    Busy,
+    /// The principal has as many active runs as are allowed.
+    #[error("{active} of at most {limit} runs are active")]
+    ActiveLimit {
+        /// The limit.
+        limit: usize,
+        /// Active runs.
+        active: usize,
+    },
+    /// The log refused.
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    /// The change was given up on before the log answered.
+    #[error("the change of the run was not finished")]
+    Unfinished,
+}
+
+impl RunError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RunError::NotFound => ErrorKind::NotFound,
+            RunError::Terminal(_) | RunError::Busy | RunError::ActiveLimit { .. } => {
+                ErrorKind::Conflict
+            }
+            RunError::Log(error) => error.kind(),
+            RunError::Unfinished => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Every run of the log.
+pub struct Registry {
+    timeline: Timeline,
+    limits: RunLimits,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    runs: HashMap<RunId, Arc<Run>>,
+    owners: HashMap<Principal, Owner>,
+}
+
+#[derive(Default)]
+struct Owner {
+    /// Visible runs by the place of their creation in the log.
+    runs: BTreeMap<Seq, Arc<Run>>,
+    /// Active runs, and those being created: the slot is taken before the event is durable.
+    active: HashSet<RunId>,
+}
+
+impl Registry {
+    /// The registry of `timeline`, which from now on follows what is published.
+    pub fn open(
+        timeline: Timeline,
+        limits: RunLimits,
+        wall_now: WallTime,
+    ) -> Result<Arc<Registry>, TimelineError> {
+        let registry = Arc::new(Registry { timeline, limits, tables: Mutex::default() });
+        registry.rebuild(wall_now)?;
+        let follower = Arc::downgrade(&registry);
+        registry.timeline.on_publish(Box::new(move |heads| {
+            if let Some(registry) = follower.upgrade() {
+                registry.fold(heads, Instant::now());
+            }
+        }));
+        Ok(registry)
+    }
+
+    fn rebuild(&self, wall_now: WallTime) -> Result<(), TimelineError> {
+        let mut created = Vec::new();
+        let mut ingested: HashMap<RunId, Seq> = HashMap::new();
+        self.timeline.scan(|head| match head.kind {
+            EventKind::RunCreated => created.push(head),
+            EventKind::IngestReceived => drop(ingested.insert(head.run, head.seq)),
+            _ => {}
+        });
+        let mut tables = self.tables();
+        for head in created {
+            let Some(stored) = self.timeline.get(head.seq)? else { continue };
+            if let Some(origin) = Origin::of(&stored.decode()?) {
+                tables.runs.insert(head.run, Arc::new(Run::new(head.run, origin)));
+            }
+        }
+        let now = Instant::now();
+        let ttl = self.limits.ttl;
+        self.timeline.scan(|head| {
+            let idle_ms = wall_now.epoch_ms.saturating_sub(head.at.epoch_ms).max(0) as u64;
+            let left = ttl.saturating_sub(Duration::from_millis(idle_ms));
+            tables.fold(&head, now + left);
+        });
+        for (id, seq) in ingested {
+            let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get(seq)?) else {
+                continue;
+            };
+            if let Event::IngestReceived(ingest) = stored.decode()? {
+                run.set_source(ingest.source_uri.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Called on the log's writer thread: short, and never back into the log.
+    fn fold(&self, heads: &[EventHead], now: Instant) {
+        let mut tables = self.tables();
+        for head in heads {
+            tables.fold(head, now + self.limits.ttl);
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change of the tables is one insert or remove: a panic leaves them usable.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log behind the runs.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The limits on runs.
+    pub fn limits(&self) -> RunLimits {
+        self.limits
+    }
+
+    /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.
+    pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
+        let run = self.tables().runs.get(&id).cloned()?;
+        (run.origin().principal == *owner && run.lifecycle() != Lifecycle::Unborn).then_some(run)
+    }
+
+    /// The visible run `id` of `owner`.
+    pub fn find(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
+        self.find_any(id, owner).filter(|run| run.lifecycle().is_visible())
+    }
+
+    /// Visible runs of `owner` created before `before`, newest first, and where the next page is.
+    pub fn list(
+        &self,
+        owner: &Principal,
+        status: Option<Lifecycle>,
+        before: Seq,
+        limit: usize,
+    ) -> (Vec<Arc<Run>>, Option<Seq>) {
+        let tables = self.tables();
+        let Some(owner) = tables.owners.get(owner) else { return (Vec::new(), None) };
+        let mut matching = owner
+            .runs
+            .range(..before)
+            .rev()
+            .filter(|(_, run)| status.is_none_or(|status| run.lifecycle() == status));
+        let page: Vec<_> = matching.by_ref().take(limit).collect();
+        let next = matching.next().and(page.last().map(|(seq, _)| **seq));
+        (page.into_iter().map(|(_, run)| Arc::clone(run)).collect(), next)
+    }
+
+    /// Creates a run once its slot is free and its `run_created` is durable.
+    pub async fn create(
+        self: &Arc<Self>,
+        origin: Origin,
+        request_id: RequestId,
+    ) -> Result<Arc<Run>, RunError> {
+        let run = Arc::new(Run::new(new_run_id(), origin));
+        let origin = run.origin();
+        let created = Event::RunCreated(RunCreated {
+            request_id,
+            mode: origin.mode.clone(),
+            model: origin.model.clone(),
+            principal_key: origin.principal.as_str().to_owned(),
+            tenant_id: origin.tenant.clone(),
+        });
+        self.take_slot(&run)?;
+        let outcome = self.change(&run, Change::Create(created)).await;
+        if outcome.is_err() {
+            self.release_slot(&run);
+        }
+        outcome.map(|_| run)
+    }
+
+    fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
+        let mut tables = self.tables();
+        let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
+        let (active, limit) = (owner.active.len(), self.limits.active);
+        if active >= limit {
+            return Err(RunError::ActiveLimit { limit, active });
+        }
+        owner.active.insert(run.id());
+        tables.runs.insert(run.id(), Arc::clone(run));
+        Ok(())
+    }
+
+    fn release_slot(&self, run: &Run) {
+        let mut tables = self.tables();
+        tables.runs.remove(&run.id());
+        if let Some(owner) = tables.owners.get_mut(&run.origin().principal) {
+            owner.active.remove(&run.id());
+        }
+    }
+
+    /// Appends `events` in one batch when the run is active; returns once they are durable.
+    pub async fn commit(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        events: Vec<Event>,
+    ) -> Result<Vec<Appended>, RunError> {
+        self.change(run, Change::Active(events)).await
+    }
+
+    /// Ends an active run on request and its job with it.
+    pub async fn stop(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.commit(run, vec![Event::StopRequested(Requested { request_id })]).await?;
+        run.cancel_job();
+        Ok(())
+    }
+
+    /// Refreshes the idle TTL of an active run.
+    pub async fn keep_alive(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        let refreshed = Event::KeepaliveRefreshed(Requested { request_id });
+        self.commit(run, vec![refreshed]).await.map(drop)
+    }
+
+    /// Soft-deletes a run and ends its job; a run that is already deleted stays as it is.
+    pub async fn delete(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        let deleted = RunDeleted { request_id: Some(request_id), reclaim: None };
+        self.change(run, Change::Delete(Event::RunDeleted(deleted))).await?;
+        run.cancel_job();
+        Ok(())
+    }
+
+    /// Expires the active runs whose idle time is over at `now`; returns how many.
+    pub async fn expire_idle(self: &Arc<Self>, now: Instant) -> usize {
+        let idle: Vec<Arc<Run>> = {
+            let tables = self.tables();
+            let active = tables.owners.values().flat_map(|owner| &owner.active);
+            let runs = active.filter_map(|id| tables.runs.get(id));
+            runs.filter(|run| run.is_idle(now)).cloned().collect()
+        };
+        let mut expired = 0;
+        for run in idle {
+            match self.change(&run, Change::Expire(now)).await {
+                Ok(appended) => expired += appended.len(),
+                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot expire a run"),
+            }
+        }
+        expired
+    }
+
+    /// Cancels every job; their runs end as failed by the shutdown.
+    pub fn cancel_jobs(&self) {
+        for run in self.tables().runs.values() {
+            run.cancel_job();
+        }
+    }
+
+    async fn change(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        change: Change,
+    ) -> Result<Vec<Appended>, RunError> {
+        let (registry, run) = (Arc::clone(self), Arc::clone(run));
+        // A task of its own: a caller that goes away must not give up the run's order between
+        // the append and its answer, or the next change would be checked against an old state.
+        let task = tokio::spawn(async move {
+            let _order = run.order().await;
+            let Some(events) = change.events(&run)? else { return Ok(Vec::new()) };
+            let id = run.id();
+            let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
+            let (tell, told) = oneshot::channel();
+            registry.timeline.append(batch, move |outcome| {
+                // The receiver is gone only while the runtime shuts down.
+                drop(tell.send(outcome));
+            });
+            told.await.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
+        });
+        task.await.map_err(|_| RunError::Unfinished)?
+    }
+}
+
+/// A change of a run and the states in which it is allowed.
+enum Change {
+    Create(Event),
+    Active(Vec<Event>),
+    Delete(Event),
+    Expire(Instant),
+}
+
+impl Change {
+    /// What to append now; `None` when nothing is left to do.
+    fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
+        let state = run.lifecycle();
+        match self {
+            Change::Create(event) => Ok(Some(vec![event])),
+            Change::Delete(_) if state == Lifecycle::Deleted => Ok(None),
+            Change::Delete(event) => Ok(Some(vec![event])),
+            Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
+            Change::Active(events) if state.is_active() => Ok(Some(events)),
+            Change::Active(_) if state.is_terminal() => Err(RunError::Terminal(state)),
+            Change::Active(_) => Err(RunError::NotFound),
+        }
+    }
+}
+
+impl Tables {
+    fn fold(&mut self, head: &EventHead, idle_until: Instant) {
+        let Some(run) = self.runs.get(&head.run) else { return };
+        let state = run.fold(head, idle_until);
+        let owner = self.owners.entry(run.origin().principal.clone()).or_default();
+        if state.is_active() {
+            owner.active.insert(head.run);
+        } else {
+            owner.active.remove(&head.run);
+        }
+        if state.is_visible() {
+            owner.runs.entry(run.created_seq()).or_insert_with(|| Arc::clone(run));
+        } else {
+            owner.runs.remove(&run.created_seq());
+        }
+    }
+}
+
+fn new_run_id() -> RunId {
+    RunId::from_bytes(crate::random_bytes())
+}
+
+#[cfg(test)]
+mod tests;

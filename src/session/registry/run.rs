@@ -1,0 +1,272 @@
+//! One run: where it came from, its folded state, its order of changes and its job.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use media::{BlobHash, RunId, Seq, SessionId, WallTime};
+use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+use tokio::sync::{Notify, futures::Notified};
+use tokio_util::sync::CancellationToken;
+
+use super::RunError;
+use crate::{config::Principal, session::Lifecycle};
+
+/// Events read at a time while the stills of a run are indexed.
+const STILLS_PAGE: usize = 1000;
+
+/// What is fixed when a run is created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its owner.
+    pub principal: Principal,
+    /// The tenant, metadata only.
+    pub tenant: Option<String>,
+    /// Mode asked for.
+    pub mode: String,
+    /// Model asked for.
+    pub model: Option<String>,
+    /// The live session that made it.
+    pub session: Option<SessionId>,
+}
+
+impl Origin {
+    /// The origin that a `run_created` event tells; `None` for other events.
+    pub(super) fn of(event: &Event) -> Option<Origin> {
+        match event {
+            Event::RunCreated(created) => Some(Origin {
+                principal: Principal::named(&created.principal_key),
+                tenant: created.tenant_id.clone(),
+                mode: created.mode.clone(),
+                model: created.model.clone(),
+                session: None,
+            }),
+            Event::SessionRunCreated(created) => Some(Origin {
+                principal: Principal::named(&created.principal_key),
+                tenant: None,
+                mode: crate::catalog::Mode::default().as_str().to_owned(),
+                model: None,
+                session: Some(created.session_id),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What a run record shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Where the run stands.
+    pub lifecycle: Lifecycle,
+    /// Wall time of its creation.
+    pub created_at: WallTime,
+    /// Wall time of its last event.
+    pub updated_at: WallTime,
+    /// The last source ingested.
+    pub source_uri: Option<Arc<str>>,
+}
+
+/// A run.
+pub struct Run {
+    id: RunId,
+    origin: Origin,
+    state: Mutex<State>,
+    order: tokio::sync::Mutex<()>,
+    published: Notify,
+    job: Mutex<Option<JobToken>>,
+    stills: Mutex<Stills>,
+}
+
+struct State {
+    lifecycle: Lifecycle,
+    created_seq: Seq,
+    created_at: WallTime,
+    updated_at: WallTime,
+    idle_until: Option<Instant>,
+    source_uri: Option<Arc<str>>,
+}
+
+/// Hashes of the stills among the events before `next`.
+#[derive(Default)]
+struct Stills {
+    next: Seq,
+    hashes: HashSet<BlobHash>,
+}
+
+/// Ends a job, whether it waits in the queue or runs in a worker.
+#[derive(Clone, Debug, Default)]
+pub struct JobToken {
+    /// For whoever waits asynchronously.
+    pub waiting: CancellationToken,
+    /// For the worker.
+    pub running: worker::CancelToken,
+}
+
+impl JobToken {
+    fn cancel(&self) {
+        self.waiting.cancel();
+        self.running.cancel();
+    }
+}
+
+/// The one job of a run, until dropped.
+pub struct JobGuard {
+    run: Arc<Run>,
+    token: JobToken,
+}
+
+impl JobGuard {
+    /// What ends the job.
+    pub fn token(&self) -> &JobToken {
+        &self.token
+    }
+
+    /// The run of the job.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        *lock(&self.run.job) = None;
+    }
+}
+
+impl Run {
+    pub(super) fn new(id: RunId, origin: Origin) -> Run {
+        let epoch = WallTime { epoch_ms: 0 };
+        let state = State {
+            lifecycle: Lifecycle::Unborn,
+            created_seq: Seq(0),
+            created_at: epoch,
+            updated_at: epoch,
+            idle_until: None,
+            source_uri: None,
+        };
+        Run {
+            id,
+            origin,
+            state: Mutex::new(state),
+            order: tokio::sync::Mutex::default(),
+            published: Notify::new(),
+            job: Mutex::default(),
+            stills: Mutex::default(),
+        }
+    }
+
+    /// The run's name.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// What was fixed at its creation.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Where it stands.
+    pub fn lifecycle(&self) -> Lifecycle {
+        lock(&self.state).lifecycle
+    }
+
+    /// What a record of it shows.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = lock(&self.state);
+        Snapshot {
+            lifecycle: state.lifecycle,
+            created_at: state.created_at,
+            updated_at: state.updated_at,
+            source_uri: state.source_uri.clone(),
+        }
+    }
+
+    /// Resolves when the next event of the run is readable; enable it before looking.
+    pub fn published(&self) -> Notified<'_> {
+        self.published.notified()
+    }
+
+    /// Says where the run's frames come from.
+    pub fn set_source(&self, uri: Option<&str>) {
+        lock(&self.state).source_uri = uri.map(Arc::from);
+    }
+
+    /// Takes the run's one place for a job.
+    pub fn begin_job(self: &Arc<Self>) -> Result<JobGuard, RunError> {
+        let token = JobToken::default();
+        let mut job = lock(&self.job);
+        if job.is_some() {
+            return Err(RunError::Busy);
+        }
+        *job = Some(token.clone());
+        Ok(JobGuard { run: Arc::clone(self), token })
+    }
+
+    /// Ends the run's job, if there is one.
+    pub(super) fn cancel_job(&self) {
+        if let Some(job) = &*lock(&self.job) {
+            job.cancel();
+        }
+    }
+
+    /// Whether one of the run's stills has this hash; reads only events that are new to it.
+    pub fn has_still(&self, timeline: &Timeline, hash: &BlobHash) -> Result<bool, TimelineError> {
+        let mut stills = lock(&self.stills);
+        while !stills.hashes.contains(hash) {
+            let kind = Some(EventKind::KeyframeStored);
+            let page = timeline.read(self.id, stills.next, STILLS_PAGE, kind)?;
+            let Some(last) = page.last() else { return Ok(false) };
+            let next = Seq(last.head.seq.0 + 1);
+            for stored in page {
+                if let Event::KeyframeStored(still) = stored.decode()? {
+                    stills.hashes.insert(still.image_sha256);
+                }
+            }
+            stills.next = next;
+        }
+        Ok(true)
+    }
+
+    pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.order.lock().await
+    }
+
+    pub(super) fn created_seq(&self) -> Seq {
+        lock(&self.state).created_seq
+    }
+
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let state = lock(&self.state);
+        let over = state.idle_until.is_some_and(|until| until <= now);
+        over && state.lifecycle.is_active() && lock(&self.job).is_none()
+    }
+
+    pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {
+        let mut state = lock(&self.state);
+        if state.lifecycle == Lifecycle::Unborn {
+            state.created_seq = head.seq;
+            state.created_at = head.at;
+        }
+        state.lifecycle = state.lifecycle.after(head.kind);
+        state.updated_at = head.at;
+        state.idle_until = Some(idle_until);
+        self.published.notify_waiters();
+        state.lifecycle
+    }
+}
+
+impl Snapshot {
+    /// When the run expires unless something happens; `None` once it has ended.
+    pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);
+        self.lifecycle.is_active().then_some(WallTime { epoch_ms })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that holds one of these locks leaves a value half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

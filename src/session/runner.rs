@@ -1,0 +1,240 @@
+//! Runs ingests: a place, a worker, then stills, signals and the events that say so.
+//!
+//! A job lives on a thread of its own and does not end with the request that asked for it; stop,
+//! delete and shutdown end it. Stills are durable before the events that name them.
+
+mod job;
+
+use std::{fs::File, io, sync::Arc};
+
+use gate::GateConfig;
+use media::{ErrorKind, Rate, RequestId, StreamId};
+use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
+use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use worker::{Supervisor, WorkerError};
+
+use super::{
+    Lifecycle,
+    admission::{Admission, Place, QueueFull},
+    registry::{JobGuard, Registry, Run, RunError},
+};
+use job::Job;
+
+/// The reason of a `run_failed` that a shutdown caused.
+const SHUTDOWN: &str = "shutdown";
+
+/// A checked request to ingest an opened source.
+#[derive(Debug)]
+pub struct Ingest {
+    /// The request.
+    pub request_id: RequestId,
+    /// The opened source.
+    pub file: File,
+    /// What the caller called it.
+    pub source_uri: String,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// How frames are chosen.
+    pub policy: SamplingPolicy,
+    /// The rate frames are chosen at; `None` takes every frame.
+    pub rate: Option<Rate>,
+    /// Most frames analysed.
+    pub max_frames: u64,
+    /// The request body.
+    pub echo: JsonText,
+}
+
+/// What an ingest came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ingested {
+    /// Frames analysed.
+    pub decoded_frames: u64,
+    /// Frames a second of the source.
+    pub source_fps: Option<Rate>,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+    /// Columns of the first picture.
+    pub width: u32,
+    /// Rows of the first picture.
+    pub height: u32,
+    /// The decoder really used.
+    pub decoder: String,
+    /// The source ended early or is damaged.
+    pub truncated: bool,
+}
+
+/// Why an ingest came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The run does not take it.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Too many jobs wait.
+    #[error(transparent)]
+    QueueFull(#[from] QueueFull),
+    /// The source is no media that is served, or the worker could not cope with it.
+    #[error(transparent)]
+    Worker(WorkerError),
+    /// Stills or signals could not be stored.
+    #[error(transparent)]
+    Store(#[from] TimelineError),
+    /// No thread could be started.
+    #[error("cannot start a thread for the job: {0}")]
+    Thread(#[source] io::Error),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Shutdown,
+    /// The job's thread died: our bug.
+    #[error("the job ended without a result")]
+    Lost,
+}
+
+impl IngestError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            IngestError::Run(error) => error.kind(),
+            IngestError::QueueFull(_) => ErrorKind::Exhausted,
+            IngestError::Worker(error) => error.kind(),
+            IngestError::Store(error) => error.kind(),
+            IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
+            IngestError::Lost => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Where jobs run and what they need.
+pub struct Runner {
+    registry: Arc<Registry>,
+    blobs: BlobStore,
+    supervisor: Supervisor,
+    gate: GateConfig,
+    stills: bool,
+    threads: usize,
+    admission: Admission,
+    jobs: TaskTracker,
+    closing: CancellationToken,
+}
+
+/// File jobs that may wait for a place.
+pub const QUEUE_MAX: usize = 64;
+
+impl Runner {
+    /// A runner of `threads` jobs at once, each decoding on as many threads.
+    pub fn new(
+        registry: Arc<Registry>,
+        blobs: BlobStore,
+        supervisor: Supervisor,
+        gate: GateConfig,
+        stills: bool,
+        threads: usize,
+    ) -> Arc<Runner> {
+        Arc::new(Runner {
+            registry,
+            blobs,
+            supervisor,
+            gate,
+            stills,
+            threads,
+            admission: Admission::new(threads, QUEUE_MAX),
+            jobs: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        })
+    }
+
+    /// Runs `ingest` on `run` and returns once its events are durable.
+    pub async fn ingest(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        ingest: Ingest,
+    ) -> Result<Ingested, IngestError> {
+        let guard = run.begin_job()?;
+        check_active(run.lifecycle())?;
+        let (tell, told) = oneshot::channel();
+        let runner = Arc::clone(self);
+        self.jobs.spawn(async move {
+            let outcome = runner.drive(guard, ingest).await;
+            // Whoever asked may be gone; the events are there all the same.
+            drop(tell.send(outcome));
+        });
+        told.await.map_err(|_| IngestError::Lost)?
+    }
+
+    async fn drive(
+        self: &Arc<Self>,
+        guard: JobGuard,
+        ingest: Ingest,
+    ) -> Result<Ingested, IngestError> {
+        let run = Arc::clone(guard.run());
+        let request_id = ingest.request_id;
+        let waiting = guard.token().waiting.clone();
+        let place = if self.closing.is_cancelled() {
+            None
+        } else {
+            waiting.run_until_cancelled(self.admission.enter()).await.transpose()?
+        };
+        let outcome = match place {
+            Some(place) => self.on_thread(guard, place, ingest).await,
+            None => Err(IngestError::Worker(WorkerError::Cancelled)),
+        };
+        match outcome {
+            Err(IngestError::Worker(WorkerError::Cancelled)) => {
+                Err(self.cancelled(&run, request_id).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// A stop and a delete have said why in an event of their own; a shutdown says it here.
+    async fn cancelled(self: &Arc<Self>, run: &Arc<Run>, request_id: RequestId) -> IngestError {
+        if let Err(error) = check_active(run.lifecycle()) {
+            return error.into();
+        }
+        let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
+        match self.registry.commit(run, vec![Event::RunFailed(failed)]).await {
+            Ok(_) => IngestError::Shutdown,
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn on_thread(
+        self: &Arc<Self>,
+        guard: JobGuard,
+        place: Place,
+        ingest: Ingest,
+    ) -> Result<Ingested, IngestError> {
+        let (tell, told) = oneshot::channel();
+        let job = Job::new(Arc::clone(self), guard, ingest, tokio::runtime::Handle::current());
+        std::thread::Builder::new()
+            .name("ingest".to_owned())
+            .spawn(move || {
+                let outcome = job.run();
+                drop(place);
+                // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
+                drop(tell.send(outcome));
+            })
+            .map_err(IngestError::Thread)?;
+        told.await.map_err(|_| IngestError::Lost)?
+    }
+
+    /// Takes no further job, gives those under way until `deadline` resolves, then cancels them.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) {
+        self.jobs.close();
+        tokio::select! {
+            () = self.jobs.wait() => {}
+            () = deadline => {}
+        }
+        self.closing.cancel();
+        self.registry.cancel_jobs();
+        self.jobs.wait().await;
+    }
+}
+
+fn check_active(state: Lifecycle) -> Result<(), RunError> {
+    match state {
+        state if state.is_active() => Ok(()),
+        state if state.is_terminal() => Err(RunError::Terminal(state)),
+        _ => Err(RunError::NotFound),
+    }
+}

@@ -1,0 +1,225 @@
+//! From a `source_uri` to an opened file: beneath an ingest root, and nowhere else.
+//!
+//! The kernel resolves the path (`openat2` with `RESOLVE_BENEATH`), so no link and no race leads
+//! out. Promises a regular file with at least one byte, or says what it found instead.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Component, Path, PathBuf},
+};
+
+use media::ErrorKind;
+use rustix::{
+    fs::{FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+/// Why a source is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// No directory is open to ingest.
+    #[error("no ingest root is configured")]
+    NoRoots,
+    /// Not a path and not a URL that can be read.
+    #[error("is not a path or file URL: {0}")]
+    Malformed(&'static str),
+    /// A URL of another scheme than `file`.
+    #[error("remote sources are not enabled on this server (scheme {0})")]
+    Remote(String),
+    /// The path has a `..` in it.
+    #[error("must not contain \"..\"")]
+    ParentComponent,
+    /// The path lies beneath no ingest root.
+    #[error("is outside the ingest roots")]
+    OutsideRoots,
+    /// A symbolic link on the path leads out of its root.
+    #[error("leads out of its ingest root through a symbolic link")]
+    LinkOut,
+    /// Nothing there.
+    #[error("not found")]
+    NotFound,
+    /// The server may not read it.
+    #[error("is not readable by the server")]
+    Denied,
+    /// There, and not a file.
+    #[error("is {0}, not a regular file")]
+    NotAFile(&'static str),
+    /// A file without a byte.
+    #[error("is empty")]
+    Empty,
+    /// The system refused otherwise.
+    #[error("cannot be opened: {0}")]
+    Io(#[source] io::Error),
+}
+
+impl SourceError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SourceError::Io(_) => ErrorKind::Internal,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// The directories beneath which sources are opened.
+#[derive(Debug)]
+pub struct Roots(Vec<(PathBuf, OwnedFd)>);
+
+impl Roots {
+    /// Holds `paths` open, so that a root that is replaced later changes nothing.
+    pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open =
+            |path: &PathBuf| Ok((path.clone(), rustix::fs::open(path, flags, Mode::empty())?));
+        paths.iter().map(open).collect::<io::Result<_>>().map(Roots)
+    }
+
+    /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
+    pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
+        let path = path_of(uri)?;
+        if self.0.is_empty() {
+            return Err(SourceError::NoRoots);
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(SourceError::ParentComponent);
+        }
+        let mut outcome = Err(SourceError::OutsideRoots);
+        for (root, directory) in &self.0 {
+            let beneath =
+                if path.is_absolute() { path.strip_prefix(root).ok() } else { Some(&*path) };
+            let Some(beneath) = beneath else { continue };
+            outcome = open_beneath(directory, beneath);
+            if !matches!(outcome, Err(SourceError::NotFound)) {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
+    let path = match uri.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
+            let start = rest.find('/').ok_or(SourceError::Malformed("the URL has no path"))?;
+            if !matches!(&rest[..start], "" | "localhost") {
+                return Err(SourceError::Malformed("a file URL names no other host"));
+            }
+            percent_decoded(&rest[start..])?
+        }
+        Some((scheme, _)) if is_scheme(scheme) => {
+            return Err(SourceError::Remote(scheme.to_ascii_lowercase()));
+        }
+        _ => uri.to_owned(),
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err(SourceError::Malformed("the path is empty or has a NUL byte"));
+    }
+    Ok(path.into())
+}
+
+fn is_scheme(text: &str) -> bool {
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(rest)
+}
+
+fn percent_decoded(text: &str) -> Result<String, SourceError> {
+    crate::percent::decode(text.as_bytes())
+        .ok_or(SourceError::Malformed("its percent-encoding is broken"))
+}
+
+fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
+    // NONBLOCK: a FIFO must not hold us until somebody writes to it.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let fd = match rustix::fs::openat2(root, path, flags, Mode::empty(), beneath) {
+        Ok(fd) => fd,
+        Err(Errno::XDEV) => return Err(SourceError::LinkOut),
+        Err(Errno::LOOP) => return Err(SourceError::Malformed("symbolic links go in circles")),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Err(SourceError::NotFound),
+        Err(Errno::NAMETOOLONG) => return Err(SourceError::Malformed("the path is too long")),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(SourceError::Denied),
+        // What opening a socket, or a device without a driver, says.
+        Err(Errno::NXIO | Errno::NODEV) => return Err(SourceError::NotAFile("a socket or device")),
+        Err(error) => return Err(SourceError::Io(error.into())),
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(|error| SourceError::Io(error.into()))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_size == 0 => Err(SourceError::Empty),
+        FileType::RegularFile => Ok(File::from(fd)),
+        FileType::Directory => Err(SourceError::NotAFile("a directory")),
+        FileType::Fifo => Err(SourceError::NotAFile("a FIFO")),
+        _ => Err(SourceError::NotAFile("a device")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_files_with_bytes_beneath_a_root_are_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("there");
+        let root = dir.join("root");
+        std::fs::create_dir_all(root.join("sub")).expect("made");
+        let write = |path: PathBuf, text: &str| std::fs::write(path, text).expect("written");
+        write(root.join("a b.mp4"), "x");
+        write(root.join("empty.mp4"), "");
+        write(dir.join("secret.mp4"), "x");
+        symlink(dir.join("secret.mp4"), root.join("out.mp4")).expect("linked");
+        symlink("../secret.mp4", root.join("up.mp4")).expect("linked");
+        symlink("a b.mp4", root.join("in.mp4")).expect("linked");
+        symlink("loop.mp4", root.join("loop.mp4")).expect("linked");
+        let fifo = root.join("fifo.mp4");
+        let cwd = rustix::fs::CWD;
+        rustix::fs::mknodat(cwd, &fifo, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("s.mp4")).expect("a socket");
+        let at = |name: &str| root.join(name).display().to_string();
+        let cases = [
+            (at("a b.mp4"), "opened"),
+            (format!("file://{}", at("a%20b.mp4")), "opened"),
+            (format!("FILE://localhost{}", at("a%20b.mp4")), "opened"),
+            ("a b.mp4".into(), "opened"),
+            (at("in.mp4"), "opened"),
+            (at("nothing.mp4"), "not found"),
+            (at("a b.mp4/x"), "not found"),
+            (at("empty.mp4"), "is empty"),
+            (at("sub"), "is a directory, not a regular file"),
+            (at(""), "is a directory, not a regular file"),
+            (at("fifo.mp4"), "is a FIFO, not a regular file"),
+            (at("s.mp4"), "is a socket or device, not a regular file"),
+            (at("out.mp4"), "leads out of its ingest root through a symbolic link"),
+            (at("up.mp4"), "leads out of its ingest root through a symbolic link"),
+            (at("loop.mp4"), "is not a path or file URL: symbolic links go in circles"),
+            (at("../secret.mp4"), "must not contain \"..\""),
+            ("../secret.mp4".into(), "must not contain \"..\""),
+            (dir.join("secret.mp4").display().to_string(), "is outside the ingest roots"),
+            ("/dev/null".into(), "is outside the ingest roots"),
+            ("".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
+            ("a\0b".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
+            ("file:///%zz".into(), "is not a path or file URL: its percent-encoding is broken"),
+            ("file://host/x".into(), "is not a path or file URL: a file URL names no other host"),
+            ("file://host".into(), "is not a path or file URL: the URL has no path"),
+            (
+                "https://a.example/v.mp4".into(),
+                "remote sources are not enabled on this server (scheme https)",
+            ),
+        ];
+        let roots = Roots::open(&[root]).expect("opened");
+        for (uri, expected) in cases {
+            let found = match roots.open_source(&uri) {
+                Ok(_) => "opened".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, expected, "{uri}");
+        }
+        let none = Roots::open(&[]).expect("nothing to open");
+        assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
+    }
+}
