@@ -14,7 +14,7 @@ use std::{
 
 use media::Signal;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
@@ -200,9 +200,8 @@ fn ingest(
                 Ok(result) => break result,
                 Err(RecvTimeoutError::Disconnected) => break Err(CliError::Interrupted),
                 Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                    // Ends the exchange: a server that is asked to stop ends its jobs.
-                    let stop = client.run_path(run, "/stop")?;
-                    let _: Result<Value, CliError> = client.post(&stop, &Map::new(), QUICK);
+                    // Stopping the run ends the exchange that the other thread waits for.
+                    client.post::<Value>(&client.run_path(run, "/stop")?, &json!({}), QUICK)?;
                     break Err(CliError::Interrupted);
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -51,9 +51,9 @@ impl Report<'_> {
     }
 
     /// The gate's reason for each frame, which its signal alone decides.
-    fn reasons(&self) -> Vec<Reason> {
+    fn reasons(&self) -> impl Iterator<Item = Reason> {
         let mut gate = Gate::new(self.gate);
-        self.signals.iter().map(|signal| gate.offer(signal).reason).collect()
+        self.signals.iter().map(move |signal| gate.offer(signal).reason)
     }
 
     fn markers_of(&self, kind: EventType) -> impl Iterator<Item = &MarkerRecord> {

@@ -1,4 +1,6 @@
-//! The page's markup. Every piece of text passes through [`text`], every JSON block through [`json`].
+//! Fills the slots of `page.html`.
+//!
+//! Every piece of text passes through [`text`], every JSON block through [`json`].
 
 use std::io::{self, Write};
 
@@ -14,29 +16,43 @@ use crate::{
     wire::MarkerRecord,
 };
 
+const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");
-const LOGO: &str = "<svg viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" \
-    aria-hidden=\"true\"><path d=\"M2 12s3.6-6.5 10-6.5S22 12 22 12s-3.6 6.5-10 6.5S2 12 2 12z\"/>\
-    <circle cx=\"12\" cy=\"12\" r=\"2.6\" fill=\"currentColor\"/></svg>";
 
 /// Writes the whole page.
 pub fn write(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    head(report, out)?;
-    header(report, out)?;
-    out.write_all(b"<main>")?;
-    tiles(report, out)?;
-    timeline(report, out)?;
-    markers(out)?;
-    gallery(report, out)?;
-    out.write_all(b"</main>")?;
-    footer(report, out)?;
-    data(report, out)?;
-    write!(out, "<script>{SCRIPT}</script></body></html>\n")
+    let mut rest = PAGE;
+    while let Some((markup, tail)) = rest.split_once("{{") {
+        out.write_all(markup.as_bytes())?;
+        let (slot, tail) = tail.split_once("}}").expect("every slot of page.html is closed");
+        fill(slot, report, out)?;
+        rest = tail;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn fill(slot: &str, report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+    match slot {
+        "policy" => policy(out),
+        "title" => out.write_all(text(report.title).as_bytes()),
+        "style" => out.write_all(STYLE.as_bytes()),
+        "facts" => facts(report, out),
+        "warning" => warning(report, out),
+        "tiles" => tiles(report, out),
+        "film" => film(report, out),
+        "curves" => lanes(report, out),
+        "gallery" => gallery(report, out),
+        "version" => out.write_all(env!("CARGO_PKG_VERSION").as_bytes()),
+        "made_at" => out.write_all(text(&report.made_at).as_bytes()),
+        "data" => data(report, out),
+        "script" => out.write_all(SCRIPT.as_bytes()),
+        unknown => unreachable!("page.html has a slot {unknown}"),
+    }
 }
 
 /// `raw` as HTML text or attribute value, without characters that only deceive.
-pub fn text(raw: &str) -> String {
+fn text(raw: &str) -> String {
     let mut safe = String::with_capacity(raw.len());
     for c in raw.chars() {
         match c {
@@ -58,229 +74,144 @@ fn json(value: &impl Serialize) -> io::Result<String> {
     Ok(raw.replace(is_hidden, "\u{fffd}").replace('<', "\\u003c"))
 }
 
-fn source_hash(source: &str) -> String {
-    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(source)))
-}
-
-fn head(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+/// Nothing may be loaded, and only this style and this script apply.
+fn policy(out: &mut impl Write) -> io::Result<()> {
+    let hash = |source: &str| STANDARD.encode(Sha256::digest(source));
     write!(
         out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; \
-         style-src {}; script-src {}; base-uri 'none'; form-action 'none'\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <link rel=\"icon\" href=\"data:,\"><title>{} · Sightline</title><style>{STYLE}</style></head><body>\n",
-        source_hash(STYLE),
-        source_hash(SCRIPT),
-        text(report.title),
+        "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'; \
+         base-uri 'none'; form-action 'none'",
+        hash(STYLE),
+        hash(SCRIPT),
     )
 }
 
-fn header(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    write!(
-        out,
-        "<header class=\"page\"><div class=\"brand\">{LOGO}<b>Sightline</b><span>analysis report</span>\
-         <span class=\"space\"></span><button class=\"tool\" id=\"theme\" type=\"button\" \
-         aria-label=\"Switch between light and dark\">◐</button></div><h1>{}</h1><dl class=\"facts\">",
-        text(report.title)
-    )?;
+fn facts(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     for (name, value) in &report.facts {
-        write!(out, "<div><dt>{}</dt><dd class=\"num\">{}</dd></div>", text(name), text(value))?;
+        let (name, value) = (text(name), text(value));
+        write!(out, r#"<div><dt>{name}</dt><dd class="num">{value}</dd></div>"#)?;
     }
-    out.write_all(b"</dl>")?;
-    if let Some(warning) = &report.warning {
-        write!(out, "<p class=\"note\" role=\"note\">{}</p>", text(warning))?;
+    Ok(())
+}
+
+fn warning(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+    match &report.warning {
+        Some(warning) => write!(out, r#"<p class="note" role="note">{}</p>"#, text(warning)),
+        None => Ok(()),
     }
-    out.write_all(b"</header>\n")
 }
 
 fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     let frames = report.signals.len() as u64;
-    let span = match report.signals {
-        [first, .., last] => last.pts_ms - first.pts_ms,
+    let span_ms = match report.signals {
+        [first, .., last] => last.pts_ms.saturating_sub(first.pts_ms),
         _ => 0,
     };
     let cuts = report.markers_of(EventType::SceneCut).count() as u64;
-    let artifacts = report.markers_of(EventType::ArtifactSuspected);
-    let (count, artifact_frames) = artifacts.fold((0, 0), |(count, sum), m| {
-        (count + 1, sum + m.end_frame.saturating_sub(m.start_frame) + 1)
-    });
     let shots = if frames == 0 { 0 } else { cuts + 1 };
-    let embedded = report.stills.kept().len() as u64;
-    let selected = match report.stills.seen() {
-        seen if seen == embedded => "one for each selected frame".to_owned(),
-        seen => format!("{} of {} shown", grouped(embedded), grouped(seen)),
+    let (artifacts, artifact_frames) = report
+        .markers_of(EventType::ArtifactSuspected)
+        .map(|marker| marker.end_frame.saturating_sub(marker.start_frame) + 1)
+        .fold((0, 0), |(count, sum), frames| (count + 1, sum + frames));
+    let share = 100.0 * artifact_frames as f64 / frames.max(1) as f64;
+    let (kept, seen) = (report.stills.kept().len() as u64, report.stills.seen());
+    let shown = match kept == seen {
+        true => "one for each selected frame".to_owned(),
+        false => format!("{} of {} shown", grouped(kept), grouped(seen)),
     };
-    let share =
-        |part: u64| format!("{:.1} % of all frames", 100.0 * part as f64 / frames.max(1) as f64);
-    let tone = |class, count| if count > 0 { class } else { "" };
-    let tiles = [
-        ("", "Analysed", clock(span), format!("{} frames", grouped(frames))),
-        (
-            tone("cut", cuts),
-            "Scene cuts",
-            grouped(cuts),
-            format!("{} {}", grouped(shots), plural(shots, "shot")),
-        ),
-        (tone("artifact", count), "Artifacts suspected", grouped(count), share(artifact_frames)),
-        ("", "Stills", grouped(report.stills.seen()), selected),
-        ("", "Markers", grouped(report.markers.len() as u64), statuses(report.markers)),
-    ];
-    out.write_all(b"<section class=\"tiles\" aria-label=\"Summary\">")?;
-    for (class, label, value, hint) in tiles {
+    let of_status = |status| report.markers.iter().filter(|m| m.status == status).count() as u64;
+    let statuses = [("exact", of_status("exact")), ("provisional", of_status("provisional"))]
+        .map(|(status, count)| format!("{} {status}", grouped(count)))
+        .join(", ");
+
+    let mut tile = |class: &str, label: &str, value: &str, hint: &str| {
         write!(
             out,
-            "<div class=\"tile {class}\"><p class=\"label\">{label}</p><p class=\"value num\">{value}</p>\
-             <p class=\"hint\">{hint}</p></div>"
-        )?;
+            r#"<div class="tile {class}"><p class="label">{label}</p><p class="value num">{value}</p><p class="hint">{hint}</p></div>"#
+        )
+    };
+    let tone = |class, count| if count > 0 { class } else { "" };
+    tile("", "Analysed", &clock(span_ms), &format!("{} frames", grouped(frames)))?;
+    let hint = format!("{} {}", grouped(shots), if shots == 1 { "shot" } else { "shots" });
+    tile(tone("cut", cuts), "Scene cuts", &grouped(cuts), &hint)?;
+    let hint = format!("{share:.1} % of all frames");
+    tile(tone("artifact", artifacts), "Artifacts suspected", &grouped(artifacts), &hint)?;
+    tile("", "Stills", &grouped(seen), &shown)?;
+    tile("", "Markers", &grouped(report.markers.len() as u64), &statuses)
+}
+
+fn film(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+    if report.stills.kept().len() == 0 {
+        return Ok(());
     }
-    out.write_all(b"</section>\n")
-}
-
-fn plural(count: u64, word: &str) -> String {
-    if count == 1 { word.to_owned() } else { format!("{word}s") }
-}
-
-fn statuses(markers: &[MarkerRecord]) -> String {
-    let count = |status| markers.iter().filter(|marker| marker.status == status).count();
-    format!(
-        "{} exact, {} provisional",
-        grouped(count("exact") as u64),
-        grouped(count("provisional") as u64)
+    out.write_all(
+        br#"<div class="lane plain"><div class="name">Stills</div><div class="track film" id="film"></div></div>"#,
     )
 }
 
-/// The curves in order: element id, name, threshold, value of a signal.
-fn curves(
-    report: &Report<'_>,
-) -> [(&'static str, &'static str, Option<Score>, fn(&Signal) -> Score); 5] {
+/// A signal as the page draws it.
+struct Curve {
+    id: &'static str,
+    label: &'static str,
+    limit: Option<Score>,
+    value: fn(&Signal) -> Score,
+}
+
+fn curves(report: &Report<'_>) -> [Curve; 5] {
+    let curve = |id, label, limit, value| Curve { id, label, limit, value };
     let gate = &report.gate;
     [
-        ("scene", "Scene", Some(gate.scene_cut), |s| s.scene_score.unwrap_or(Score::ZERO)),
-        ("luma", "Luma", None, |s| s.luma_mean),
-        ("flicker", "Flicker", Some(gate.flicker), |s| s.flicker_score),
-        ("ghosting", "Ghosting", Some(gate.ghosting), |s| s.ghosting_score),
-        ("noise", "Noise", Some(gate.noise), |s| s.noise_variance_score),
+        curve("scene", "Scene", Some(gate.scene_cut), |s| s.scene_score.unwrap_or_default()),
+        curve("luma", "Luma", None, |s| s.luma_mean),
+        curve("flicker", "Flicker", Some(gate.flicker), |s| s.flicker_score),
+        curve("ghosting", "Ghosting", Some(gate.ghosting), |s| s.ghosting_score),
+        curve("noise", "Noise", Some(gate.noise), |s| s.noise_variance_score),
     ]
 }
 
-fn timeline(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    out.write_all(
-        b"<section class=\"card\" aria-labelledby=\"timeline-title\"><div class=\"head\">\
-          <h2 id=\"timeline-title\">Timeline</h2><span class=\"legend\" id=\"legend\">",
-    )?;
-    for (status, label) in
-        [("exact", "exact"), ("provisional", "provisional"), ("finalized", "finalized")]
-    {
-        write!(
-            out,
-            "<span class=\"context_observation\"><svg viewBox=\"0 0 18 10\" aria-hidden=\"true\"><rect x=\"1\" y=\"1\" \
-             width=\"16\" height=\"8\" rx=\"2\" class=\"mark {status}\"/></svg>{label}</span>"
-        )?;
-    }
-    out.write_all(
-        b"<span><svg viewBox=\"0 0 18 10\" aria-hidden=\"true\"><line x1=\"0\" x2=\"18\" y1=\"5\" y2=\"5\" \
-          class=\"limit\"/></svg>threshold</span></span><span class=\"space\"></span>\
-          <span class=\"muted num\" id=\"zoom-range\"></span>\
-          <span role=\"group\" aria-label=\"Zoom\"><button class=\"tool\" id=\"zoom-out\" type=\"button\" \
-          aria-label=\"Zoom out\">\xe2\x88\x92</button> <button class=\"tool\" id=\"zoom-in\" type=\"button\" \
-          aria-label=\"Zoom in\">+</button> <button class=\"tool\" id=\"zoom-reset\" type=\"button\">All</button></span></div>\
-          <div id=\"readout\"></div><noscript><p class=\"empty\">The curves need JavaScript; the stills below do not.</p></noscript>\
-          <div id=\"plot\" tabindex=\"0\" role=\"slider\" aria-label=\"Timeline cursor\" aria-describedby=\"keys\">",
-    )?;
-    if report.stills.kept().len() > 0 {
-        out.write_all(
-            b"<div class=\"lane plain\"><div class=\"name\">Stills</div><div class=\"track film\" id=\"film\"></div></div>",
-        )?;
-    }
-    out.write_all(
-        b"<div class=\"lane plain\"><div class=\"name rows\" id=\"marker-types\"></div>\
-          <div class=\"track\" id=\"markers-track\"></div></div>\
-          <div class=\"lane plain\"><div class=\"name\"></div><div class=\"track axis\" id=\"axis\"></div></div>",
-    )?;
-    for (id, label, limit, _) in curves(report) {
+fn lanes(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+    for Curve { id, label, limit, .. } in curves(report) {
         let hint = limit.map_or_else(String::new, |limit| format!("limit {:.2}", limit.as_f64()));
-        write!(
+        writeln!(
             out,
-            "<div class=\"lane curve {id}\" id=\"lane-{id}\" data-label=\"{label}\"><div class=\"name\">{label}\
-             <span class=\"now\">–</span><small>{hint}</small></div><div class=\"track curve\"></div></div>"
+            r#"<div class="lane curve {id}" id="lane-{id}" data-label="{label}"><div class="name">{label} <span class="now">–</span><small>{hint}</small></div><div class="track curve"></div></div>"#
         )?;
     }
-    out.write_all(
-        b"<div id=\"range\" hidden></div><div id=\"cursor\" hidden></div></div></section>\n",
-    )
-}
-
-fn markers(out: &mut impl Write) -> io::Result<()> {
-    out.write_all(
-        b"<section class=\"card\" aria-labelledby=\"markers-title\"><div class=\"head\">\
-          <h2 id=\"markers-title\">Markers</h2><span class=\"muted num\" id=\"marker-count\" aria-live=\"polite\"></span>\
-          <span class=\"space\"></span><div class=\"filters\" role=\"group\" aria-label=\"Filter markers\">\
-          <span class=\"filters\" id=\"chips\"></span><label>Status <select id=\"status\"><option value=\"\">any</option>\
-          <option>exact</option><option>provisional</option><option>finalized</option></select></label>\
-          <label><input type=\"checkbox\" id=\"in-view\"> only in view</label></div></div>\
-          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Marker table\"><table><thead><tr><th scope=\"col\">Type</th>\
-          <th scope=\"col\">Status</th><th scope=\"col\" class=\"r\">Start</th><th scope=\"col\" class=\"r\">End</th>\
-          <th scope=\"col\" class=\"r\">Length</th><th scope=\"col\" class=\"r\">Frames</th>\
-          <th scope=\"col\" class=\"r\">Confidence</th></tr></thead><tbody id=\"marker-rows\"></tbody></table>\
-          <p class=\"empty\" id=\"no-markers\" hidden>No marker matches the filter.</p>\
-          <button class=\"more\" id=\"more\" type=\"button\" hidden></button></div></section>\n",
-    )
+    Ok(())
 }
 
 fn gallery(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     if report.stills.kept().len() == 0 {
         return Ok(());
     }
-    write!(
-        out,
-        "<section class=\"card\" aria-labelledby=\"stills-title\"><div class=\"head\"><h2 id=\"stills-title\">Stills</h2>\
-         <span class=\"muted\">frames that the gate selected</span></div><div class=\"gallery\">"
+    out.write_all(
+        br#"<section class="card" aria-labelledby="stills-title"><div class="head"><h2 id="stills-title">Stills</h2><span class="muted">frames that the gate selected</span></div><div class="gallery">"#,
     )?;
     for still in report.stills.kept() {
+        let (frame, pts_ms, at) = (still.frame_index, still.pts_ms, clock(still.pts_ms));
         let (tone, reason) = (Tone::of(&still.reason).as_str(), text(&still.reason));
-        let (words, at) = (text(&still.reason.replace('_', " ")), clock(still.pts_ms));
+        let words = reason.replace('_', " ");
         write!(
             out,
-            "<figure data-frame=\"{}\" data-pts=\"{}\" data-reason=\"{reason}\" data-tone=\"{tone}\">\
-             <button type=\"button\" aria-label=\"Enlarge the still at {at}\">\
-             <img alt=\"Frame {} at {at}, selected as {words}\" src=\"data:image/jpeg;base64,",
-            still.frame_index, still.pts_ms, still.frame_index,
+            r#"<figure data-frame="{frame}" data-pts="{pts_ms}" data-reason="{reason}" data-tone="{tone}"><button type="button" aria-label="Enlarge the still at {at}"><img alt="Frame {frame} at {at}, selected as {words}" src="data:image/jpeg;base64,"#
         )?;
         let mut encoder = EncoderWriter::new(&mut *out, &STANDARD);
         encoder.write_all(&still.jpeg)?;
         encoder.finish()?;
         drop(encoder);
-        write!(
+        writeln!(
             out,
-            "\"></button><figcaption><span class=\"num\">{at}</span><span class=\"reason {tone}\">{words}</span>\
-             </figcaption></figure>\n"
+            r#""></button><figcaption><span class="num">{at}</span><span class="reason {tone}">{words}</span></figcaption></figure>"#
         )?;
     }
-    out.write_all(
-        b"</div></section><dialog id=\"still\" aria-label=\"Still\"><img id=\"still-image\" alt=\"\"><div class=\"bar\">\
-          <p class=\"num\" id=\"still-text\" aria-live=\"polite\"></p>\
-          <button class=\"tool\" id=\"still-previous\" type=\"button\" aria-label=\"Previous still\">\xe2\x86\x90</button>\
-          <button class=\"tool\" id=\"still-next\" type=\"button\" aria-label=\"Next still\">\xe2\x86\x92</button>\
-          <button class=\"tool\" id=\"still-close\" type=\"button\">Close</button></div></dialog>\n",
-    )
+    out.write_all(b"</div></section>")
 }
 
-fn footer(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    write!(
-        out,
-        "<footer><span>Made by Sightline {} at {}</span><span class=\"keys\" id=\"keys\"><kbd>←</kbd> <kbd>→</kbd> frame \
-         <kbd>n</kbd> <kbd>p</kbd> marker <kbd>+</kbd> <kbd>−</kbd> <kbd>0</kbd> zoom <kbd>Enter</kbd> still \
-         · drag to zoom, double-click for all</span></footer>\n",
-        env!("CARGO_PKG_VERSION"),
-        text(&report.made_at),
-    )
-}
-
+/// What the script reads besides the columns.
 #[derive(Serialize)]
 struct Facts<'a> {
     first_frame: u64,
+    /// Width over height of the stills, until they are loaded.
     ratio: f64,
     reasons: Vec<&'static str>,
     limits: serde_json::Map<String, serde_json::Value>,
@@ -288,31 +219,28 @@ struct Facts<'a> {
 }
 
 fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    let ratio = report.stills.kept().find_map(|still| still.extent);
+    let extent = report.stills.kept().find_map(|still| still.extent);
+    let curves = curves(report);
     let facts = Facts {
         first_frame: report.signals.first().map_or(0, |signal| signal.frame_index),
-        ratio: ratio.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),
+        ratio: extent.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),
         reasons: Reason::ALL.iter().map(|reason| reason.as_str()).collect(),
-        limits: curves(report)
+        limits: curves
             .iter()
-            .map(|(id, _, limit, _)| ((*id).to_owned(), limit.map(Score::as_f64).into()))
+            .map(|curve| (curve.id.to_owned(), curve.limit.map(Score::as_f64).into()))
             .collect(),
         markers: report.markers,
     };
-    write!(out, "<script type=\"application/json\" id=\"facts\">{}</script>\n", json(&facts)?)?;
+    writeln!(out, r#"<script type="application/json" id="facts">{}</script>"#, json(&facts)?)?;
     column(out, "pts", report.signals.iter().map(|signal| (signal.pts_ms as f64).to_le_bytes()))?;
-    let position = |reason: &Reason| Reason::ALL.iter().position(|known| known == reason);
-    column(
-        out,
-        "reason",
-        report.reasons().iter().map(|reason| [position(reason).unwrap_or_default() as u8]),
-    )?;
-    for (id, _, _, value) in curves(report) {
-        let scaled = |signal| {
+    let code = |reason| Reason::ALL.iter().position(|known| *known == reason).unwrap_or(0) as u8;
+    column(out, "reason", report.reasons().map(|reason| [code(reason)]))?;
+    for Curve { id, value, .. } in curves {
+        let of_65535 = |signal| {
             let millionths = u64::from(value(signal).millionths());
             ((millionths * 65_535 + 500_000) / u64::from(Score::SCALE)) as u16
         };
-        column(out, id, report.signals.iter().map(|signal| scaled(signal).to_le_bytes()))?;
+        column(out, id, report.signals.iter().map(|signal| of_65535(signal).to_le_bytes()))?;
     }
     Ok(())
 }
@@ -323,7 +251,7 @@ fn column<const N: usize>(
     id: &str,
     values: impl Iterator<Item = [u8; N]>,
 ) -> io::Result<()> {
-    write!(out, "<script type=\"application/octet-stream\" id=\"column-{id}\">")?;
+    write!(out, r#"<script type="application/octet-stream" id="column-{id}">"#)?;
     let mut encoder = EncoderWriter::new(&mut *out, &STANDARD);
     for value in values {
         encoder.write_all(&value)?;
