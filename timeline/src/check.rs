@@ -105,7 +105,7 @@ fn verify_file(
     report: &mut VerifyReport,
 ) -> Result<()> {
     report.files += 1;
-    recovery::check_continues(disk, first, head)?;
+    report.problems.extend(recovery::check_continues(disk, first, head).err());
     let file = recovery::read_file(disk, first)?;
     let mut references = Vec::new();
     let end = recovery::scan(&file, |offset, record| match record.payload() {
@@ -156,12 +156,14 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
             let mut outcome = Ok(ControlFlow::Continue(()));
             let end = recovery::scan(&file, |offset, record| {
                 if matches!(outcome, Ok(ControlFlow::Continue(()))) && record.head.seq > visited {
-                    visited = record.head.seq;
                     outcome = record
                         .payload()
                         .map_err(|what| file.damaged(offset, what))
                         .and_then(|payload| store::stored(&columns, record.head, payload))
-                        .map(&mut visit);
+                        .map(|event| {
+                            visited = event.head.seq;
+                            visit(event)
+                        });
                 }
             });
             if outcome?.is_break() {
@@ -177,8 +179,10 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
 ///
 /// Later files go with it: the events in them would stand after a gap.
 pub fn repair(dir: &Path) -> Result<RepairReport> {
-    let _lock = Lock::take(dir)?;
     let journal_dir = dir.join("journal");
+    // Only where there is a log: locking and opening would begin one.
+    recovery::list(&DirDisk::read_only(&journal_dir))?;
+    let _lock = Lock::take(dir)?;
     let io = TimelineError::io("open the journal", &journal_dir);
     let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);
     let (files, _) = recovery::list(&*disk)?;

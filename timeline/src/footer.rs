@@ -11,7 +11,7 @@ use crate::{
     index::{FileIndex, Index},
 };
 
-/// Magic, checksum, count of runs, count of events, first seq, base time, end of the events.
+/// Magic, checksum, count of runs and of events, end of the events, first seq, base time, spare.
 pub(crate) const TRAILER_BYTES: usize = 8 + 4 + 4 + 4 + 4 + 8 + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLFOOT\x01\xff";
 const RUN_BYTES: usize = 16;

@@ -102,6 +102,13 @@ impl Index {
         self.files.push(FileIndex { first, base, end: start, entries: Vec::new() });
     }
 
+    /// Gives the last file, which is empty, another base time.
+    pub(crate) fn rebase_last_file(&mut self, base: WallTime) {
+        if let Some(file) = self.files.last_mut() {
+            file.base = base;
+        }
+    }
+
     /// The number of `run` in the index, new when it is not there yet.
     pub(crate) fn number(&mut self, run: RunId) -> u32 {
         *self.numbers.entry(run).or_insert_with(|| {

@@ -114,7 +114,8 @@ impl Failure {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether `error` says that the disk has no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -191,6 +192,18 @@ impl Journal {
         Ok(journal)
     }
 
+    /// The file has no event yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.position == HEADER_BYTES as u64
+    }
+
+    /// Replaces this file, which is empty, by one for events from `base` on.
+    pub(crate) fn begin_again(&mut self, base: WallTime) -> std::result::Result<(), Failure> {
+        let header = Header { first: self.next, base };
+        *self = Journal::create(self.disk.clone(), self.sizes, header)?;
+        Ok(())
+    }
+
     /// The event that comes next.
     pub(crate) fn next(&self) -> Seq {
         self.next
@@ -198,7 +211,7 @@ impl Journal {
 
     /// Whether the file should be sealed before it takes `bytes` more.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
-        self.position > HEADER_BYTES as u64 && self.position + bytes as u64 > self.sizes.file
+        !self.is_empty() && self.position + bytes as u64 > self.sizes.file
     }
 
     /// Makes `batch`, which holds `count` records, durable; returns where it starts.

@@ -1,4 +1,4 @@
-//! The append-only event store of Sightline: a segmented journal, blobs and signal columns.
+//! The append-only event store of Sightline: a journal of files, blobs and signal columns.
 //!
 //! Promise: an event that was acknowledged survives a crash and a power cut, whole, unaltered
 //! and under the same number; a batch is there whole or not at all; a damaged byte is reported

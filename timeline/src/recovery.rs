@@ -145,9 +145,13 @@ pub(crate) fn settle(disk: &dyn Disk, found: &Found) -> Result<()> {
         let file = found.index.file(*number);
         let name = journal::file_name(file.first);
         let footer = footer::build(&found.index, *number);
-        disk.open(&name)
-            .and_then(|open| journal::seal(&*open, u64::from(file.end), &footer))
-            .map_err(TimelineError::io("seal a journal file", disk.path(&name)))?;
+        let sealed =
+            disk.open(&name).and_then(|open| journal::seal(&*open, u64::from(file.end), &footer));
+        match sealed {
+            // The log is as good without this footer: the next opening makes it.
+            Err(error) if journal::is_full(&error) => {}
+            sealed => sealed.map_err(TimelineError::io("seal a journal file", disk.path(&name)))?,
+        }
     }
     let (_, temporary) = list(disk)?;
     for name in temporary {

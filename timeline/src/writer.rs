@@ -58,7 +58,8 @@ impl Writer {
 
     /// Makes `group` durable and readable.
     fn commit(&mut self, group: &[Request]) -> Result<Vec<Placed>, Failure> {
-        let at = (self.clock)().max(self.last);
+        self.last = (self.clock)().max(self.last);
+        let at = self.last;
         let records: usize = group.iter().map(|request| request.drafts.len()).sum();
         let bytes: usize = group.iter().map(|request| request.bytes).sum();
         if records == 0 {
@@ -82,7 +83,6 @@ impl Writer {
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
             self.buffer = Vec::new();
         }
-        self.last = at;
         self.publish(&placed, start as usize);
         Ok(placed)
     }
@@ -102,6 +102,7 @@ impl Writer {
         })
     }
 
+    /// Begins another file when the last one has no room for `bytes` or no number for `at`.
     fn rotate_for(&mut self, bytes: usize, at: WallTime) -> Result<(), Failure> {
         let footer = {
             let index = self.store.index();
@@ -111,6 +112,11 @@ impl Writer {
             }
             footer::build(&index, index.file_count() - 1)
         };
+        if self.journal.is_empty() {
+            self.journal.begin_again(at)?;
+            self.store.index_mut().rebase_last_file(at);
+            return Ok(());
+        }
         self.journal.rotate(at, &footer)?;
         let first = self.journal.next();
         self.store.index_mut().begin_file(first, at, journal::HEADER_BYTES as u32);

@@ -86,6 +86,25 @@ fn time_never_goes_backwards_within_a_log_or_across_its_openings() {
 }
 
 #[test]
+fn a_file_without_events_takes_one_of_any_later_time() {
+    let dir = TempDir::new().unwrap();
+    let now = Arc::new(AtomicI64::new(0));
+    let set = now.clone();
+    let clock = Arc::new(move || WallTime { epoch_ms: now.load(Ordering::Relaxed) });
+    let options = Options { clock, ..small() };
+    drop(Timeline::open(dir.path(), options.clone()).unwrap());
+    let (log, _) = Timeline::open(dir.path(), options.clone()).unwrap();
+    set.store(1 << 33, Ordering::Relaxed);
+    for text in ["one", "two"] {
+        assert_eq!(log.append_wait(vec![found(1, text)]).unwrap()[0].at.epoch_ms, 1 << 33);
+    }
+    drop(log);
+    let (log, recovery) = Timeline::open(dir.path(), options).unwrap();
+    assert_eq!((recovery.files, texts(&log)), (1, vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(all(&log)[1].head.at.epoch_ms, 1 << 33);
+}
+
+#[test]
 fn a_batch_larger_than_a_file_is_one_batch() {
     let (dir, log) = open();
     log.append_wait(vec![found(1, "before")]).unwrap();

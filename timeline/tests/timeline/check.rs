@@ -128,6 +128,9 @@ fn repair_needs_the_log_for_itself_and_keeps_what_is_left_when_a_file_is_missing
     let (log, _) = Timeline::open(dir.path(), small()).unwrap();
     assert!(matches!(repair(dir.path()), Err(TimelineError::Locked { .. })));
     drop(log);
+    let nowhere = TempDir::new().unwrap();
+    assert!(repair(nowhere.path()).is_err());
+    assert_eq!(fs::read_dir(nowhere.path()).unwrap().count(), 0, "repair begins no log");
     fs::remove_file(&files[files.len() - 1]).unwrap();
     assert!(Timeline::open(dir.path(), small()).is_err());
     let report = repair(dir.path()).unwrap();
@@ -145,7 +148,7 @@ fn a_damaged_or_missing_column_is_told_by_its_file() {
         let mut column = log.column_writer();
         (0..3000).for_each(|index| column.push(&signal(index)).unwrap());
         let signals = column.finish().unwrap();
-        log.append_wait(vec![frames(1, signals)]).unwrap();
+        log.append_wait(vec![frames(1, signals), found(1, "after")]).unwrap();
         let column = fs::read_dir(dir.path().join("columns")).unwrap().next().unwrap();
         let column = column.unwrap().path();
         match damage {
@@ -153,8 +156,10 @@ fn a_damaged_or_missing_column_is_told_by_its_file() {
             "cut" => fs::write(&column, &fs::read(&column).unwrap()[..60_000]).unwrap(),
             _ => fs::remove_file(&column).unwrap(),
         }
-        for error in [log.get(Seq(1)).unwrap_err(), verify(dir.path()).unwrap().problems.remove(0)]
-        {
+        let (printed, result) = printed(&dir);
+        assert!(printed.is_empty(), "{damage}: cat goes on behind what it cannot print");
+        let told = verify(dir.path()).unwrap().problems.remove(0);
+        for error in [log.get(Seq(1)).unwrap_err(), told, result.unwrap_err()] {
             assert_eq!(error.kind(), media::ErrorKind::DataLoss, "{damage}: {error}");
             assert!(error.to_string().contains(column.to_str().unwrap()), "{damage}: {error}");
         }

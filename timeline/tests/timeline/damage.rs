@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use timeline::{Options, Timeline, TimelineError, verify};
 
 use crate::{
-    disk::{Random, SimDisk},
+    disk::{Fault, Random, SimDisk},
     support::{all, found, small, texts},
 };
 
@@ -149,8 +149,15 @@ fn a_damaged_footer_is_made_again() {
     let last = bytes.len() - 60;
     bytes[last] ^= 1;
     disk.set_bytes(&name, bytes);
-    let (log, recovery) =
-        Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap();
+    let reopen =
+        || Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap();
+    disk.set_fault(Some(Fault::Full(last as u64 - 100)));
+    let (log, recovery) = reopen();
+    assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30), "on a full disk");
+    assert_eq!(all(&log), before);
+    drop(log);
+    disk.set_fault(None);
+    let (log, recovery) = reopen();
     assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30));
     assert_eq!(all(&log), before);
     assert_eq!(disk.bytes(&name), sound);
