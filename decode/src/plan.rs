@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn only_what_a_sample_needs_is_decoded() {
-        let cases: [(&str, &str, &[i64], &[i64], &str); 7] = [
+        type Case = (&'static str, &'static str, &'static [i64], &'static [i64], &'static str);
+        let cases: [Case; 7] = [
             ("nothing sampled", "000", &[0, 1, 2], &[], "..."),
             ("all after the sample", "000", &[0, 1, 2], &[0], "#.."),
             ("last in decode order", "00a0", &[0, 3, 1, 4], &[1], "###."),

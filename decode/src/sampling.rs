@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn policies_take_exactly_the_frames_they_name() {
-        let cases: [(&str, Sampling, u64, u32, &[i64], &[i64]); 8] = [
+        type Case = (&'static str, Sampling, u64, u32, &'static [i64], &'static [i64]);
+        let cases: [Case; 8] = [
             ("every", Sampling::Every, 9, 10, &[-1, 0, 3], &[-1, 0, 3]),
             ("at most so many", Sampling::Every, 2, 10, &[0, 1, 2, 3], &[0, 1]),
             ("one a second", fixed(1, 1), 9, 4, &[0, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 4, 8]),

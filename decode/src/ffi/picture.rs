@@ -1,6 +1,9 @@
 //! A decoded libav frame as a [`HostPicture`].
 
-use std::{ffi::CStr, ptr::NonNull};
+use std::{
+    ffi::CStr,
+    ptr::{self, NonNull},
+};
 
 use ffmpeg_next::ffi;
 use media::{Extent, HostPicture, PixelLayout, Plane, Sample, SampleRange, Subsampling};
@@ -219,13 +222,12 @@ pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLa
 
 /// libav's name of a pixel format.
 pub(super) fn format_name(format: i32) -> String {
-    match descriptor(format) {
-        // SAFETY: descriptors are static and their names are C strings.
-        Some(found) if !found.name.is_null() => {
-            unsafe { CStr::from_ptr(found.name) }.to_string_lossy().into_owned()
-        }
-        _ => "unknown".to_owned(),
+    let name = descriptor(format).map_or(ptr::null(), |found| found.name);
+    if name.is_null() {
+        return "unknown".to_owned();
     }
+    // SAFETY: descriptors are static and their names are C strings.
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
 fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {

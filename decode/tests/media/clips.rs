@@ -1,0 +1,265 @@
+//! Every container and codec: frames, times and pixels are those of a sequential decode.
+
+use std::{ops::ControlFlow, path::Path};
+
+use decode::{Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, decode_file};
+use media::{Codec, Frame, Rotation, Sample};
+
+use crate::support::*;
+
+const SOURCE: &str = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=6 -pix_fmt yuv420p";
+const X264: &str = "-c:v libx264 -preset veryfast -g 60 -keyint_min 60 -sc_threshold 0";
+const X265: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=40";
+const VFR: &str = "-vf select='mod(n\\,7)+mod(n\\,3)',setpts=PTS+mod(N\\,5)*0.004/TB -vsync vfr";
+
+/// Clips made for the tests: name with its container, and how.
+fn recipes() -> Vec<(&'static str, String, Codec)> {
+    let made = |name, rest: &str, codec| (name, format!("{SOURCE} {rest}"), codec);
+    vec![
+        made("h264.mp4", X264, Codec::H264),
+        made("h264.ts", X264, Codec::H264),
+        made("h264.mkv", X264, Codec::H264),
+        made("h264.flv", X264, Codec::H264),
+        made("h264.avi", &format!("{X264} -bf 0"), Codec::H264),
+        made("h264.264", X264, Codec::H264),
+        made("fragmented.mp4", &format!("{X264} -movflags frag_keyframe"), Codec::H264),
+        made("open-gop.mp4", &format!("{X264} -x264-params open-gop=1:bframes=3"), Codec::H264),
+        made("one-gop.mp4", "-c:v libx264 -preset ultrafast -bf 2 -g 9999", Codec::H264),
+        made("all-intra.mp4", "-c:v libx264 -preset ultrafast -g 1 -t 2", Codec::H264),
+        made("vfr.mp4", &format!("{VFR} {X264}"), Codec::H264),
+        made("vfr.mkv", &format!("{VFR} {X264}"), Codec::H264),
+        made("interlaced.ts", &format!("{X264} -flags +ilme+ildct -t 3"), Codec::H264),
+        made("ten-bit.mkv", &format!("{X264} -pix_fmt yuv420p10le"), Codec::H264),
+        made("yuv444.mp4", &format!("{X264} -pix_fmt yuv444p -qp 0 -t 2"), Codec::H264),
+        made("hevc.mp4", &format!("{X265}:open-gop=0"), Codec::H265),
+        made("hevc.ts", &format!("{X265}:open-gop=0"), Codec::H265),
+        made("hevc.265", &format!("{X265}:open-gop=0"), Codec::H265),
+        made("hevc-open-gop.mkv", &format!("{X265}:open-gop=1"), Codec::H265),
+        made("hevc-ten-bit.mp4", &format!("{X265} -pix_fmt yuv420p10le -t 2"), Codec::H265),
+        made("hevc-layers.mp4", &format!("{X265}:open-gop=0:temporal-layers=3"), Codec::H265),
+        made("vp8.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 40", Codec::Vp8),
+        made(
+            "vp8-hidden.mkv",
+            "-c:v libvpx -cpu-used 8 -g 40 -auto-alt-ref 1 -lag-in-frames 12",
+            Codec::Vp8,
+        ),
+        made("vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 40", Codec::Vp9),
+        made(
+            "vp9-hidden.webm",
+            "-c:v libvpx-vp9 -cpu-used 8 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -t 3",
+            Codec::Vp9,
+        ),
+        made("vp9.ivf", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 40 -t 3", Codec::Vp9),
+        made("av1.mp4", "-c:v libsvtav1 -preset 12 -g 40", Codec::Av1),
+        made("av1.mkv", "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 30 -t 3", Codec::Av1),
+        made("mpeg4.avi", "-c:v mpeg4 -bf 2 -g 30", Codec::Mpeg4),
+        made("mpeg4.mp4", "-c:v mpeg4 -g 30", Codec::Mpeg4),
+        made("mjpeg.avi", "-c:v mjpeg -pix_fmt yuvj420p -t 2", Codec::Mjpeg),
+        made("mjpeg.mov", "-c:v mjpeg -pix_fmt yuvj422p -t 2", Codec::Mjpeg),
+    ]
+}
+
+fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let wanted = |name: &str| names.is_empty() || names.contains(&name);
+    let mut found = 0;
+    for (name, line, codec) in recipes().into_iter().filter(|recipe| wanted(recipe.0)) {
+        let path = dir.path().join(name);
+        make(&path, &line);
+        check(&path, codec);
+        found += 1;
+    }
+    assert!(found >= names.len(), "a name without a recipe among {names:?}");
+}
+
+/// Times from ffprobe; where the stream has none, frame n is shown at n frame lengths.
+fn expected_times(path: &Path, ours: &[i64], packets_max: Option<u32>) -> Vec<i64> {
+    let theirs = ffprobe_times(path, packets_max);
+    let step = ours.get(1).copied().unwrap_or(0);
+    if theirs.iter().all(Option::is_none) {
+        return (0..theirs.len() as i64).map(|n| n * step).collect();
+    }
+    theirs.into_iter().map(|time| time.expect("every frame has a time")).collect()
+}
+
+#[test]
+fn made_clips_decode_to_ffmpegs_frames_and_times() {
+    made(&[], |path, codec| {
+        let stream =
+            Demuxer::open(Box::new(std::fs::File::open(path).expect("opens")), Limits::default())
+                .expect("recognised")
+                .stream()
+                .clone();
+        assert_eq!(stream.codec, codec, "{path:?}");
+        let (report, seen) = decode(path, &every(3), true).expect("decodes");
+        assert_eq!(ticks(&seen), expected_times(path, &ticks(&seen), None), "{path:?}");
+        let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
+        assert!(digests == ffmpeg_digests(path), "pixels differ: {path:?}");
+        let quality = (report.truncated, report.damaged_packets, report.source_frames);
+        assert_eq!(quality, (false, 0, seen.len() as u64), "{path:?}");
+        let (alone, sequential) = decode(path, &every(1), true).expect("decodes");
+        assert!(alone == report && sequential == seen, "threads change the result: {path:?}");
+    });
+}
+
+#[test]
+fn the_plan_changes_no_sample() {
+    let names = [
+        "h264.mp4",
+        "h264.264",
+        "open-gop.mp4",
+        "one-gop.mp4",
+        "vfr.mp4",
+        "vfr.mkv",
+        "interlaced.ts",
+        "hevc.mp4",
+        "hevc-open-gop.mkv",
+        "hevc-layers.mp4",
+        "vp8-hidden.mkv",
+        "vp9.webm",
+        "vp9-hidden.webm",
+        "av1.mp4",
+        "mpeg4.avi",
+    ];
+    made(&names, |path, _| {
+        for fps in [1.0, 2.0, 7.3] {
+            let planned = decode(path, &fixed(fps, true), true).expect("decodes");
+            let full = decode(path, &fixed(fps, false), true).expect("decodes");
+            assert!(planned.1 == full.1, "{path:?} at {fps}");
+            assert!(planned.1.len() >= 2, "{path:?} at {fps}: {}", planned.1.len());
+        }
+    });
+}
+
+#[test]
+fn real_clips_decode_to_ffprobes_frames_and_times() {
+    const FRAMES: usize = 400;
+    let Some(dir) = media_dir() else { return };
+    if !have_ffmpeg() {
+        return;
+    }
+    let mut clips: Vec<_> = std::fs::read_dir(dir.join("clips"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| !path.ends_with("x_bbb-audio.mp4"))
+        .collect();
+    clips.sort();
+    assert!(clips.len() >= 20, "only {} clips", clips.len());
+    for path in clips {
+        let options = FileOptions { max_frames: FRAMES as u64, ..every(2) };
+        let (report, seen) = decode(&path, &options, false).expect("decodes");
+        // Some packets more than frames: hidden and discarded ones give none.
+        let mut expected = expected_times(&path, &ticks(&seen), Some(FRAMES as u32 + 64));
+        expected.truncate(FRAMES);
+        assert_eq!(ticks(&seen), expected, "{path:?}");
+        assert_eq!((report.truncated, report.damaged_packets), (false, 0), "{path:?}");
+    }
+}
+
+#[test]
+fn rotation_edit_lists_and_ten_bits_are_understood() {
+    let Some(dir) = media_dir() else { return };
+    let open = |name: &str| {
+        let input = std::fs::File::open(dir.join("clips").join(name)).expect("opens");
+        Demuxer::open(Box::new(input), Limits::default()).expect("recognised").stream().clone()
+    };
+    let rotated = open("anim_mb-rotate-bbb.mp4");
+    assert_ne!(rotated.rotation, Rotation::None);
+    let ten_bit = open("phone_adx-edit-list.mp4");
+    assert_eq!(ten_bit.layout.map(|layout| layout.sample), Some(Sample::U16 { shift: 2 }));
+    assert_eq!(ten_bit.declared_frames, Some(86), "before the edit list");
+    let (_, seen) =
+        decode(&dir.join("clips/phone_adx-edit-list.mp4"), &every(2), false).expect("decodes");
+    assert_eq!(seen.len(), 77, "after the edit list");
+}
+
+#[test]
+fn a_quarter_turn_is_clockwise() {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (plain, turned) = (dir.path().join("plain.mp4"), dir.path().join("turned.mp4"));
+    make(&plain, &format!("{SOURCE} {X264} -t 1"));
+    make(&turned, &format!("-i {} -c copy -metadata:s:v rotate=90", plain.display()));
+    let input = std::fs::File::open(&turned).expect("opens");
+    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+    assert_eq!(demuxer.stream().rotation, Rotation::Quarter);
+}
+
+#[test]
+fn the_picture_size_may_change_in_the_middle() {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for (codec, line) in [("264", X264), ("265", X265)] {
+        let sizes = ["320x180", "640x360", "160x90"];
+        let mut joined = Vec::new();
+        for size in sizes {
+            let part = dir.path().join(format!("{size}.{codec}"));
+            make(&part, &format!("-f lavfi -i testsrc2=size={size}:rate=30:duration=2 {line}"));
+            joined.extend(std::fs::read(&part).expect("made"));
+        }
+        let whole = dir.path().join(format!("whole.{codec}"));
+        std::fs::write(&whole, joined).expect("written");
+        for threads in [1, 3] {
+            let (report, seen) = decode(&whole, &every(threads), false).expect("decodes");
+            let widths: Vec<u32> = seen.iter().map(|frame| frame.extent.width).collect();
+            let runs: Vec<(u32, usize)> =
+                widths.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+            assert_eq!(runs, [(320, 60), (640, 60), (160, 60)], "{codec} on {threads}");
+            assert_eq!(report.first_extent.map(|extent| extent.width), Some(320));
+        }
+    }
+}
+
+#[test]
+fn max_frames_stops_early_and_is_no_truncation() {
+    made(&["h264.mp4", "one-gop.mp4", "mpeg4.avi"], |path, _| {
+        for max_frames in [1, 61, 100] {
+            let options = FileOptions { max_frames, ..every(2) };
+            let (report, seen) = decode(path, &options, false).expect("decodes");
+            assert_eq!((seen.len() as u64, report.truncated), (max_frames, false), "{path:?}");
+            assert_eq!(report.source_frames, max_frames, "{path:?}");
+        }
+    });
+}
+
+/// Ends at the frame with this index.
+struct Impatient(u64);
+
+impl FrameSink for Impatient {
+    type Output = ();
+
+    fn begin(&mut self, _segment: SegmentInfo) {}
+
+    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<()> {
+        if index == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn end(&mut self) {}
+}
+
+#[test]
+fn sinks_and_receivers_can_end_the_work() {
+    made(&["h264.mp4", "one-gop.mp4"], |path, _| {
+        let open = || {
+            let input = std::fs::File::open(path).expect("opens");
+            Demuxer::open(Box::new(input), Limits::default()).expect("recognised")
+        };
+        let go_on = |()| ControlFlow::Continue(());
+        let report = decode_file(open(), &every(2), || Impatient(70), go_on).expect("ends");
+        assert!(report.frames <= 70 && !report.truncated, "{path:?}: {report:?}");
+        let mut delivered = 0;
+        let stop = |()| {
+            delivered += 1;
+            ControlFlow::Break(())
+        };
+        decode_file(open(), &every(2), || Impatient(u64::MAX), stop).expect("ends");
+        assert_eq!(delivered, 1, "{path:?}");
+    });
+}

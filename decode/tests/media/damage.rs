@@ -1,0 +1,142 @@
+//! What is no video, cut short or damaged ends in a report or in the error that says so.
+
+use std::{io::Cursor, panic::catch_unwind, path::Path};
+
+use decode::{DecodeError, Demuxer, Limits};
+use media::ErrorKind;
+
+use crate::support::*;
+
+fn open_error(bytes: impl Into<Vec<u8>>, limits: Limits) -> DecodeError {
+    match Demuxer::open(Box::new(Cursor::new(bytes.into())), limits) {
+        Err(error) => error,
+        Ok(demuxer) => panic!("opened as {}", demuxer.stream().container),
+    }
+}
+
+#[test]
+fn what_is_no_video_is_refused_by_name() {
+    let open = |bytes: &[u8]| open_error(bytes, Limits::default());
+    assert_eq!(open(b""), DecodeError::Empty);
+    let playlists: [&[u8]; 4] = [
+        b"#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/etc/passwd\n",
+        b"#EXTM3U\n/etc/passwd\n",
+        b"ffconcat version 1.0\nfile /etc/passwd\n",
+        b"<?xml version=\"1.0\"?><MPD profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" \
+          xmlns=\"urn:mpeg:dash:schema:mpd:2011\"></MPD>",
+    ];
+    for playlist in playlists {
+        let error = open(playlist);
+        assert!(matches!(error, DecodeError::NestedResource { .. }), "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+    let text = open(b"just some words, nothing to see here\n");
+    assert!(matches!(text, DecodeError::UnsupportedContainer { .. }), "{text:?}");
+    let mut no_moov = b"\0\0\0\x18ftypisom\0\0\0\0isommp42\0\0\x10\0mdat".to_vec();
+    no_moov.resize(4096, 7);
+    let error = open(&no_moov);
+    assert!(matches!(error, DecodeError::DamagedHeader { .. }), "{error:?}");
+}
+
+#[test]
+fn streams_that_cannot_be_served_are_told_apart() {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let made = |name: &str, line: &str| {
+        let path = dir.path().join(name);
+        make(&path, line);
+        std::fs::read(path).expect("made")
+    };
+    let picture = "-f lavfi -i testsrc2=size=64x48:rate=5:duration=1";
+    let sound = "-f lavfi -i sine=duration=1";
+    let limits = Limits::default();
+    let audio = made("audio.mp4", &format!("{sound} -c:a aac"));
+    assert_eq!(open_error(audio, limits), DecodeError::NoVideoStream { streams: 1 });
+    let mp3 = made("audio.mp3", &format!("{sound} -c:a libmp3lame"));
+    let refused = DecodeError::UnsupportedContainer { name: Some("mp3".to_owned()) };
+    assert_eq!(open_error(mp3, limits), refused);
+    let other = made("other.mkv", &format!("{picture} -c:v mpeg2video"));
+    let refused = DecodeError::UnsupportedCodec { name: "mpeg2video".to_owned() };
+    assert_eq!(open_error(other, limits), refused);
+    let small = made("small.mp4", &format!("{picture} -c:v libx264"));
+    let too_large = DecodeError::PictureTooLarge { width: 64, height: 48, max: 32 };
+    assert_eq!(open_error(small, Limits { side_px: 32, ..limits }), too_large);
+    let many = format!("{picture} -c:v libx264 {}", "-map 0 ".repeat(3));
+    let too_many = DecodeError::TooManyStreams { count: 3, max: 2 };
+    assert_eq!(open_error(made("many.mkv", &many), Limits { streams: 2, ..limits }), too_many);
+    let rgb = made("rgb.mkv", &format!("{picture} -c:v libx264rgb -pix_fmt rgb24"));
+    let error = decode_bytes(rgb, &every(2)).expect_err("RGB");
+    assert_eq!(error, DecodeError::UnsupportedPixelFormat { name: "gbrp".to_owned() });
+}
+
+const CLIPS: [(&str, &str); 9] = [
+    ("h264.mp4", "-c:v libx264 -preset veryfast -g 30 -movflags +faststart"),
+    ("h264.mkv", "-c:v libx264 -preset veryfast -g 30"),
+    ("h264.ts", "-c:v libx264 -preset veryfast -g 30"),
+    ("h264.flv", "-c:v libx264 -preset veryfast -g 30"),
+    ("hevc.mp4", "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=30"),
+    ("vp8.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 30"),
+    ("vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 30"),
+    ("av1.mkv", "-c:v libsvtav1 -preset 12 -g 30"),
+    ("mpeg4.avi", "-c:v mpeg4 -g 30"),
+];
+
+fn each_clip(check: impl Fn(&Path, Vec<u8>)) {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for (name, line) in CLIPS {
+        let path = dir.path().join(name);
+        let source = "-f lavfi -i testsrc2=size=160x120:rate=30:duration=4 -pix_fmt yuv420p";
+        make(&path, &format!("{source} {line}"));
+        let bytes = std::fs::read(&path).expect("made");
+        check(&path, bytes);
+    }
+}
+
+#[test]
+fn a_file_cut_short_is_reported_or_refused() {
+    each_clip(|path, whole| {
+        for percent in [1, 10, 40, 70, 95] {
+            let bytes = whole[..whole.len() * percent / 100].to_vec();
+            let result = decode_bytes(bytes, &every(2));
+            let Ok((report, seen)) = result else { continue };
+            assert!(seen.len() < 120, "{path:?} cut at {percent} %");
+            // Transport streams declare no length: what ends on a packet's edge is whole.
+            if path.extension().is_some_and(|extension| extension != "ts") && percent <= 70 {
+                assert!(report.truncated, "{path:?} cut at {percent} %: {report:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn flipped_bits_never_panic_and_threads_agree_on_them() {
+    each_clip(|path, whole| {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for round in 0..24 {
+            let mut bytes = whole.clone();
+            for _ in 0..=round {
+                let at = random(bytes.len());
+                bytes[at] ^= 1 << random(8);
+            }
+            let name = format!("{path:?} round {round}");
+            let options = if round % 2 == 0 { every(3) } else { fixed(3.0, true) };
+            let copy = bytes.clone();
+            let result = catch_unwind(|| decode_bytes(copy, &options)).expect(&name);
+            if let Ok((report, seen)) = result {
+                assert!(
+                    seen.iter().all(|frame| frame.source_index < report.source_frames),
+                    "{name}"
+                );
+            }
+        }
+    });
+}

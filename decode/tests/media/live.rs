@@ -1,0 +1,184 @@
+//! The live seam: access units in, the file decoder's frames with their own times out.
+
+use std::path::Path;
+
+use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
+use media::{AccessUnit, Codec, Timestamp};
+
+use crate::support::*;
+
+/// One coded picture after the other, each with a time that tells its place in decode order.
+fn units(codec: Codec, bytes: &[u8], times: &[i64]) -> Vec<AccessUnit> {
+    let pictures = match codec {
+        Codec::H264 => split_at(bytes, &[0, 0, 0, 1, 0x09]),
+        Codec::H265 => split_at(bytes, &[0, 0, 0, 1, 0x46]),
+        _ => split_ivf(bytes),
+    };
+    assert_eq!(pictures.len(), times.len(), "{codec:?}");
+    let unit = |(data, &ms): (Vec<u8>, &i64)| AccessUnit {
+        codec,
+        pts: Timestamp::from_millis(ms),
+        keyframe: false,
+        data,
+    };
+    pictures.into_iter().zip(times).map(unit).collect()
+}
+
+/// Cuts before every `mark`, the access unit delimiter.
+fn split_at(bytes: &[u8], mark: &[u8]) -> Vec<Vec<u8>> {
+    let starts: Vec<usize> = bytes
+        .windows(mark.len())
+        .enumerate()
+        .filter_map(|(at, window)| (window == mark).then_some(at))
+        .collect();
+    let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
+    starts.iter().zip(ends).map(|(&start, end)| bytes[start..end].to_vec()).collect()
+}
+
+fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut pictures = Vec::new();
+    let mut rest = &bytes[32..];
+    while rest.len() > 12 {
+        let size = u32::from_le_bytes(rest[..4].try_into().expect("four bytes")) as usize;
+        pictures.push(rest[12..12 + size].to_vec());
+        rest = &rest[12 + size..];
+    }
+    pictures
+}
+
+/// A clip as access units, and its frames as the file decoder sees them.
+fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
+    let (encode, copy, ending) = match codec {
+        Codec::H264 => {
+            ("libx264 -preset veryfast -bf 3 -g 30", "-bsf:v h264_metadata=aud=insert", "264")
+        }
+        Codec::H265 => (
+            "libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=30:open-gop=0",
+            "-bsf:v hevc_metadata=aud=insert",
+            "265",
+        ),
+        Codec::Vp8 => ("libvpx -deadline realtime -cpu-used 8 -g 30", "", "ivf"),
+        Codec::Vp9 => ("libvpx-vp9 -deadline realtime -cpu-used 8 -g 30", "", "ivf"),
+        _ => ("libsvtav1 -preset 12 -g 30", "", "ivf"),
+    };
+    let (file, stream) = (dir.join("clip.mkv"), dir.join(format!("clip.{ending}")));
+    let source = "-f lavfi -i testsrc2=size=160x120:rate=25:duration=3 -pix_fmt yuv420p";
+    make(&file, &format!("{source} -c:v {encode}"));
+    make(&stream, &format!("-i {} -c copy {copy}", file.display()));
+    let times: Vec<i64> = run(
+        "ffprobe",
+        &[
+            "-v",
+            "error",
+            "-show_entries",
+            "packet=pts",
+            "-of",
+            "csv=p=0",
+            &file.display().to_string(),
+        ],
+    )
+    .lines()
+    .filter_map(|line| line.trim_end_matches(',').parse().ok())
+    .collect();
+    let (_, seen) = decode(&file, &every(1), true).expect("decodes");
+    (units(codec, &std::fs::read(stream).expect("made"), &times), seen)
+}
+
+fn poll_all(decoder: &mut dyn Decoder) -> Vec<(i64, String)> {
+    std::iter::from_fn(|| decoder.poll().expect("no error"))
+        .map(|frame| (frame.pts.as_millis(), digest(&frame)))
+        .collect()
+}
+
+fn open(codec: Codec) -> Box<dyn Decoder> {
+    open_decoder(codec, LiveOptions::default()).expect("opens")
+}
+
+#[test]
+fn access_units_give_the_files_frames_with_their_own_times() {
+    if !have_ffmpeg() {
+        return;
+    }
+    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (units, seen) = clip(dir.path(), codec);
+        let mut decoder = open(codec);
+        let mut frames = Vec::new();
+        for unit in &units {
+            decoder.push(unit).expect("decodes");
+            frames.extend(poll_all(&mut *decoder));
+        }
+        decoder.flush().expect("ends");
+        frames.extend(poll_all(&mut *decoder));
+        // The Matroska file counts milliseconds, so its ticks are ours.
+        let expected: Vec<(i64, String)> =
+            seen.iter().map(|frame| (frame.ticks, frame.digest.clone())).collect();
+        assert_eq!(frames, expected, "{}", decoder.name());
+    }
+}
+
+#[test]
+fn nothing_comes_out_before_a_clean_start() {
+    if !have_ffmpeg() {
+        return;
+    }
+    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (units, seen) = clip(dir.path(), codec);
+        let mut decoder = open(codec);
+        let mut frames = Vec::new();
+        for unit in &units[5..] {
+            decoder.push(unit).expect("passed over or decoded");
+            frames.extend(poll_all(&mut *decoder));
+        }
+        decoder.flush().expect("ends");
+        frames.extend(poll_all(&mut *decoder));
+        let expected: Vec<(i64, String)> = seen[seen.len() - frames.len()..]
+            .iter()
+            .map(|frame| (frame.ticks, frame.digest.clone()))
+            .collect();
+        assert!(!frames.is_empty() && frames.len() <= seen.len() - 25, "{codec:?}");
+        assert_eq!(frames, expected, "{codec:?}");
+    }
+}
+
+#[test]
+fn after_a_refused_unit_decoding_resumes_at_the_next_clean_start() {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (units, seen) = clip(dir.path(), Codec::H264);
+    let mut decoder = open(Codec::H264);
+    let mut frames = Vec::new();
+    for (at, unit) in units.iter().enumerate() {
+        let mut unit = unit.clone();
+        if at == 10 {
+            unit.data = vec![0, 0, 0, 1, 0x65, 0xff, 0xff, 0xff];
+            let error = decoder.push(&unit).expect_err("garbage");
+            assert!(matches!(error, DecodeError::DamagedUnit { .. }), "{error:?}");
+            continue;
+        }
+        decoder.push(&unit).expect("decodes or is passed over");
+        frames.extend(poll_all(&mut *decoder));
+    }
+    decoder.flush().expect("ends");
+    frames.extend(poll_all(&mut *decoder));
+    let second_gop = seen[30].ticks;
+    let resumed: Vec<i64> =
+        frames.iter().map(|frame| frame.0).filter(|&ms| ms >= second_gop).collect();
+    assert_eq!(resumed, ticks(&seen[30..]), "everything from the next clean start");
+    assert!(frames.len() < 45, "nothing between the loss and the next start");
+}
+
+#[test]
+fn a_unit_of_another_codec_is_our_own_bug_and_said_so() {
+    let unit = AccessUnit {
+        codec: Codec::Vp8,
+        pts: Timestamp::from_millis(0),
+        keyframe: true,
+        data: vec![0x10],
+    };
+    let error = open(Codec::H264).push(&unit).expect_err("wrong codec");
+    assert_eq!(error, DecodeError::WrongCodec { expected: "h264", got: "vp8" });
+}

@@ -1,0 +1,6 @@
+//! Real and made clips through the whole crate, judged by the ffmpeg tools.
+
+mod clips;
+mod damage;
+mod live;
+mod support;

@@ -1,0 +1,207 @@
+//! Clips, the reference answers of the ffmpeg tools, and a sink that remembers what it saw.
+
+use std::{
+    env,
+    fs::File,
+    io::Cursor,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use decode::{
+    DecodeError, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo,
+    decode_file,
+};
+use media::{Extent, Frame, Pixels, Plane, Rate};
+use sha2::{Digest, Sha256};
+
+/// The folder of real clips; says loudly when a test goes without.
+pub fn media_dir() -> Option<PathBuf> {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
+    let dir = env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(default, PathBuf::from);
+    if dir.join("clips").is_dir() {
+        return Some(dir);
+    }
+    println!("SKIPPED: no clips in {}; set SIGHTLINE_MEDIA_DIR", dir.display());
+    None
+}
+
+/// Whether the ffmpeg tools can make and judge clips here; says loudly when not.
+pub fn have_ffmpeg() -> bool {
+    let runs = |tool| Command::new(tool).arg("-version").output().is_ok();
+    let both = runs("ffmpeg") && runs("ffprobe");
+    if !both {
+        println!("SKIPPED: ffmpeg and ffprobe are not on PATH");
+    }
+    both
+}
+
+/// Runs a tool and gives its standard output.
+pub fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().expect("the tool starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {args:?}: {stderr}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Makes `path` with `ffmpeg` arguments given as one line.
+pub fn make(path: &Path, line: &str) {
+    let mut args = vec!["-v", "error", "-y", "-nostdin"];
+    args.extend(line.split_whitespace());
+    args.push(path.to_str().expect("a plain name"));
+    run("ffmpeg", &args);
+}
+
+/// One sampled frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub index: u64,
+    pub source_index: u64,
+    pub ticks: i64,
+    pub extent: Extent,
+    /// SHA-256 of the planes without padding, as ffmpeg's `framehash` computes it.
+    pub digest: String,
+}
+
+/// Remembers frames; with `digests` off it does not read pixels.
+pub struct Recorder {
+    seen: Vec<Seen>,
+    digests: bool,
+}
+
+impl FrameSink for Recorder {
+    type Output = Vec<Seen>;
+
+    fn begin(&mut self, segment: SegmentInfo) {
+        let _ = segment;
+        self.seen.clear();
+    }
+
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+        self.seen.push(Seen {
+            index,
+            source_index: frame.source_index,
+            ticks: frame.pts.ticks,
+            extent: frame.extent,
+            digest: if self.digests { digest(&frame) } else { String::new() },
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Vec<Seen> {
+        std::mem::take(&mut self.seen)
+    }
+}
+
+/// SHA-256 over the planes, row by row.
+pub fn digest(frame: &Frame) -> String {
+    let Pixels::Host(picture) = &frame.pixels;
+    let mut hash = Sha256::new();
+    let mut add = |plane: Plane<'_>| {
+        (0..plane.extent().height).for_each(|y| hash.update(plane.row(y)));
+    };
+    add(picture.luma());
+    picture.chroma().into_iter().flatten().for_each(add);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn every(threads: usize) -> FileOptions {
+    FileOptions { sampling: Sampling::Every, max_frames: u64::MAX, threads, plan: true }
+}
+
+pub fn fixed(fps: f64, plan: bool) -> FileOptions {
+    let rate = Rate::from_f64(fps).expect("a sensible rate");
+    FileOptions { sampling: Sampling::Fixed(rate), plan, ..every(2) }
+}
+
+/// Decodes a file; the frames come in order.
+pub fn decode(
+    path: &Path,
+    options: &FileOptions,
+    digests: bool,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    let input = File::open(path).expect("the clip opens");
+    decode_demuxer(Demuxer::open(Box::new(input), Limits::default())?, options, digests)
+}
+
+/// Decodes bytes; the frames come in order.
+pub fn decode_bytes(
+    bytes: Vec<u8>,
+    options: &FileOptions,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default())?;
+    decode_demuxer(demuxer, options, false)
+}
+
+fn decode_demuxer(
+    demuxer: Demuxer,
+    options: &FileOptions,
+    digests: bool,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    let mut seen: Vec<Seen> = Vec::new();
+    let make_sink = || Recorder { seen: Vec::new(), digests };
+    let report = decode_file(demuxer, options, make_sink, |frames| {
+        seen.extend(frames);
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(report.frames, seen.len() as u64);
+    assert!(seen.iter().map(|frame| frame.index).eq(0..report.frames), "indices count up");
+    Ok((report, seen))
+}
+
+pub fn ticks(seen: &[Seen]) -> Vec<i64> {
+    seen.iter().map(|frame| frame.ticks).collect()
+}
+
+/// The presentation times that ffprobe finds, `None` where it finds none.
+pub fn ffprobe_times(path: &Path, packets_max: Option<u32>) -> Vec<Option<i64>> {
+    let interval = packets_max.map_or("%".to_owned(), |count| format!("%+#{count}"));
+    let path = path.to_str().expect("a plain name");
+    let entries = "frame=best_effort_timestamp";
+    let text = run(
+        "ffprobe",
+        &[
+            "-v",
+            "error",
+            "-select_streams",
+            "v:0",
+            "-read_intervals",
+            &interval,
+            "-show_entries",
+            entries,
+            "-of",
+            "csv=p=0",
+            path,
+        ],
+    );
+    let lines = text.lines().map(|line| line.split(',').next().unwrap_or_default());
+    lines.filter(|line| !line.is_empty()).map(|line| line.parse().ok()).collect()
+}
+
+/// The SHA-256 of every frame of ffmpeg's own sequential decode.
+pub fn ffmpeg_digests(path: &Path) -> Vec<String> {
+    let path = path.to_str().expect("a plain name");
+    let text = run(
+        "ffmpeg",
+        &[
+            "-v",
+            "error",
+            "-nostdin",
+            "-noautorotate",
+            "-i",
+            path,
+            "-map",
+            "0:v:0",
+            "-vsync",
+            "passthrough",
+            "-f",
+            "framehash",
+            "-hash",
+            "sha256",
+            "-",
+        ],
+    );
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.rsplit(',').next()).map(|hash| hash.trim().to_owned()).collect()
+}
