@@ -28,6 +28,7 @@ fn options() -> Options {
 fn child() {
     let mut dir = String::new();
     stdin().read_line(&mut dir).unwrap();
+    assert!(!dir.is_empty(), "started by the test below, which names a directory");
     let (log, _) = Timeline::open(Path::new(dir.trim_end()), options()).unwrap();
     thread::scope(|scope| {
         for producer in 0..4u8 {
