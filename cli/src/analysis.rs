@@ -168,6 +168,6 @@ pub fn warning(report: &FileReport) -> Option<String> {
 }
 
 /// Two decimals at most.
-fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -161,7 +161,8 @@ fn facts(
 ) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Picture", format!("{}×{}", ingested.width, ingested.height))];
     facts.extend(pixel_format.map(|format| ("Pixels", format)));
-    facts.extend(ingested.source_fps.map(|fps| ("Rate", format!("{:.5} fps", fps))));
+    facts
+        .extend(ingested.source_fps.map(|fps| ("Rate", format!("{} fps", analysis::rounded(fps)))));
     facts.push(("Frames", format!("{} analysed", grouped(ingested.decoded_frames))));
     facts.push(("Decoder", ingested.decoder.clone()));
     facts.push(("Run", run.to_owned()));

@@ -17,12 +17,13 @@ use crate::{environment, error::CliError};
 const CLIPS: [&str; 3] =
     ["cuts_dev_360p.mp4", "clips/anim_bbb-480p-30s.mp4", "clips/surv_traffic-camera.mp4"];
 
-/// Four scenes with hard cuts and one stretch of noise.
+/// Four scenes with hard cuts, a stretch of noise and one of flicker.
 const SCENES: &str = "\
 testsrc2=s=960x540:r=25:d=4[a];\
 mandelbrot=s=960x540:r=25,trim=duration=4[b];\
 smptehdbars=s=960x540:r=25:d=3,noise=alls=60:allf=t[c];\
-life=s=960x540:r=25:mold=10:life_color=#9fe870:death_color=#203040,trim=duration=4,format=yuv420p[d];\
+gradients=s=960x540:r=25:d=5:seed=7:speed=0.02,\
+eq=brightness='if(between(t,2,4),0.06*sgn(sin(2*PI*6.25*t)),0)':eval=frame,format=yuv420p[d];\
 [a][b][c][d]concat=n=4";
 
 /// The absolute path of the user's video, else of a sample, else of one that is rendered now.

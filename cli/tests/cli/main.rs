@@ -3,6 +3,7 @@
 
 mod analyze;
 mod arguments;
+mod demo;
 mod log;
 mod remote;
 mod support;
