@@ -2,7 +2,7 @@
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $code:literal $name:literal,)*) => {
-        /// The kind of an event: the fieldless twin of [`Event`].
+        /// The kind of an event: the fieldless twin of [`Event`](super::Event).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum EventKind { $($(#[$doc])* $kind = $code,)* }
