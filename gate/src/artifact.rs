@@ -10,13 +10,15 @@ use crate::{
     window::Neighbours,
 };
 
-/// Change of brightness that most of the picture shares, in 1/[`LEVEL`]: the median over the
-/// blocks, so that moving objects, pop-ups and shaking edges count nothing.
+/// Change of brightness that three quarters of the blocks share, in 1/[`LEVEL`].
+///
+/// 0 where more than a quarter goes the other way, as in motion, shake and most pop-ups.
 pub(crate) fn brightness_change(old: &Thumb, new: &Thumb) -> i32 {
     let mut changes: [i32; BLOCKS] =
         std::array::from_fn(|block| i32::from(new.blocks[block]) - i32::from(old.blocks[block]));
-    let (_, median, _) = changes.select_nth_unstable(BLOCKS / 2);
-    *median
+    changes.sort_unstable();
+    let (low, high) = (changes[BLOCKS / 4], changes[BLOCKS - 1 - BLOCKS / 4]);
+    if low > 0 { low } else { high.min(0) }
 }
 
 /// Frames of the flicker rule: back from the first change to look at, and ahead.
@@ -24,7 +26,7 @@ const FLICKER: std::ops::RangeInclusive<isize> = -7..=2;
 /// A reversal smaller than this does not end a swing, in 1/[`LEVEL`].
 const SWING_MIN: i32 = LEVEL as i32 / 2;
 /// Third swing that scores a half, in 1/[`LEVEL`].
-const FLICKER_HALF: u64 = 5 * LEVEL as u64 / 2;
+const FLICKER_HALF: u64 = 4 * LEVEL as u64;
 
 /// Strength of periodic brightness change: the third largest swing up or down around the frame.
 ///
@@ -64,14 +66,21 @@ fn half_way(strength: u64, half: u64) -> Score {
     Score::from_ratio(strength, strength + half)
 }
 
-/// Change of a cell between the frames around that counts as motion.
-const MOVING: i32 = 3 * LEVEL as i32;
+/// Change of a cell between the frames around that counts as motion: less shows no double image.
+const MOVING: i32 = 6 * LEVEL as i32;
 /// Spread of a cell below which a double image does not show.
 const TEXTURED: u32 = 25 * SPREAD;
 /// Moving cells below which there is nothing to judge.
-const MOVING_MIN: u64 = CELLS as u64 / 50;
+const MOVING_MIN: i64 = CELLS as i64 / 50;
+/// Mean share of its spread that a moving cell loses and that scores a half, in thousandths. A
+/// mixture of two pictures loses 350 to 450 where they do not overlap; coarsely coded B pictures,
+/// which mix as well, 130; others 100 both ways.
+const GHOSTING_HALF: u64 = 200;
 
-/// Strength of a mixture of neighbouring pictures.
+/// Strength of a mixture of the neighbouring pictures.
+///
+/// The mean of two pictures lies half way between them in every cell, which smooth motion may do
+/// too, and loses contrast within the cells where they differ, which motion does not.
 pub(crate) fn ghosting(frames: &Neighbours<'_>) -> Score {
     let (Some(old), Some(frame), Some(new)) = (frames.at(-1), frames.at(0), frames.at(1)) else {
         return Score::ZERO;
@@ -79,58 +88,93 @@ pub(crate) fn ghosting(frames: &Neighbours<'_>) -> Score {
     if !frames.are_close(-1, 1) {
         return Score::ZERO;
     }
-    let (mut mixed, mut moving) = (0u64, 0u64);
+    let (old, frame, new) = (&old.thumb, &frame.thumb, &new.thumb);
+    // A fade to or from black loses spread as the square of its gain.
+    if 2 * old.deviation.max(new.deviation) > 3 * old.deviation.min(new.deviation) {
+        return Score::ZERO;
+    }
+    let (mut lost, mut moving) = (0i64, 0i64);
     for cell in 0..CELLS {
-        let (a, n, b) = (
-            i32::from(old.thumb.luma[cell]),
-            i32::from(frame.thumb.luma[cell]),
-            i32::from(new.thumb.luma[cell]),
-        );
-        let around = (old.thumb.spread[cell] + new.thumb.spread[cell]) / 2;
+        let [a, n, b] = [old, frame, new].map(|thumb| i32::from(thumb.luma[cell]));
+        let around = (old.spread[cell] + new.spread[cell]) / 2;
         let change = (a - b).abs();
         if change < MOVING || around < TEXTURED {
             continue;
         }
         moving += 1;
         let off_line = (2 * n - a - b).abs();
-        if off_line > change / 2 + LEVEL as i32 {
-            continue;
+        if off_line <= change / 4 + LEVEL as i32 / 2 {
+            let (around, within) = (i64::from(around), i64::from(frame.spread[cell]));
+            lost += ((around - within) * 1000 / around).max(-1000);
         }
-        let dip = around.saturating_sub(frame.thumb.spread[cell]);
-        mixed += (u64::from(dip) * 2000 / u64::from(around)).min(1000);
     }
-    half_way(mixed, moving.max(MOVING_MIN) * 1000 / 4)
+    let mean = lost / moving.max(MOVING_MIN);
+    half_way(mean.max(0).unsigned_abs(), GHOSTING_HALF)
 }
 
-/// Pixel noise variance in 1/[`SPREAD`] of the frame that no motion explains.
+/// Rank of the cell, of all sorted by noise, that stands for the picture: two fifths are noisier.
+const NOISE_RANK: usize = CELLS * 3 / 5;
+
+/// Variance of the samples, in 1/[`SPREAD`], that is new in each frame and that no motion explains.
+///
+/// Noise moves the mean of a cell from frame to frame by its variance over the cell's samples.
+/// Motion moves it more than the cell's own spread allows, or only on one side of a cut; flat
+/// cells bound it from above.
 pub(crate) fn noise_variance(frames: &Neighbours<'_>) -> u32 {
-    let Some(frame) = frames.at(0) else { return 0 };
-    let before = frames.at(-1).filter(|_| frames.are_close(-1, 0));
-    let after = frames.at(1).filter(|_| frames.are_close(0, 1));
-    if before.is_none() && after.is_none() {
+    let (Some(old), Some(frame), Some(new)) = (frames.at(-1), frames.at(0), frames.at(1)) else {
+        return 0;
+    };
+    if !frames.are_close(-1, 1) {
         return 0;
     }
-    let mut each = [0u32; CELLS];
-    for (cell, variance) in each.iter_mut().enumerate() {
-        let change = |other: Option<&crate::window::Slot>| {
-            other.map(|slot| slot.thumb.luma[cell].abs_diff(frame.thumb.luma[cell]))
-        };
-        let least = change(before).into_iter().chain(change(after)).min().unwrap_or(0);
-        let square = u64::from(least) * u64::from(least) * u64::from(SPREAD)
-            / u64::from(LEVEL * LEVEL / 4)
-            * u64::from(frame.thumb.cell_samples);
-        let spread = frame.thumb.spread[cell];
-        let square = u32::try_from(square).unwrap_or(u32::MAX);
-        *variance = if square > 4 * spread { 0 } else { square.min(spread) };
-    }
-    let (_, rank, _) = each.select_nth_unstable(CELLS * 3 / 5);
-    *rank
+    let (old, frame, new) = (&old.thumb, &frame.thumb, &new.thumb);
+    // The lesser of two squared changes is a quarter of the variance at this rank.
+    let scale = u64::from(4 * SPREAD * frame.cell_samples);
+    let mut noise: [u32; CELLS] = std::array::from_fn(|cell| {
+        let value = frame.luma[cell];
+        let change = u64::from(value.abs_diff(old.luma[cell]).min(value.abs_diff(new.luma[cell])));
+        let variance = change * change * scale / u64::from(LEVEL * LEVEL);
+        let spread = u64::from(frame.spread[cell]);
+        // Bounded by a spread, so it fits.
+        if variance > 4 * spread { 0 } else { variance.min(spread) as u32 }
+    });
+    let (_, ranked, _) = noise.select_nth_unstable(NOISE_RANK);
+    *ranked
 }
 
-/// Noise variance that scores a half.
-const NOISE_HALF: u64 = 60 * SPREAD as u64;
+/// Noise variance that scores a half in a picture that was clean, in 1/[`SPREAD`]: a standard
+/// deviation of five levels.
+const NOISE_HALF: u64 = 24 * SPREAD as u64;
+/// Noise that counts as usual at most: what is twice as strong is an artifact however long it lasts.
+const USUAL_MAX: u32 = 25 * SPREAD;
+/// Frames whose noise is the usual one: far enough back not to hold the spike itself.
+const USUAL: std::ops::RangeInclusive<isize> = 2..=7;
+/// Fewer frames than this do not tell what is usual.
+const USUAL_MIN: usize = 3;
+/// A step of this size ends what is known of the noise before.
+const JUMP: u32 = 8 * LEVEL;
 
-/// Strength of the frame's noise.
-pub(crate) fn noise_score(_frames: &Neighbours<'_>, noise: u32) -> Score {
-    half_way(u64::from(noise), NOISE_HALF)
+/// Strength of the frame's noise against what is usual in the frames before.
+pub(crate) fn noise_score(frames: &Neighbours<'_>, noise: u32) -> Score {
+    half_way(u64::from(noise), NOISE_HALF + 2 * u64::from(usual_noise(frames)))
+}
+
+fn usual_noise(frames: &Neighbours<'_>) -> u32 {
+    let mut known = [0; 6];
+    let mut count = 0;
+    for back in 0..=*USUAL.end() {
+        let Some(slot) = frames.at(-back) else { break };
+        if USUAL.contains(&back) {
+            known[count] = slot.noise;
+            count += 1;
+        }
+        if slot.step > JUMP {
+            break;
+        }
+    }
+    if count < USUAL_MIN {
+        return USUAL_MAX;
+    }
+    let (_, median, _) = known[..count].select_nth_unstable(count / 2);
+    (*median).min(USUAL_MAX)
 }

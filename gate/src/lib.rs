@@ -14,6 +14,7 @@ mod decision;
 mod loops;
 mod measure;
 mod phash;
+mod retake;
 mod scene;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "AVX2 loads and stores")]

@@ -8,6 +8,7 @@ use media::Score;
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
+    retake,
     thumb::{CELLS, LEVEL, Thumb},
     window::Neighbours,
 };
@@ -40,8 +41,6 @@ const CHANGE_PART: u32 = 32;
 
 /// Added to the context: below an eighth of a level a step is a repeated picture.
 const STEP_FLOOR: u64 = 8;
-/// Steps up to this repeat the picture before and say nothing about its motion.
-const REPEATED: u32 = 2;
 /// Smallest step of a cut, half a level.
 const STEP_MIN: u32 = 32;
 
@@ -49,7 +48,7 @@ const STEP_MIN: u32 = 32;
 const FLASH_BACK: usize = 3;
 const FLASH_AHEAD: usize = 2;
 /// Frames back whose steps tell how much the picture moves anyway.
-const CONTEXT_BACK: usize = 7;
+const CONTEXT_BACK: isize = 7;
 
 /// Mean over the cells of the smallest change within the reach, in 1/[`LEVEL`].
 pub(crate) fn step(old: &Thumb, new: &Thumb) -> u32 {
@@ -70,7 +69,7 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
         if (back, ahead) != (1, 0) && !frames.are_close(-back, ahead) {
             continue;
         }
-        least = least.min(strength(&old.thumb, &new.thumb, prominence));
+        least = least.min(strength(frames, &old.thumb, &new.thumb, prominence));
         if least < HALF {
             break;
         }
@@ -78,7 +77,14 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
     least
 }
 
-const HALF: Score = Score::from_millionths(500_000);
+/// Distance up to which the layout is the same, so that a cut can only be a retake, in thousandths
+/// of a deviation. Retakes measured 30, motion within shots mostly below 60.
+const RETAKE_DISTANCE: u64 = 80;
+/// Prominence, in thousandths, below which no retake is looked for; they measured 3,500 and more.
+const RETAKE_PROMINENCE: u64 = 2000;
+
+/// Score of a change that is as likely a cut as not.
+pub(crate) const HALF: Score = Score::from_millionths(500_000);
 
 /// Frames to compare across the cut, the two that meet there first.
 fn pairs() -> impl Iterator<Item = (isize, isize)> {
@@ -86,27 +92,27 @@ fn pairs() -> impl Iterator<Item = (isize, isize)> {
         .flat_map(|back| (0..=FLASH_AHEAD).map(move |ahead| (back as isize, ahead as isize)))
 }
 
-/// How much the picture moves without a cut: the smaller step ahead or the middle one behind.
+/// How much the picture moves without a cut: the third largest step behind, since a flash or a
+/// short shot makes two, or the smaller one ahead.
 fn context(frames: &Neighbours<'_>) -> u64 {
-    let ahead = [1, 2].iter().filter_map(|&at| frames.at(at)).map(|slot| slot.step).min();
-    let mut behind = [0; 3];
-    let moving = (1..=CONTEXT_BACK)
-        .filter_map(|back| frames.at(-(back as isize)))
-        .map(|slot| slot.step)
-        .filter(|&step| step > REPEATED);
-    let mut count = 0;
-    for (slot, step) in behind.iter_mut().zip(moving) {
-        *slot = step;
-        count += 1;
+    let ahead =
+        (1..=FLASH_AHEAD as isize).filter_map(|at| frames.at(at)).map(|slot| slot.step).min();
+    let mut largest = [0; 3];
+    for mut step in (1..=CONTEXT_BACK).filter_map(|back| Some(frames.at(-back)?.step)) {
+        for slot in &mut largest {
+            if step > *slot {
+                std::mem::swap(slot, &mut step);
+            }
+        }
     }
-    let behind = &mut behind[..count];
-    behind.sort_unstable();
-    let middle = behind.get(count / 2).copied().unwrap_or(0);
-    u64::from(middle.max(ahead.unwrap_or(0)))
+    u64::from(largest[2].max(ahead.unwrap_or(0)))
 }
 
-fn strength(old: &Thumb, new: &Thumb, prominence: u64) -> Score {
+fn strength(frames: &Neighbours<'_>, old: &Thumb, new: &Thumb, prominence: u64) -> Score {
     let distance = distance(old, new);
+    if distance <= RETAKE_DISTANCE && prominence >= RETAKE_PROMINENCE {
+        return retake::score(frames, old, new);
+    }
     let alone = Score::from_ratio(distance, 2 * DISTANCE_HALF);
     let prominent = Score::from_ratio(distance * prominence, 2000 * PROMINENT_HALF);
     let least = alone.min(prominent);

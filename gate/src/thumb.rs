@@ -4,7 +4,7 @@ use media::Score;
 
 use crate::{
     Measurements,
-    cells::{LUMA_COLUMNS, LUMA_ROWS, cell_span},
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
     phash::perceptual_hash,
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct Thumb {
     pub(crate) spread: [u32; CELLS],
     /// Mean of the cells of each block in 1/[`LEVEL`].
     pub(crate) blocks: [u16; BLOCKS],
+    /// Mean of U and of V over each block in 1/[`LEVEL`]; 0 where there is no chroma.
+    pub(crate) chroma_blocks: [[u16; BLOCKS]; 2],
     /// Samples of an average cell.
     pub(crate) cell_samples: u32,
     /// Mean of the cells in 1/[`LEVEL`].
@@ -53,6 +55,7 @@ impl Thumb {
             levels: [0; CELLS],
             spread: [0; CELLS],
             blocks: [0; BLOCKS],
+            chroma_blocks: [[0; BLOCKS]; 2],
             cell_samples: 1,
             mean: 0,
             deviation: 0,
@@ -89,6 +92,7 @@ impl Thumb {
         self.cell_samples = (samples / CELLS as u64) as u32;
         self.luma_mean = Score::from_ratio(total, samples * 255);
         self.derive_blocks();
+        self.derive_chroma(measured);
         self.derive_deviation();
         self.hash = perceptual_hash(&self.luma);
     }
@@ -103,6 +107,28 @@ impl Thumb {
         }
         for (block, sum) in self.blocks.iter_mut().zip(sums) {
             *block = (sum / (BLOCK * BLOCK) as u32) as u16;
+        }
+    }
+
+    fn derive_chroma(&mut self, measured: &Measurements) {
+        self.chroma_blocks = [[0; BLOCKS]; 2];
+        let Some(extent) = measured.chroma_extent else { return };
+        let across = CHROMA_COLUMNS / BLOCK_COLUMNS;
+        let down = CHROMA_ROWS / (BLOCKS / BLOCK_COLUMNS);
+        for (sums, blocks) in measured.chroma_cells.iter().zip(&mut self.chroma_blocks) {
+            for (block, mean) in blocks.iter_mut().enumerate() {
+                let (left, top) = (block % BLOCK_COLUMNS * across, block / BLOCK_COLUMNS * down);
+                let (mut sum, mut count) = (0u64, 0u64);
+                for row in top..top + down {
+                    let rows = cell_span(row, CHROMA_ROWS, extent.height).count();
+                    for column in left..left + across {
+                        sum += u64::from(sums[row * CHROMA_COLUMNS + column]);
+                        let columns = cell_span(column, CHROMA_COLUMNS, extent.width).count();
+                        count += u64::from(rows * columns);
+                    }
+                }
+                *mean = (sum * u64::from(LEVEL) / count) as u16;
+            }
         }
     }
 
@@ -135,14 +161,16 @@ impl Reciprocal {
 
     /// `sum / count` in 1/[`LEVEL`], rounded.
     fn mean(self, sum: u32) -> u16 {
-        // sum < 2^23 and of_count <= 2^40 + 1: the product stays below 2^64.
-        let quarter_units = (u64::from(sum) * self.of_count) >> 32;
+        // Of any picture sum < 2^23, and of_count <= 2^40 + 1.
+        let quarter_units = u64::from(sum).saturating_mul(self.of_count) >> 32;
         ((quarter_units + 2) / 4).min(255 * u64::from(LEVEL)) as u16
     }
 
     /// The variance behind `sum` and `squares` in 1/[`SPREAD`].
     fn variance(self, sum: u32, squares: u32) -> u32 {
-        let scaled = u64::from(squares) * u64::from(self.count) - u64::from(sum) * u64::from(sum);
+        // Sums that no picture has must not panic.
+        let scaled = (u64::from(squares) * u64::from(self.count))
+            .saturating_sub(u64::from(sum) * u64::from(sum));
         ((u128::from(scaled) * u128::from(self.of_square)) >> 56) as u32
     }
 }

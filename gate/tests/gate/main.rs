@@ -1,3 +1,8 @@
-//! The gate from outside: every measurer agrees, nothing allocates, no input panics.
+//! The gate from outside: every measurer agrees, signals are local and in range, nothing
+//! allocates, known cuts are found.
 
+mod allocation;
+mod cuts;
 mod measurers;
+mod raw;
+mod window;

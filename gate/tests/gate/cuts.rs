@@ -1,0 +1,233 @@
+//! Real clips and clips made of them by FFmpeg: known cuts are found, nothing else is.
+//!
+//! Needs `ffmpeg` and the media folder; says so loudly where either is missing.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, Reason, SignalWindow};
+use media::{Extent, Signal};
+
+use crate::raw::read_frame;
+
+const SIZE: Extent = Extent { width: 640, height: 360 };
+
+/// The media folder, if it and `ffmpeg` are there.
+#[expect(clippy::disallowed_methods, reason = "the environment says where the test media is")]
+fn media() -> Option<PathBuf> {
+    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/media");
+    let folder =
+        std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(|| default.into(), PathBuf::from);
+    let ffmpeg = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status();
+    let missing = match ffmpeg {
+        Err(error) => format!("ffmpeg does not run: {error}"),
+        Ok(_) if !folder.join("clips").is_dir() => format!("no clips in {}", folder.display()),
+        Ok(_) => return Some(folder),
+    };
+    eprintln!("SKIPPED: {missing}");
+    None
+}
+
+/// Signals of what `ffmpeg INPUTS -filter_complex GRAPH` gives at `fps`.
+fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-nostdin"]).args(inputs).args(["-filter_complex", graph]);
+    ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"]);
+    let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
+    let mut source = running.stdout.take().expect("piped");
+    let mut measurer = CpuMeasurer::new();
+    let mut window = SignalWindow::new(AHEAD);
+    let mut signals = Vec::new();
+    let mut measured = Vec::new();
+    let mut index = 0;
+    while let Some(frame) = read_frame(&mut source, SIZE, index) {
+        measured.clear();
+        measurer.measure(&[frame], &mut measured).expect("measurable");
+        let pts_ms = (index as f64 * 1000.0 / fps) as i64;
+        window.push(
+            FrameStamp { frame_index: index, source_frame_index: index, pts_ms },
+            &measured[0],
+        );
+        signals.extend(std::iter::from_fn(|| window.poll()));
+        index += 1;
+    }
+    window.flush();
+    signals.extend(std::iter::from_fn(|| window.poll()));
+    assert!(running.wait().expect("ffmpeg ends").success(), "ffmpeg failed on {graph}");
+    assert!(signals.len() > 30, "{} frames of {graph}", signals.len());
+    signals
+}
+
+fn cuts(signals: &[Signal]) -> Vec<u64> {
+    let mut gate = Gate::new(GateConfig::default());
+    signals
+        .iter()
+        .filter(|signal| gate.offer(signal).reason == Reason::SceneCut)
+        .map(|signal| signal.frame_index)
+        .collect()
+}
+
+/// The numbers of the `cuts` array of the JSON beside a development clip.
+#[expect(clippy::disallowed_methods, reason = "reads the truth beside the clip")]
+fn known_cuts(path: &std::path::Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(path).expect("the truth lies beside the clip");
+    let list = text.split_once("\"cuts\"").and_then(|(_, rest)| rest.split(['[', ']']).nth(1));
+    let number = |item: &str| item.trim().parse().expect("a frame index");
+    list.expect("an array of cuts").split(',').map(number).collect()
+}
+
+#[test]
+fn the_cuts_of_the_development_clips_are_found_and_no_others() {
+    let Some(folder) = media() else { return };
+    let (mut found, mut known, mut right) = (0, 0, 0);
+    for (name, fps) in [("cuts_dev_360p", 30.0), ("cuts_dev_720p", 25.0)] {
+        let clip = folder.join(name).with_extension("mp4");
+        let inputs = ["-i".to_owned(), clip.display().to_string()];
+        let cuts = cuts(&signals(&inputs, "[0]scale=640:360", fps));
+        let truth = known_cuts(&clip.with_extension("json"));
+        right += cuts.iter().filter(|cut| truth.iter().any(|t| t.abs_diff(**cut) <= 1)).count();
+        found += cuts.len();
+        known += truth.len();
+    }
+    let f1 = 2.0 * right as f64 / (found + known) as f64;
+    println!("{known} cuts, {found} found, {right} right, F1 {f1:.4}");
+    assert!(f1 >= 0.995, "F1 {f1:.4}");
+}
+
+/// Two clips with different motion, texture and brightness, at 640x360 and 30 frames a second.
+const CLIPS: [(&str, &str); 3] =
+    [("surv_traffic-camera.mp4", "2"), ("nature_flower.mp4", "0"), ("anim_bbb-480p-30s.mp4", "12")];
+const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=84";
+
+/// What is done to a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
+const DISTURBANCES: [(&str, &str); 19] = [
+    ("flash of one frame", "PLAIN,drawbox=c=white:t=fill:enable='eq(n,30)+eq(n,50)'"),
+    ("flash of two frames", "PLAIN,drawbox=c=white:t=fill:enable='between(n,30,31)'"),
+    ("bright flash of two frames", "PLAIN,eq=brightness=0.5:enable='between(n,30,31)'"),
+    ("black flash of two frames", "PLAIN,drawbox=c=black:t=fill:enable='between(n,30,31)'"),
+    ("red flash", "PLAIN,drawbox=c=red@0.7:t=fill:enable='between(n,30,31)'"),
+    ("slow pan", "fps=30,scale=1920:1080,crop=640:360:x='4*n':y=360,trim=end_frame=84"),
+    (
+        "fast pan",
+        "fps=30,scale=1920:1080,crop=640:360:x='mod(30*n,1280)*lt(n,42)+1260*gte(n,42)':y=360,trim=end_frame=80",
+    ),
+    (
+        "shake",
+        "fps=30,scale=664:384,crop=640:360:x='12+12*sin(n*7.3)':y='12+12*cos(n*5.9)',trim=end_frame=84",
+    ),
+    ("fade in", "PLAIN,fade=in:8:12"),
+    ("fade out", "PLAIN,fade=out:50:12"),
+    ("short fade through white", "PLAIN,fade=in:8:6:color=white,fade=out:60:6:color=white"),
+    ("exposure ramp", "PLAIN,eq=eval=frame:brightness='0.3*clip((n-30)/6,0,1)'"),
+    ("exposure step", "PLAIN,eq=brightness=0.18:enable='gte(n,30)'"),
+    ("contrast ramp", "PLAIN,eq=eval=frame:contrast='1-0.6*clip((n-30)/12,0,1)'"),
+    (
+        "white pop-up",
+        "PLAIN,drawbox=x=80:y=60:w=300:h=200:c=white:t=fill:enable='between(n,30,55)'",
+    ),
+    (
+        "half the picture darkened",
+        "PLAIN,drawbox=x=0:y=0:w=320:h=360:c=black@0.8:t=fill:enable='gte(n,30)'",
+    ),
+    ("dark and noisy", "PLAIN,lutyuv=y='16+(val-16)*0.25',noise=alls=25:allf=t"),
+    ("sudden noise", "PLAIN,noise=alls=40:allf=t:enable='gte(n,30)'"),
+    (
+        "zoom",
+        "fps=30,scale=1280:720,zoompan=z='1+on/40':x='iw/2-(iw/zoom/2)':y='ih/2-(ih/zoom/2)':d=1:s=640x360:fps=30,trim=end_frame=84",
+    ),
+];
+
+#[test]
+fn disturbances_are_no_cuts() {
+    let Some(folder) = media() else { return };
+    for (clip, start) in CLIPS {
+        let clip = folder.join("clips").join(clip).display().to_string();
+        let inputs = ["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned);
+        for (name, graph) in DISTURBANCES {
+            let graph = format!("[0]{}", graph.replace("PLAIN", PLAIN));
+            assert_eq!(cuts(&signals(&inputs, &graph, 30.0)), [0; 0], "{name} on {clip}");
+        }
+    }
+}
+
+/// Cuts between all clips after `made` was done to each.
+fn joined(folder: &std::path::Path, made: &str) -> Vec<u64> {
+    let mut inputs = Vec::new();
+    let mut graph = String::new();
+    for (at, (clip, start)) in CLIPS.into_iter().enumerate() {
+        let clip = folder.join("clips").join(clip).display().to_string();
+        inputs.extend(["-ss", start, "-t", "2", "-i", &clip].map(str::to_owned));
+        graph += &format!("[{at}]{PLAIN},trim=end_frame=40,{made},setpts=PTS-STARTPTS[v{at}];");
+    }
+    graph += "[v0][v1][v2]concat=n=3:v=1:a=0";
+    cuts(&signals(&inputs, &graph, 30.0))
+}
+
+#[test]
+fn cuts_between_disturbed_clips_are_found() {
+    let Some(folder) = media() else { return };
+    let cases = [
+        ("plain", "null"),
+        ("gray", "hue=s=0"),
+        ("dark", "lutyuv=y='16+(val-16)*0.2'"),
+        ("dark and noisy", "lutyuv=y='16+(val-16)*0.25',noise=alls=15:allf=t"),
+        ("low contrast", "lutyuv=y='110+(val-110)*0.2'"),
+        ("noisy", "noise=alls=30:allf=t"),
+        ("shaking", "scale=688:408,crop=640:360:x='24+24*sin(n*7.3)':y='24+24*cos(n*5.9)'"),
+    ];
+    for (name, made) in cases {
+        assert_eq!(joined(&folder, made), [40, 80], "{name}");
+    }
+}
+
+/// Whether any frame reaches the threshold of an artifact, for flicker, ghosting and noise.
+fn suspected(signals: &[Signal]) -> [bool; 3] {
+    let config = GateConfig::default();
+    [
+        signals.iter().any(|signal| signal.flicker_score >= config.flicker),
+        signals.iter().any(|signal| signal.ghosting_score >= config.ghosting),
+        signals.iter().any(|signal| signal.noise_variance_score >= config.noise),
+    ]
+}
+
+#[test]
+fn artifacts_are_told_apart_and_calm_video_has_none() {
+    let Some(folder) = media() else { return };
+    let clip = folder.join("clips/surv_traffic-camera.mp4").display().to_string();
+    let inputs = ["-ss", "2", "-t", "3.3", "-i", &clip].map(str::to_owned);
+    let cases = [
+        ("calm", "PLAIN", 30.0, [false, false, false]),
+        (
+            "alternating",
+            "PLAIN,eq=eval=frame:brightness='0.06*mod(n,2)'",
+            30.0,
+            [true, false, false],
+        ),
+        (
+            "ten a second",
+            "PLAIN,eq=eval=frame:brightness='0.06*sin(2*PI*n/3)'",
+            30.0,
+            [true, false, false],
+        ),
+        ("one flash", "PLAIN,eq=brightness=0.3:enable='eq(n,40)'", 30.0, [false, false, false]),
+        (
+            "blended to twice the rate",
+            "PLAIN,minterpolate=fps=60:mi_mode=blend",
+            60.0,
+            [false, true, false],
+        ),
+        ("slow motion", "PLAIN,setpts=2*PTS,fps=30", 30.0, [false, false, false]),
+        (
+            "sudden noise",
+            "PLAIN,noise=alls=40:allf=t:enable='gte(n,40)'",
+            30.0,
+            [false, false, true],
+        ),
+    ];
+    for (name, graph, fps, expected) in cases {
+        let graph = format!("[0]{}", graph.replace("PLAIN", PLAIN));
+        assert_eq!(suspected(&signals(&inputs, &graph, fps)), expected, "{name}");
+    }
+}

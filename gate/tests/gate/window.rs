@@ -1,0 +1,106 @@
+use gate::{
+    AHEAD, BACK, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow,
+    conformance::{Fill, Picture},
+};
+use media::{Extent, Signal};
+use proptest::prelude::*;
+
+/// A frame of a made-up video: which picture it shows, and milliseconds since the one before.
+type Shown = (Fill, i64);
+
+fn any_video() -> impl Strategy<Value = Vec<Shown>> {
+    let fill = prop_oneof![
+        (0u64..4).prop_map(Fill::Random),
+        (0u8..=255).prop_map(Fill::Flat),
+        Just(Fill::Ramp),
+        Just(Fill::Checker),
+    ];
+    let hold = prop_oneof![3 => Just(1usize), 1 => 1usize..12];
+    prop::collection::vec((fill, hold, prop_oneof![4 => 10i64..60, 1 => 100i64..2000]), 1..24)
+        .prop_map(|shots| {
+            let frames = shots.into_iter().flat_map(|(fill, hold, gap)| vec![(fill, gap); hold]);
+            frames.collect()
+        })
+}
+
+fn measure(video: &[Shown]) -> Vec<(FrameStamp, Measurements)> {
+    let mut measured = Vec::new();
+    let mut pts_ms = 0;
+    let frames: Vec<_> = video
+        .iter()
+        .filter_map(|&(fill, _)| Picture { fill, ..Picture::new(67, 43) }.frame())
+        .collect();
+    CpuMeasurer::new().measure(&frames, &mut measured).expect("measurable");
+    let stamp = |(index, (_, gap)): (usize, &Shown)| {
+        pts_ms += gap;
+        let frame_index = index as u64;
+        FrameStamp { frame_index, source_frame_index: 2 * frame_index, pts_ms }
+    };
+    video.iter().enumerate().map(stamp).zip(measured).collect()
+}
+
+fn signals(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<Signal> {
+    let mut window = SignalWindow::new(lookahead);
+    let mut signals = Vec::new();
+    for (stamp, measurements) in frames {
+        window.push(*stamp, measurements);
+        signals.extend(std::iter::from_fn(|| window.poll()));
+    }
+    window.flush();
+    signals.extend(std::iter::from_fn(|| window.poll()));
+    signals
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_window_started_anywhere_agrees_after_its_reach(video in any_video(), start in 0usize..40) {
+        let frames = measure(&video);
+        let whole = signals(&frames, AHEAD);
+        prop_assert_eq!(whole.len(), frames.len());
+        let start = start.min(frames.len());
+        let part = signals(&frames[start..], AHEAD);
+        prop_assert_eq!(part.get(BACK..), whole.get(start + BACK..));
+    }
+
+    #[test]
+    fn a_window_ended_anywhere_agrees_up_to_its_reach(video in any_video(), end in 0usize..60) {
+        let frames = measure(&video);
+        let whole = signals(&frames, AHEAD);
+        let end = end.min(frames.len());
+        let part = signals(&frames[..end], AHEAD);
+        let agreed = if end == frames.len() { end } else { end.saturating_sub(AHEAD) };
+        prop_assert_eq!(&part[..agreed], &whole[..agreed]);
+    }
+
+    #[test]
+    fn decisions_repeat_from_the_signals_alone(video in any_video(), lookahead in 0usize..4) {
+        let signals = signals(&measure(&video), lookahead);
+        let decide = || {
+            let mut gate = Gate::new(GateConfig::default());
+            signals.iter().map(|signal| gate.offer(signal)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(decide(), decide());
+    }
+
+    #[test]
+    fn no_sums_whatever_panic(
+        sums in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>()), 12),
+        sides in prop::collection::vec((1u32..9000, 1u32..9000), 12),
+        gaps in prop::collection::vec(any::<i64>(), 12),
+    ) {
+        let mut window = SignalWindow::new(AHEAD);
+        for (((luma, squares, chroma), (width, height)), pts_ms) in sums.into_iter().zip(sides).zip(gaps) {
+            let extent = Extent { width, height };
+            let mut measurements = Measurements::zeroed(extent, (width % 3 > 0).then_some(extent));
+            measurements.luma_cells.fill(luma);
+            measurements.luma_squares.fill(squares);
+            measurements.luma_cells[0] = squares;
+            measurements.chroma_cells[1].fill(chroma);
+            window.push(FrameStamp { frame_index: 0, source_frame_index: 0, pts_ms }, &measurements);
+        }
+        window.flush();
+        prop_assert_eq!(std::iter::from_fn(|| window.poll()).count(), 12);
+    }
+}
