@@ -21,6 +21,8 @@ const NO_RUN: RunId = RunId::from_bytes([0; 16]);
 const STREAM: &str = "main";
 /// A user who waits can press Ctrl-C; the watchdog is for workers that hang.
 const WALL: Duration = Duration::from_secs(24 * 3600);
+/// Stills of half a million 8K frames.
+const OUTPUT_BYTES: u64 = 256 << 30;
 
 /// What to do with a file.
 pub struct Job {
@@ -58,7 +60,7 @@ pub fn analyze(
         stills: job.stills,
         gate,
         threads: job.threads,
-        limits: Limits { wall: WALL, ..Limits::default() },
+        limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
     };
     let mut stream = None;
     let mut signals = Vec::new();
@@ -138,7 +140,7 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     };
     let mut facts = vec![
         ("Codec", stream.codec.name().to_owned()),
-        ("Container", stream.container.split(',').take(2).collect::<Vec<_>>().join("/")),
+        ("Container", container(stream)),
         ("Picture", format!("{}×{}{turned}", picture.width, picture.height)),
         ("Pixels", stream.pixel_format.clone()),
     ];
@@ -155,6 +157,11 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         format!("{} of {} analysed", grouped(report.frames), grouped(report.source_frames)),
     ));
     facts
+}
+
+/// The first names that libav has for the container; `mov` alone has six.
+pub fn container(stream: &StreamInfo) -> String {
+    stream.container.split(',').take(2).collect::<Vec<_>>().join("/")
 }
 
 /// What a reader of the results must know about their limits.

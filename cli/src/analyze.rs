@@ -228,10 +228,11 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
         eprintln!("warning: {warning}");
     }
     if let Some(dir) = &args.stills {
-        eprintln!("stills: {} in {}", grouped(stills as u64), dir.display());
+        let dir = printable(&dir.to_string_lossy());
+        eprintln!("stills: {} in {dir}", grouped(stills as u64));
     }
     if let Some(path) = &args.report {
-        eprintln!("report: {}", path.display());
+        eprintln!("report: {}", printable(&path.to_string_lossy()));
     }
 }
 

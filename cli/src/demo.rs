@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use decode::StreamInfo;
 use media::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use crate::{
     error::CliError,
     events::Query,
     interrupt, markers,
-    output::{Out, grouped},
+    output::{Out, grouped, printable},
     progress::Through,
     report::{Report, Shelf, Still},
     runs::{AnalyzeBody, IngestBody},
@@ -93,7 +94,7 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out)
         .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
     let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;
-    eprintln!("video:  {}", video.display());
+    eprintln!("video:  {}", printable(&video.to_string_lossy()));
 
     let server = server::Server::start(&args.server_binary, &args.out, &video, &cancel)?;
     eprintln!("server: {}, ready", server.address());
@@ -108,7 +109,8 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     out.table(&markers::table(&markers))?;
     out.finish()?;
     eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
-    eprintln!("report: {}", std::path::absolute(&report).unwrap_or(report).display());
+    let report = std::path::absolute(&report).unwrap_or(report);
+    eprintln!("report: {}", printable(&report.to_string_lossy()));
     Ok(())
 }
 
@@ -121,7 +123,9 @@ fn work(
 ) -> Result<Vec<MarkerRecord>, CliError> {
     let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
     eprintln!("run:    {}", run.run_id);
-    let ingested = ingest(client, &run.run_id, video, cancel)?;
+    let stream = video::look(video);
+    let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
+    let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
     let body = AnalyzeBody { model: MODEL.to_owned(), ..AnalyzeBody::default() };
     let _: Value = client.post(&client.run_path(&run.run_id, "/analyze")?, &body, LONG)?;
     let reply: MarkersReply = client.get(&client.run_path(&run.run_id, "/markers")?, &[])?;
@@ -142,7 +146,7 @@ fn work(
     let name = video.file_name().unwrap_or(video.as_os_str()).to_string_lossy();
     Report {
         title: &name,
-        facts: facts(&ingested, decoded.pixel_format, &run.run_id),
+        facts: facts(stream.as_ref(), &ingested, decoded.pixel_format, &run.run_id),
         warning: ingested.truncated.then(|| "The source ends early.".to_owned()),
         signals: &signals,
         markers: &reply.markers,
@@ -155,11 +159,17 @@ fn work(
 }
 
 fn facts(
+    stream: Option<&StreamInfo>,
     ingested: &Ingested,
     pixel_format: Option<String>,
     run: &str,
 ) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("Picture", format!("{}×{}", ingested.width, ingested.height))];
+    let mut facts = Vec::new();
+    if let Some(stream) = stream {
+        facts.push(("Codec", stream.codec.name().to_owned()));
+        facts.push(("Container", analysis::container(stream)));
+    }
+    facts.push(("Picture", format!("{}×{}", ingested.width, ingested.height)));
     facts.extend(pixel_format.map(|format| ("Pixels", format)));
     facts
         .extend(ingested.source_fps.map(|fps| ("Rate", format!("{} fps", analysis::rounded(fps)))));
@@ -174,6 +184,7 @@ fn ingest(
     client: &Client,
     run: &str,
     video: &Path,
+    duration_ms: Option<i64>,
     cancel: &CancelToken,
 ) -> Result<Ingested, CliError> {
     let body = IngestBody {
@@ -182,7 +193,6 @@ fn ingest(
         ..IngestBody::default()
     };
     let path = client.run_path(run, "/ingest")?;
-    let duration_ms = video::duration_ms(video);
     let (done, outcome) = sync_channel(1);
     std::thread::scope(|scope| {
         let ingest = || {

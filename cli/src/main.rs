@@ -80,6 +80,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// Names of files and words of servers are foreign text, whoever typed them here.
 fn report(error: &CliError) {
-    eprintln!("sightline: {error}");
+    let text = error.to_string();
+    let lines: Vec<String> = text.lines().map(output::printable).collect();
+    eprintln!("sightline: {}", lines.join("\n"));
 }

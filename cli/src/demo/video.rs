@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use decode::Sampling;
+use decode::{Sampling, StreamInfo};
 use gate::GateConfig;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
@@ -22,7 +22,7 @@ const SCENES: &str = "\
 testsrc2=s=960x540:r=25:d=4[a];\
 mandelbrot=s=960x540:r=25,trim=duration=4[b];\
 smptehdbars=s=960x540:r=25:d=3,noise=alls=60:allf=t[c];\
-gradients=s=960x540:r=25:d=5:seed=7:speed=0.02,\
+gradients=s=960x540:r=25:d=5:seed=7:speed=0.02:nb_colors=2:c0=0x16425b:c1=0xe8b04b,\
 eq=brightness='if(between(t,2,4),0.06*sgn(sin(2*PI*6.25*t)),0)':eval=frame,format=yuv420p[d];\
 [a][b][c][d]concat=n=4";
 
@@ -71,9 +71,9 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
     absolute(path)
 }
 
-/// The length that the container states, read in a worker; only the progress bar needs it.
-pub fn duration_ms(video: &Path) -> Option<i64> {
-    let mut duration = None;
+/// What the container says, read in a worker; the API tells neither codec nor length.
+pub fn look(video: &Path) -> Option<StreamInfo> {
+    let mut stream = None;
     let spec = JobSpec {
         // The ingest that follows says what is wrong with a file that cannot be opened or read.
         input: File::open(video).ok()?,
@@ -88,8 +88,8 @@ pub fn duration_ms(video: &Path) -> Option<i64> {
         spec,
         &CancelToken::new(),
         &mut |event| match event {
-            JobEvent::Opened(stream) => {
-                duration = stream.duration;
+            JobEvent::Opened(info) => {
+                stream = Some(info);
                 ControlFlow::Break(())
             }
             _ => ControlFlow::Continue(()),
@@ -97,5 +97,5 @@ pub fn duration_ms(video: &Path) -> Option<i64> {
     );
     // Stopping after the first event makes the outcome "cancelled", which is what was wanted.
     drop(outcome);
-    Some(duration?.as_millis())
+    stream
 }
