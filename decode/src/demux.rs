@@ -9,7 +9,7 @@ use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp};
 
 use crate::{
     DecodeError,
-    ffi::{Format, Packet, Parameters},
+    ffi::{Format, Packet, Parameters, StreamFacts},
     segment::{Segment, Segmenter, Unit},
     start::Inspector,
 };
@@ -49,7 +49,7 @@ pub struct StreamInfo {
     pub layout: Option<PixelLayout>,
     /// Average frame rate.
     pub source_rate: Option<Rate>,
-    /// Length of the stream, or of the container when the stream does not say.
+    /// Length that the stream or else the container declares.
     pub duration: Option<Timestamp>,
     /// Unit of the presentation times.
     pub timebase: Timebase,
@@ -140,11 +140,12 @@ impl Demuxer {
             .filter_map(|index| format.stream(index).map(|facts| (index, facts)))
             .find(|(_, facts)| facts.is_video && !facts.is_cover)
             .ok_or(DecodeError::NoVideoStream { streams })?;
-        let parameters = facts.parameters;
+        let parameters = &facts.parameters;
         let codec = parameters
             .codec()
             .ok_or_else(|| DecodeError::UnsupportedCodec { name: parameters.codec_name() })?;
         let container = format.name().to_owned();
+        let is_mov = container.starts_with("mov,");
         let damaged = |detail: &str| DecodeError::DamagedHeader {
             container: container.clone(),
             detail: detail.to_owned(),
@@ -157,7 +158,8 @@ impl Demuxer {
         if own_duration.is_some() {
             format.keep_only(stream_index);
         }
-        let declared = own_duration.or_else(|| format.duration());
+        let duration = own_duration.or_else(|| format.duration());
+        let declared = if is_mov { duration } else { duration.max(length_by_count(&facts)) };
         let stream = StreamInfo {
             codec,
             extent,
@@ -171,7 +173,7 @@ impl Demuxer {
             container,
         };
         let mut segmenter = Segmenter::new();
-        if !can_start_anew(codec, &parameters) {
+        if !can_start_anew(codec, parameters) {
             segmenter.stop_cutting();
         }
         Ok(Demuxer {
@@ -179,7 +181,7 @@ impl Demuxer {
             format,
             stream_index,
             stream,
-            parameters: Arc::new(parameters),
+            parameters: Arc::new(facts.parameters),
             limits,
             segmenter,
             seen: None,
@@ -275,6 +277,14 @@ impl Demuxer {
         self.read_failed = failed;
         self.segmenter.finish();
     }
+}
+
+/// What the declared number of frames lasts; AVI shortens its duration to the bytes that are
+/// there. MP4 also counts frames outside its edit list.
+fn length_by_count(facts: &StreamFacts) -> Option<Timestamp> {
+    let (frames, rate) = (facts.frames?, facts.rate?);
+    let ms = u128::from(frames) * u128::from(rate.den()) * 1000 / u128::from(rate.num());
+    i64::try_from(ms).ok().map(Timestamp::from_millis)
 }
 
 fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {

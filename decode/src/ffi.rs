@@ -14,7 +14,7 @@ mod picture;
 
 pub(crate) use codec::{Context, Output};
 pub(crate) use error::AvError;
-pub(crate) use format::Format;
+pub(crate) use format::{Format, StreamFacts};
 pub(crate) use packet::Packet;
 pub(crate) use parameters::Parameters;
 pub(crate) use picture::RawFrame;

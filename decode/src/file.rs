@@ -52,6 +52,9 @@ pub trait FrameSink: Send {
     /// `Break` ends the decoding of the whole file.
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()>;
 
+    /// A picture was decoded that is not sampled: a sign of life between sparse samples.
+    fn passed_over(&mut self) {}
+
     /// The segment is complete.
     fn end(&mut self) -> Self::Output;
 }
@@ -112,7 +115,7 @@ pub fn decode_file<S: FrameSink>(
         outcome
     })?;
     let facts = schedule.into_facts();
-    if collector.position.source_frames == 0 && facts.exhausted {
+    if collector.position.source_frames == 0 && facts.is_complete {
         let damaged_packets = collector.damaged_packets + facts.damaged_packets;
         return Err(DecodeError::NothingDecoded { damaged_packets });
     }

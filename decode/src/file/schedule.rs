@@ -184,8 +184,8 @@ impl State {
 
 /// What is known about the source at the end.
 pub(super) struct Facts {
-    /// The source was read to its end.
-    pub(super) exhausted: bool,
+    /// The source was read to its end and all of it was delivered.
+    pub(super) is_complete: bool,
     pub(super) truncated: bool,
     pub(super) damaged_packets: u64,
 }
@@ -299,9 +299,10 @@ impl Schedule {
 
     pub(super) fn into_facts(self) -> Facts {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_complete = state.exhausted && state.in_flight.is_empty();
         Facts {
-            exhausted: state.exhausted,
-            truncated: state.exhausted && state.demuxer.is_truncated(),
+            is_complete,
+            truncated: is_complete && state.demuxer.is_truncated(),
             damaged_packets: state.demuxer.damaged_packets(),
         }
     }

@@ -203,7 +203,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                     emit(sink, index, frame, task.at(ticks), source_index)?;
                     taken += 1;
                 }
-                (Some((ticks, _)), Some(&target)) if ticks < target => {}
+                (Some((ticks, _)), Some(&target)) if ticks < target => sink.passed_over(),
                 _ => is_as_planned = false,
             }
             let is_done = taken == plan.targets.len() || !is_as_planned;
@@ -243,6 +243,8 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             *last_ticks = Some(ticks);
             if let Some(index) = sampler.offer(task.at(ticks)) {
                 emit(sink, index, frame, task.at(ticks), source_index)?;
+            } else {
+                sink.passed_over();
             }
             Ok(if sampler.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };

@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, path::Path};
 
 use decode::{Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, decode_file};
-use media::{Codec, Frame, Rotation, Sample};
+use media::{Codec, Extent, Frame, Pixels, Rotation, Sample};
 
 use crate::support::*;
 
@@ -75,14 +75,16 @@ fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
     assert!(found >= names.len(), "a name without a recipe among {names:?}");
 }
 
-/// Times from ffprobe; where the stream has none, frame n is shown at n frame lengths.
+/// Times from ffprobe; a frame without one is shown one frame length after the frame before.
 fn expected_times(path: &Path, ours: &[i64], packets_max: Option<u32>) -> Vec<i64> {
-    let theirs = ffprobe_times(path, packets_max);
-    let step = ours.get(1).copied().unwrap_or(0);
-    if theirs.iter().all(Option::is_none) {
-        return (0..theirs.len() as i64).map(|n| n * step).collect();
-    }
-    theirs.into_iter().map(|time| time.expect("every frame has a time")).collect()
+    let step = ours.get(1).map_or(0, |second| second - ours[0]);
+    let mut next = 0;
+    let fill = |time: Option<i64>| {
+        let time = time.unwrap_or(next);
+        next = time + step;
+        time
+    };
+    ffprobe_times(path, packets_max).into_iter().map(fill).collect()
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn the_plan_changes_no_sample() {
 
 #[test]
 fn real_clips_decode_to_ffprobes_frames_and_times() {
-    const FRAMES: usize = 400;
+    const FRAMES: usize = 300;
     let Some(dir) = media_dir() else { return };
     if !have_ffmpeg() {
         return;
@@ -167,7 +169,7 @@ fn rotation_edit_lists_and_ten_bits_are_understood() {
         Demuxer::open(Box::new(input), Limits::default()).expect("recognised").stream().clone()
     };
     let rotated = open("anim_mb-rotate-bbb.mp4");
-    assert_ne!(rotated.rotation, Rotation::None);
+    assert_eq!(rotated.rotation, Rotation::Quarter);
     let ten_bit = open("phone_adx-edit-list.mp4");
     assert_eq!(ten_bit.layout.map(|layout| layout.sample), Some(Sample::U16 { shift: 2 }));
     assert_eq!(ten_bit.declared_frames, Some(86), "before the edit list");
@@ -176,18 +178,74 @@ fn rotation_edit_lists_and_ten_bits_are_understood() {
     assert_eq!(seen.len(), 77, "after the edit list");
 }
 
+/// Keeps the luma of the last frame.
+struct Luma(Vec<u8>);
+
+impl FrameSink for Luma {
+    type Output = Vec<u8>;
+
+    fn begin(&mut self, _segment: SegmentInfo) {}
+
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
+        let Pixels::Host(picture) = &frame.pixels;
+        let luma = picture.luma();
+        self.0 = (0..luma.extent().height).flat_map(|y| luma.row(y).to_vec()).collect();
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+fn turned(luma: &[u8], extent: Extent, rotation: Rotation) -> Vec<u8> {
+    let (width, height) = (extent.width as usize, extent.height as usize);
+    let upright = extent.rotated(rotation);
+    let source = |x: usize, y: usize| match rotation {
+        Rotation::None => (x, y),
+        Rotation::Quarter => (y, height - 1 - x),
+        Rotation::Half => (width - 1 - x, height - 1 - y),
+        Rotation::ThreeQuarters => (width - 1 - y, x),
+    };
+    let places =
+        (0..upright.height as usize).flat_map(|y| (0..upright.width as usize).map(move |x| (x, y)));
+    places.map(|(x, y)| source(x, y)).map(|(x, y)| luma[y * width + x]).collect()
+}
+
 #[test]
-fn a_quarter_turn_is_clockwise() {
+fn the_rotation_makes_pictures_as_upright_as_ffmpeg_does() {
     if !have_ffmpeg() {
         return;
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let (plain, turned) = (dir.path().join("plain.mp4"), dir.path().join("turned.mp4"));
-    make(&plain, &format!("{SOURCE} {X264} -t 1"));
-    make(&turned, &format!("-i {} -c copy -metadata:s:v rotate=90", plain.display()));
-    let input = std::fs::File::open(&turned).expect("opens");
-    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
-    assert_eq!(demuxer.stream().rotation, Rotation::Quarter);
+    let plain = dir.path().join("plain.mp4");
+    make(&plain, &format!("{SOURCE} {X264} -frames:v 1"));
+    let mut found = Vec::new();
+    for degrees in [0, 90, 180, 270] {
+        let (clip, raw) = (dir.path().join("turned.mp4"), dir.path().join("upright.raw"));
+        make(&clip, &format!("-i {} -c copy -metadata:s:v rotate={degrees}", plain.display()));
+        make(&raw, &format!("-i {} -vf extractplanes=y -f rawvideo", clip.display()));
+        let input = std::fs::File::open(&clip).expect("opens");
+        let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+        let (extent, rotation) = (demuxer.stream().extent, demuxer.stream().rotation);
+        let mut luma = Vec::new();
+        decode_file(
+            demuxer,
+            &every(1),
+            || Luma(Vec::new()),
+            |last| {
+                luma = last;
+                ControlFlow::Continue(())
+            },
+        )
+        .expect("decodes");
+        let upright = std::fs::read(&raw).expect("made");
+        assert!(turned(&luma, extent, rotation) == upright, "{degrees}: {rotation:?}");
+        found.push(rotation);
+    }
+    found.sort_by_key(|rotation| rotation.degrees());
+    let all = [Rotation::None, Rotation::Quarter, Rotation::Half, Rotation::ThreeQuarters];
+    assert_eq!(found, all);
 }
 
 #[test]

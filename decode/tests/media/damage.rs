@@ -114,7 +114,7 @@ fn a_file_cut_short_is_reported_or_refused() {
 }
 
 #[test]
-fn flipped_bits_never_panic_and_threads_agree_on_them() {
+fn flipped_bits_end_in_a_report_or_an_error() {
     each_clip(|path, whole| {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move |below: usize| {
@@ -128,7 +128,7 @@ fn flipped_bits_never_panic_and_threads_agree_on_them() {
                 bytes[at] ^= 1 << random(8);
             }
             let name = format!("{path:?} round {round}");
-            let options = if round % 2 == 0 { every(3) } else { fixed(3.0, true) };
+            let options = if round % 2 == 0 { every(1 + round % 5) } else { fixed(3.0, true) };
             let copy = bytes.clone();
             let result = catch_unwind(|| decode_bytes(copy, &options)).expect(&name);
             if let Ok((report, seen)) = result {

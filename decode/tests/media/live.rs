@@ -49,12 +49,14 @@ fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
 /// A clip as access units, and its frames as the file decoder sees them.
 fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
     let (encode, copy, ending) = match codec {
-        Codec::H264 => {
-            ("libx264 -preset veryfast -bf 3 -g 30", "-bsf:v h264_metadata=aud=insert", "264")
-        }
+        Codec::H264 => (
+            "libx264 -preset veryfast -bf 3 -g 30",
+            "-bsf:v h264_mp4toannexb,h264_metadata=aud=insert",
+            "264",
+        ),
         Codec::H265 => (
             "libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=30:open-gop=0",
-            "-bsf:v hevc_metadata=aud=insert",
+            "-bsf:v hevc_mp4toannexb,hevc_metadata=aud=insert",
             "265",
         ),
         Codec::Vp8 => ("libvpx -deadline realtime -cpu-used 8 -g 30", "", "ivf"),
@@ -168,7 +170,7 @@ fn after_a_refused_unit_decoding_resumes_at_the_next_clean_start() {
     let resumed: Vec<i64> =
         frames.iter().map(|frame| frame.0).filter(|&ms| ms >= second_gop).collect();
     assert_eq!(resumed, ticks(&seen[30..]), "everything from the next clean start");
-    assert!(frames.len() < 45, "nothing between the loss and the next start");
+    assert!(frames.len() <= resumed.len() + 10, "nothing between the loss and the next start");
 }
 
 #[test]
