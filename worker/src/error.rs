@@ -37,6 +37,8 @@ impl Fault {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            // libav fails on what the media says: sizes it cannot allocate, headers it cannot open.
+            Fault::Decode(DecodeError::Libav { .. }) => ErrorKind::InvalidInput,
             Fault::Decode(error) => error.kind(),
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,

@@ -13,14 +13,14 @@ use std::{
     io::{Read, Seek},
     ops::ControlFlow,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
 use decode::{Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file};
-use gate::{Decision, GateConfig, Reason};
+use gate::{Decision, GateConfig, Measurements, Reason};
 use media::{EventType, Extent, Rotation, Score, Signal};
 
 use crate::{Fault, still::Picture};
@@ -149,6 +149,8 @@ struct Job<'a> {
     emit: Emit<'a>,
     failure: Mutex<Option<Fault>>,
     progress: Progress,
+    /// Records of sequenced segments, empty, for segments to come: some megabytes each.
+    spare_records: Mutex<Vec<Vec<Measurements>>>,
 }
 
 impl<'a> Job<'a> {
@@ -160,6 +162,7 @@ impl<'a> Job<'a> {
             emit,
             failure: Mutex::new(None),
             progress: Progress::new(),
+            spare_records: Mutex::default(),
         }
     }
 
@@ -186,6 +189,10 @@ impl<'a> Job<'a> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.take().map_or(Ok(()), Err)
     }
+
+    fn spare_records(&self) -> MutexGuard<'_, Vec<Vec<Measurements>>> {
+        self.spare_records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counts frames and says so now and then.
@@ -211,14 +218,22 @@ impl Progress {
 
     /// Counts a frame; gives what to say when it is time.
     fn frame(&self, pts_ms: i64) -> Option<JobEvent> {
-        let frames = self.frames.fetch_add(1, Relaxed) + 1;
-        let pts_ms = self.pts_ms.fetch_max(pts_ms, Relaxed).max(pts_ms);
+        self.frames.fetch_add(1, Relaxed);
+        self.pts_ms.fetch_max(pts_ms, Relaxed);
+        self.alive()
+    }
+
+    /// Says the same again when it is time.
+    fn alive(&self) -> Option<JobEvent> {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let due_ms = self.due_ms.load(Relaxed);
         let next_ms = now_ms + PROGRESS_EVERY.as_millis() as u64;
         let first_to_notice = now_ms >= due_ms
             && self.due_ms.compare_exchange(due_ms, next_ms, Relaxed, Relaxed).is_ok();
-        first_to_notice.then_some(JobEvent::Progress { frames, pts_ms })
+        first_to_notice.then(|| JobEvent::Progress {
+            frames: self.frames.load(Relaxed),
+            pts_ms: self.pts_ms.load(Relaxed),
+        })
     }
 }
 

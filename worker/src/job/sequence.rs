@@ -52,13 +52,16 @@ impl<'a> Sequencer<'a> {
 
     /// The next segment of the file.
     pub fn deliver(&mut self, segment: Segment) -> Result<(), Fault> {
+        let Segment { stamps, mut records, candidates } = segment;
         if let Some(stills) = &mut self.stills {
-            stills.candidates.extend(segment.candidates);
+            stills.candidates.extend(candidates);
         }
-        for (stamp, measured) in segment.stamps.into_iter().zip(&segment.records) {
+        for (stamp, measured) in stamps.into_iter().zip(&records) {
             self.window.push(stamp, measured);
             self.decide()?;
         }
+        records.clear();
+        self.job.spare_records().push(records);
         self.say_signals()
     }
 

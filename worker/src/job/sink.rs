@@ -62,7 +62,12 @@ impl FrameSink for SegmentSink<'_> {
 
     fn begin(&mut self, info: SegmentInfo) {
         let starts_over = !self.segment.stamps.is_empty();
-        self.segment = Segment::default();
+        let mut records = mem::take(&mut self.segment).records;
+        if records.capacity() == 0 {
+            records = self.job.spare_records().pop().unwrap_or_default();
+        }
+        records.clear();
+        self.segment.records = records;
         if let Some(predictor) = &mut self.predictor
             && (starts_over || !info.continues_previous)
         {
@@ -73,6 +78,13 @@ impl FrameSink for SegmentSink<'_> {
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
         let taken = self.take(index, frame);
         self.job.unless_failed(taken)
+    }
+
+    fn passed_over(&mut self) {
+        if let Some(event) = self.job.progress.alive() {
+            // A receiver that stops is noticed at the next frame.
+            self.job.say(event).ok();
+        }
     }
 
     fn end(&mut self) -> Segment {
