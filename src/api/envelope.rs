@@ -56,8 +56,8 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
     let id = HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII");
     headers.insert(REQUEST_ID, id);
-    let ms = started.elapsed().as_secs_f64() * 1e3;
-    tracing::info!(%request_id, %method, path, status = response.status().as_u16(), ms, "request");
+    let us = started.elapsed().as_micros() as u64;
+    tracing::info!(%request_id, %method, path, status = response.status().as_u16(), us, "request");
     response
 }
 

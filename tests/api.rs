@@ -1,0 +1,19 @@
+//! The HTTP API of a real server process: statuses, limits, ownership, media, crashes.
+#![allow(missing_docs)]
+
+mod support;
+
+#[path = "api/auth.rs"]
+mod auth;
+#[path = "api/bodies.rs"]
+mod bodies;
+#[path = "api/ingest.rs"]
+mod ingest;
+#[path = "api/lifecycle.rs"]
+mod lifecycle;
+#[path = "api/replay.rs"]
+mod replay;
+#[path = "api/routes.rs"]
+mod routes;
+#[path = "api/shutdown.rs"]
+mod shutdown;

@@ -1,0 +1,139 @@
+//! Credentials, tenants, ownership, browsers and rates.
+
+use serde_json::json;
+
+use crate::support::{ALICE, BOB, Setup};
+
+#[test]
+fn both_headers_carry_the_same_credential() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let bearer = |key: &str| ("authorization", format!("Bearer {key}"));
+    let key = |key: &str| ("x-api-key", key.to_owned());
+    let rows = [
+        ("x-api-key", vec![key(ALICE)], 200),
+        ("bearer", vec![bearer(ALICE)], 200),
+        ("scheme in lower case", vec![("authorization", format!("bearer {ALICE}"))], 200),
+        ("both, equal", vec![key(ALICE), bearer(ALICE)], 200),
+        ("both, different", vec![key(ALICE), bearer(BOB)], 401),
+        ("two keys", vec![key(ALICE), key(BOB)], 401),
+        ("a good and a bad one", vec![key(ALICE), bearer("x")], 401),
+        ("none", vec![], 401),
+        ("empty", vec![key("")], 401),
+        ("unknown", vec![key("alice-ke")], 401),
+        ("the name is no key", vec![key("alice")], 401),
+        ("another scheme", vec![("authorization", format!("Basic {ALICE}"))], 401),
+    ];
+    for (name, headers, status) in rows {
+        let mut call = server.call("GET", "/v1/runs").key(None);
+        for (header, value) in &headers {
+            call = call.header(header, value);
+        }
+        let reply = call.send();
+        assert_eq!(reply.status, status, "{name}: {}", reply.text);
+        let code = if status == 401 { "unauthorized" } else { "" };
+        assert_eq!(reply.code(), code, "{name}");
+    }
+    assert_eq!(server.call("GET", "/v1/health").key(None).send().status, 200);
+    assert_eq!(server.call("GET", "/v1/ready").key(None).send().status, 401);
+}
+
+#[test]
+fn a_foreign_run_is_indistinguishable_from_a_missing_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let run = server.create_run();
+    let missing = "run-00000000000000000000000000000000";
+    let routes = [
+        ("GET", "", json!(null)),
+        ("DELETE", "", json!(null)),
+        ("POST", "/stop", json!(null)),
+        ("POST", "/keepalive", json!(null)),
+        ("GET", "/state", json!(null)),
+        ("POST", "/ingest", json!({"source_uri": "x.mp4"})),
+        ("POST", "/analyze", json!({"model": "m"})),
+        ("GET", "/events", json!(null)),
+        ("GET", "/markers", json!(null)),
+        ("GET", "/keyframes", json!(null)),
+    ];
+    for (method, rest, body) in routes {
+        let [foreign, absent, malformed] = [&*run, missing, "x"].map(|id| {
+            let path = format!("/v1/runs/{id}{rest}");
+            let call = server.call(method, &path).key(Some(BOB));
+            let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+            let text = reply.text.replace(reply.header("x-request-id"), "");
+            (reply.status, text)
+        });
+        assert_eq!(foreign.0, 404, "{method} {rest}: {}", foreign.1);
+        assert_eq!(foreign, absent, "{method} {rest}");
+        assert_eq!(foreign, malformed, "{method} {rest}");
+    }
+    let query = server.call("POST", "/v1/query").key(Some(BOB)).json(&json!({"run_id": run}));
+    assert_eq!(query.send().status, 404);
+    assert_eq!(server.call("GET", "/v1/runs").key(Some(BOB)).send().json(), json!([]));
+    assert_eq!(server.kinds(&run), ["run_created"], "nothing of Bob's left a trace");
+}
+
+#[test]
+fn a_tenant_is_asked_for_only_where_it_is_required() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_REQUIRE_TENANT_ID", "true").start();
+    let long = "t".repeat(129);
+    let rows = [(None, 401), (Some(""), 401), (Some("acme"), 200), (Some(&*long), 422)];
+    for (tenant, status) in rows {
+        let call = server.call("GET", "/v1/runs");
+        let call = tenant.iter().fold(call, |call, tenant| call.header("x-tenant-id", tenant));
+        assert_eq!(call.send().status, status, "{tenant:?}");
+    }
+}
+
+#[test]
+fn without_keys_everybody_is_one_principal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_REQUIRE_API_KEY", "false").start();
+    let run = server.call("POST", "/v1/runs").key(None).json(&json!({})).send().json();
+    let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+    assert_eq!(server.call("GET", &path).key(Some("anything")).send().status, 200);
+}
+
+#[test]
+fn browsers_may_read_from_listed_origins_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ours = "https://console.example";
+    let server = Setup::new(dir.path()).var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
+    let rows = [
+        (None, 400, "validation_error"),
+        (Some("https://evil.example"), 403, "cors_forbidden"),
+        (Some(ours), 204, ""),
+    ];
+    for (origin, status, code) in rows {
+        let call = server.call("OPTIONS", "/v1/runs").key(None);
+        let call = origin.iter().fold(call, |call, origin| call.header("origin", origin));
+        let reply = call.header("access-control-request-method", "POST").send();
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{origin:?}");
+    }
+    let reply = server.call("GET", "/v1/runs").header("origin", ours).send();
+    assert_eq!(reply.header("access-control-allow-origin"), ours);
+    let reply = server.call("GET", "/v1/runs").header("origin", "https://evil.example").send();
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, ""));
+    assert_eq!(reply.header("vary"), "origin");
+}
+
+#[test]
+fn rates_are_limited_for_all_and_for_each() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_TENANT_RPS", "3").start();
+    let statuses = |key| -> Vec<u16> {
+        (0..5).map(|_| server.call("GET", "/v1/limits").key(Some(key)).send().status).collect()
+    };
+    assert_eq!(statuses(ALICE)[..4], [200, 200, 200, 429]);
+    assert_eq!(statuses(BOB)[..3], [200, 200, 200], "one principal does not use up another's");
+    let refused = server.get("/v1/limits");
+    assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("rate_limited", "1"));
+    assert_eq!(server.get("/v1/health").status, 200, "health has no principal");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2").start();
+    let found: Vec<u16> = (0..3).map(|_| server.get("/v1/health").status).collect();
+    assert_eq!(found, [200, 200, 429]);
+}

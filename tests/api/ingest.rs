@@ -1,0 +1,223 @@
+//! Real media through the API: what comes out, and what a hostile source gets told.
+
+use std::{os::unix::fs::symlink, path::Path, time::Duration};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::json;
+
+use crate::support::{Server, Setup, clips};
+
+fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
+    server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
+}
+
+#[test]
+fn a_clip_becomes_events_markers_and_stills() {
+    let Some(clips) = clips("a_clip_becomes_events_markers_and_stills") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    let path = clips.join("nature_flower.mp4").display().to_string();
+    let reply = ingest(&server, &run, &path);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    assert_eq!((&answer["width"], &answer["height"]), (&json!(960), &json!(540)));
+    assert_eq!(
+        (&answer["status"], &answer["decoder"]),
+        (&json!("processing"), &json!("software:h264"))
+    );
+    let decoded = answer["decoded_frames"].as_u64().expect("a number");
+    assert_eq!(decoded, 150);
+    let events = server.events(&run);
+    let frames =
+        &events.iter().find(|event| event["kind"] == "frames_decoded").expect("there")["payload"];
+    let signals = frames["signals"].as_array().expect("an array");
+    assert_eq!(signals.len() as u64, decoded);
+    assert_eq!(signals[7]["frame_index"], 7);
+    assert_eq!(signals[7]["perceptual_hash"].as_str().map(str::len), Some(16));
+
+    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    let analyzed = analyzed.json();
+    assert_eq!(analyzed["generated"], decoded);
+    let metadata = analyzed["metadata"].as_array().expect("an array");
+    assert_eq!(metadata.len() as u64, decoded);
+    assert_eq!(metadata[3]["ordering_key"], format!("{run}:{}:3", metadata[3]["pts_ms"]));
+    let markers = server.get(&format!("/v1/runs/{run}/markers")).json();
+    assert_eq!(
+        markers["markers"].as_array().map(Vec::len),
+        analyzed["markers"].as_array().map(Vec::len)
+    );
+    let again = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"})).json();
+    assert_eq!(again["markers"], analyzed["markers"], "a replay gives the same markers");
+    assert_eq!(
+        server.get(&format!("/v1/runs/{run}/markers")).json()["markers"],
+        markers["markers"]
+    );
+
+    check_keyframes(&server, &run);
+    let record = server.get(&format!("/v1/runs/{run}")).json();
+    assert_eq!((&record["source"], &record["source_uri"]), (&json!("file"), &json!(path)));
+}
+
+fn check_keyframes(server: &Server, run: &str) {
+    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let still = &listed["keyframes"][0];
+    let path = still["image_ref"].as_str().expect("a path");
+    let reply = server.get(path);
+    assert_eq!((reply.status, reply.header("content-type")), (200, "image/jpeg"));
+    assert!(reply.bytes.starts_with(&[0xff, 0xd8, 0xff]), "a JPEG");
+    assert_eq!(still["image_bytes"], reply.bytes.len());
+    let etag = format!("\"{}\"", still["image_sha256"].as_str().expect("a hash"));
+    assert_eq!(reply.header("etag"), etag);
+    assert_eq!(reply.header("cache-control"), "private, max-age=31536000, immutable");
+    for known in [etag.as_str(), &format!("W/{etag}"), "\"x\", *"] {
+        let reply = server.call("GET", path).header("if-none-match", known).send();
+        assert_eq!((reply.status, reply.bytes.len()), (304, 0), "{known}");
+        assert_eq!(reply.header("etag"), etag);
+    }
+    assert_eq!(server.call("GET", path).header("if-none-match", "\"x\"").send().status, 200);
+    let other = server.create_run();
+    assert_eq!(server.get(&path.replace(run, &other)).status, 404, "not one of this run's");
+}
+
+#[test]
+fn sampling_takes_the_first_frame_at_or_after_each_instant() {
+    let Some(clips) = clips("sampling_takes_the_first_frame_at_or_after_each_instant") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
+    let run = server.create_run();
+    let body = json!({"source_uri": "nature_flower.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
+    let answer = server.post(&format!("/v1/runs/{run}/ingest"), &body).json();
+    assert_eq!((&answer["decoded_frames"], &answer["sample_fps"]), (&json!(6), &json!(2.0)));
+    let events = server.events(&run);
+    let kinds: Vec<_> =
+        events.iter().map(|event| event["kind"].as_str().expect("a kind")).collect();
+    assert_eq!(kinds, ["run_created", "ingest_received", "frames_decoded"], "stills are off");
+    assert_eq!(events[1]["payload"]["ingest"], body, "the body is echoed");
+    let signals = events[2]["payload"]["signals"].as_array().expect("an array");
+    let times: Vec<_> =
+        signals.iter().map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
+    for (k, time) in times.iter().enumerate() {
+        let late = time - 500 * k as i64;
+        assert!((0..=34).contains(&late), "sample {k} at {time} ms");
+    }
+}
+
+/// Sources that must be refused, and what each is told.
+fn hostile(root: &Path, clips: Option<&Path>) -> Vec<(String, &'static str)> {
+    let write = |name: &str, bytes: &[u8]| std::fs::write(root.join(name), bytes).expect("written");
+    let outside = root.parent().expect("has one").join("outside.mp4");
+    std::fs::write(&outside, b"secret").expect("written");
+    let playlist = format!("#EXTM3U\n#EXTINF:1,\n{}\n#EXT-X-ENDLIST\n", outside.display());
+    write("playlist.mp4", playlist.as_bytes());
+    write("concat.mp4", format!("ffconcat version 1.0\nfile '{}'\n", outside.display()).as_bytes());
+    write("empty.mp4", b"");
+    write("noise.mp4", &[0x5a; 4096]);
+    write("text.mp4", b"not a video, only words\n");
+    symlink(&outside, root.join("link.mp4")).expect("linked");
+    std::fs::create_dir(root.join("dir.mp4")).expect("made");
+    mknodat(CWD, root.join("fifo.mp4"), FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+    let mut rows = vec![
+        ("playlist.mp4".to_owned(), "playlist"),
+        ("concat.mp4".to_owned(), "playlist"),
+        ("empty.mp4".to_owned(), "is empty"),
+        ("noise.mp4".to_owned(), "unsupported container"),
+        ("text.mp4".to_owned(), "unsupported container"),
+        ("link.mp4".to_owned(), "symbolic link"),
+        ("dir.mp4".to_owned(), "a directory"),
+        ("fifo.mp4".to_owned(), "a FIFO"),
+        ("missing.mp4".to_owned(), "not found"),
+        ("../outside.mp4".to_owned(), "\"..\""),
+        (outside.display().to_string(), "outside the ingest roots"),
+        ("/etc/passwd".to_owned(), "outside the ingest roots"),
+        ("https://example.com/a.mp4".to_owned(), "not enabled"),
+        ("rtsp://example.com/a".to_owned(), "not enabled"),
+        (format!("file://{}", outside.display()), "outside the ingest roots"),
+        ("file:///%".to_owned(), "percent-encoding"),
+    ];
+    if let Some(clips) = clips {
+        let clip = std::fs::read(clips.join("x_bbb-audio.mp4")).expect("readable");
+        write("audio.mp4", &clip);
+        rows.push(("audio.mp4".to_owned(), "no video stream"));
+        let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("readable");
+        write("head.mp4", &clip[..2000]);
+        rows.push(("head.mp4".to_owned(), "truncated"));
+    }
+    rows
+}
+
+#[test]
+fn a_hostile_source_is_refused_with_its_reason() {
+    let clips = clips("part of a_hostile_source_is_refused_with_its_reason");
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = dir.path().canonicalize().expect("there").join("root");
+    std::fs::create_dir(&root).expect("made");
+    let rows = hostile(&root, clips.as_deref());
+    let server = Setup::new(dir.path()).root(&root).start();
+    let run = server.create_run();
+    for (source, expected) in rows {
+        let reply = ingest(&server, &run, &source);
+        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
+        let message = reply.source_message();
+        assert!(message.contains(expected), "{source}: {message}");
+        assert!(!reply.text.contains("secret"), "{source}: {}", reply.text);
+    }
+    assert_eq!(server.kinds(&run), ["run_created"], "a refused source leaves no event");
+}
+
+#[test]
+fn without_a_root_nothing_is_opened() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let reply = ingest(&server, &server.create_run(), "/etc/passwd");
+    assert_eq!(reply.source_message(), "no ingest root is configured");
+}
+
+#[test]
+fn a_clip_cut_short_keeps_the_frames_it_has() {
+    let Some(clips) = clips("a_clip_cut_short_keeps_the_frames_it_has") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let bytes = std::fs::read(clips.join("nature_water.webm")).expect("readable");
+    std::fs::write(dir.path().join("cut.webm"), &bytes[..bytes.len() / 2]).expect("written");
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let answer = ingest(&server, &server.create_run(), "cut.webm").json();
+    assert_eq!(answer["truncated"], true, "{answer}");
+    assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
+}
+
+/// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.
+fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::support::Reply {
+    std::thread::scope(|scope| {
+        let body = json!({"source_uri": "screen_gh-scoped-creds.mp4", "max_frames": 500_000});
+        let long = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &body));
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(!long.is_finished(), "the clip is too short for this test");
+        act();
+        long.join().expect("no panic")
+    })
+}
+
+#[test]
+fn a_run_that_ends_takes_its_ingest_with_it() {
+    let Some(clips) = clips("a_run_that_ends_takes_its_ingest_with_it") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let (run, path) = (server.create_run(), "/v1/runs");
+    let reply = during_ingest(&server, &run, || {
+        let busy = ingest(&server, &run, "nature_flower.mp4");
+        assert_eq!((busy.status, busy.code().as_str()), (409, "conflict"), "one ingest at a time");
+        assert_eq!(server.post(&format!("{path}/{run}/stop"), &json!({})).status, 200);
+    });
+    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds.last().map(String::as_str), Some("stop_requested"), "nothing after the stop");
+
+    let run = server.create_run();
+    let reply = during_ingest(&server, &run, || {
+        assert_eq!(server.call("DELETE", &format!("{path}/{run}")).send().status, 200);
+    });
+    assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{}", reply.text);
+}

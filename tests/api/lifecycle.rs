@@ -1,0 +1,170 @@
+//! Runs over time: order of changes, limits, paging, the long poll.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{BOB, Server, Setup};
+
+/// Sends `count` requests at once and returns their statuses, sorted.
+fn at_once(server: &Server, count: usize, method: &str, path: &str) -> Vec<u16> {
+    let mut statuses: Vec<u16> = std::thread::scope(|scope| {
+        let send = || server.call(method, path).json(&json!({})).send().status;
+        let started: Vec<_> = (0..count).map(|_| scope.spawn(send)).collect();
+        started.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    statuses.sort_unstable();
+    statuses
+}
+
+#[test]
+fn of_many_stops_at_once_one_wins() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    for _ in 0..20 {
+        let run = server.create_run();
+        let statuses = at_once(&server, 8, "POST", &format!("/v1/runs/{run}/stop"));
+        assert_eq!(statuses, [200, 409, 409, 409, 409, 409, 409, 409]);
+        assert_eq!(server.kinds(&run), ["run_created", "stop_requested"]);
+        let state = server.get(&format!("/v1/runs/{run}/state")).json();
+        assert_eq!(state["state"], "cancelled");
+    }
+}
+
+#[test]
+fn many_deletes_at_once_leave_one_event() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let runs: Vec<String> = (0..10).map(|_| server.create_run()).collect();
+    for run in &runs {
+        let path = format!("/v1/runs/{run}");
+        assert_eq!(at_once(&server, 6, "DELETE", &path), [200; 6]);
+        assert_eq!(server.get(&path).status, 404);
+    }
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(15)).success());
+    let log = dir.path().join("data/log");
+    let (timeline, _) = timeline::Timeline::open_read_only(&log).expect("readable");
+    let mut deleted = 0;
+    timeline.scan(|head| deleted += usize::from(head.kind == timeline::EventKind::RunDeleted));
+    assert_eq!(deleted, runs.len());
+}
+
+#[test]
+fn stops_and_keepalives_at_once_never_follow_the_stop() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    for _ in 0..10 {
+        let run = server.create_run();
+        std::thread::scope(|scope| {
+            scope.spawn(|| at_once(&server, 6, "POST", &format!("/v1/runs/{run}/keepalive")));
+            scope.spawn(|| at_once(&server, 2, "POST", &format!("/v1/runs/{run}/stop")));
+        });
+        let kinds = server.kinds(&run);
+        let stops = kinds.iter().filter(|kind| *kind == "stop_requested").count();
+        assert_eq!((stops, kinds.last().map(String::as_str)), (1, Some("stop_requested")));
+    }
+}
+
+#[test]
+fn the_active_limit_counts_each_owner_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
+    let mut server = setup.start();
+    let statuses = at_once(&server, 12, "POST", "/v1/runs");
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 5, "{statuses:?}");
+    let refused = server.post("/v1/runs", &json!({}));
+    assert_eq!((refused.status, refused.fields()), (409, vec!["limit".into(), "active".into()]));
+    let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
+    assert_eq!(bobs.status, 200);
+    let listed = server.get("/v1/runs").json();
+    let first = listed[0]["run_id"].as_str().expect("an id").to_owned();
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
+    server.kill();
+    let server = setup.start();
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 200, "the slot is free again");
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "the rest survived the restart");
+}
+
+#[test]
+fn pages_join_to_the_whole_list() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let mut runs: Vec<String> = (0..7).map(|_| server.create_run()).collect();
+    runs.reverse();
+    let ids = |reply: &Value| -> Vec<String> {
+        let runs = reply.as_array().expect("an array").iter();
+        runs.map(|run| run["run_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let (mut found, mut path) = (Vec::new(), "/v1/runs?limit=3&status=pending".to_owned());
+    let mut pages = 0;
+    loop {
+        let reply = server.get(&path);
+        found.extend(ids(&reply.json()));
+        pages += 1;
+        let link = reply.header("link");
+        let Some(next) = link.strip_suffix(">; rel=\"next\"") else { break };
+        path = next.trim_start_matches('<').to_owned();
+    }
+    assert_eq!((found, pages), (runs.clone(), 3));
+
+    let run = &runs[0];
+    for _ in 0..4 {
+        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+    }
+    let first = server.get(&format!("/v1/runs/{run}/events?limit=3"));
+    let next = first.header("link").split(['<', '>']).nth(1).expect("a link").to_owned();
+    let rest = server.get(&next);
+    let count = |reply: &Value| reply["events"].as_array().map(Vec::len);
+    assert_eq!((count(&first.json()), count(&rest.json())), (Some(3), Some(2)));
+    assert_eq!(rest.header("link"), "");
+}
+
+#[test]
+fn a_long_poll_wakes_for_its_event_and_ends_in_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let query = |wait_ms: u64, from_seq: u64| {
+        let kind = "keepalive_refreshed";
+        let body = json!({"run_id": run, "kind": kind, "from_seq": from_seq, "wait_ms": wait_ms});
+        server.post("/v1/query", &body).json()
+    };
+    let started = Instant::now();
+    let empty = query(300, 0);
+    assert!(started.elapsed() >= Duration::from_millis(300) && empty["matches"] == json!([]));
+    assert_eq!(
+        empty["query"],
+        json!({"run_id": run, "kind": "keepalive_refreshed", "from_seq": 0})
+    );
+    let started = Instant::now();
+    let woken = std::thread::scope(|scope| {
+        let poll = scope.spawn(|| query(20_000, 0));
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+        poll.join().expect("no panic")
+    });
+    assert!(started.elapsed() < Duration::from_secs(10), "woken by the event, not by the clock");
+    let event = &woken["matches"][0];
+    assert_eq!((&event["kind"], &event["run_id"]), (&json!("keepalive_refreshed"), &json!(run)));
+    let seq = event["seq"].as_u64().expect("a number");
+    assert_eq!(woken["next_from_seq"], seq + 1);
+    assert_eq!(query(0, seq)["matches"][0], *event, "from_seq is inclusive");
+    assert_eq!(query(0, seq + 1)["matches"], json!([]));
+}
+
+#[test]
+fn a_deleted_run_ends_its_long_polls() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let body = json!({"run_id": run, "kind": "vlm", "wait_ms": 20_000});
+    let status = std::thread::scope(|scope| {
+        let poll = scope.spawn(|| server.post("/v1/query", &body).status);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+        poll.join().expect("no panic")
+    });
+    assert_eq!(status, 404);
+}

@@ -1,0 +1,129 @@
+//! How a server ends and comes back: settings it refuses, a drain, a log that fails.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Setup, clips};
+
+#[test]
+fn settings_are_checked_before_anything_starts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |setup: &Setup, argument: Option<&str>| {
+        let output = setup.command().args(argument).output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let good = Setup::new(dir.path()).var("SERVICE_BIND_ADDRESS", "x");
+    let (code, shown, warned) = run(&good, Some("--check-config"));
+    assert_eq!(code, Some(0), "{warned}");
+    assert!(
+        shown.contains("SERVICE_API_KEYS=(set, hidden)") && !shown.contains("alice"),
+        "{shown}"
+    );
+    assert!(warned.contains("meant SERVICE_BIND_ADDR?"), "{warned}");
+    let bad = [
+        ("SERVICE_ACTIVE_STREAM_LIMIT", "many"),
+        ("SERVICE_TRANSPORT", "h3"),
+        ("SERVICE_DECODE_BACKEND", "nvdec"),
+        ("SERVICE_GATE_BACKEND", "wgpu"),
+        ("SERVICE_API_KEYS", ""),
+    ];
+    for (name, value) in bad {
+        let (code, _, said) = run(&Setup::new(dir.path()).var(name, value), None);
+        assert_eq!(code, Some(2), "{name}={value}: {said}");
+        assert!(said.contains(name), "{name}={value}: {said}");
+    }
+    let labels = dir.path().join("labels.json");
+    std::fs::write(&labels, "{\"acme\": 1}").expect("written");
+    let setup = Setup::new(dir.path())
+        .var("SERVICE_TENANT_LABEL_MAPS_PATH", labels.to_str().expect("UTF-8"));
+    let (code, _, said) = run(&setup, None);
+    assert!(code == Some(1) && said.contains("SERVICE_TENANT_LABEL_MAPS_PATH"), "{code:?}: {said}");
+}
+
+#[test]
+fn a_second_server_does_not_share_the_log() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let _first = setup.start();
+    let output = setup.command().output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("another process"), "{said}");
+}
+
+#[test]
+fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
+    let Some(clips) = clips("sigterm_finishes_what_is_under_way_and_loses_nothing") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let mut server = setup.start();
+    let (run, idle) = (server.create_run(), server.create_run());
+    let ingest = json!({"source_uri": "nature_flower.mp4"});
+    let poll = json!({"run_id": idle, "kind": "vlm", "wait_ms": 30_000});
+    let started = Instant::now();
+    let (ingested, polled) = std::thread::scope(|scope| {
+        let long = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &ingest));
+        let poll = scope.spawn(|| server.post("/v1/query", &poll));
+        std::thread::sleep(Duration::from_millis(150));
+        server.terminate();
+        (long.join().expect("no panic"), poll.join().expect("no panic"))
+    });
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    assert_eq!((polled.status, &polled.json()["matches"]), (200, &json!([])));
+    assert!(server.wait(Duration::from_secs(15)).success());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    let server = setup.start();
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds.last().map(String::as_str), Some("frames_decoded"));
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
+}
+
+#[test]
+fn a_job_that_outlasts_the_drain_fails_by_name() {
+    let Some(clips) = clips("a_job_that_outlasts_the_drain_fails_by_name") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let mut server = setup.start();
+    let run = server.create_run();
+    // 363 s of 1080p AV1: no machine decodes it within the drain.
+    let ingest = json!({"source_uri": "phone_adx-1080p-av1.mp4", "max_frames": 500_000});
+    let reply = std::thread::scope(|scope| {
+        let long = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &ingest));
+        std::thread::sleep(Duration::from_millis(800));
+        server.terminate();
+        long.join().expect("no panic")
+    });
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    assert!(!reply.header("retry-after").is_empty());
+    assert!(server.wait(Duration::from_secs(20)).success());
+    let server = setup.start();
+    let events = server.events(&run);
+    let last = events.last().expect("events");
+    assert_eq!(
+        (&last["kind"], &last["payload"]["reason"]),
+        (&json!("run_failed"), &json!("shutdown"))
+    );
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "failed");
+}
+
+#[test]
+fn a_restart_shows_what_was_there_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
+    assert_eq!(server.post(&format!("/v1/runs/{}/keepalive", runs[1]), &json!({})).status, 200);
+    assert_eq!(server.post(&format!("/v1/runs/{}/stop", runs[2]), &json!({})).status, 200);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{}", runs[3])).send().status, 200);
+    let listed = server.get("/v1/runs").text;
+    let events: Vec<_> = runs[..3].iter().map(|run| server.events(run)).collect();
+    server.kill();
+    let server = setup.start();
+    assert_eq!(server.get("/v1/runs").text, listed);
+    for (run, events) in runs.iter().zip(events) {
+        assert_eq!(server.events(run), events);
+    }
+    assert_eq!(server.get(&format!("/v1/runs/{}", runs[3])).status, 404);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{}", runs[3])).send().status, 200);
+}

@@ -1,0 +1,304 @@
+//! A real server process on a free port with a data directory of its own, and a client for it.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use reqwest::blocking::{Body, Client, Response};
+use serde_json::Value;
+
+/// The key of the principal that most tests act as.
+pub const ALICE: &str = "alice-key";
+/// The key of another principal.
+pub const BOB: &str = "bob-key";
+
+/// How a server is started; the environment is otherwise empty.
+pub struct Setup {
+    data: PathBuf,
+    vars: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// A server that keeps its data in `data` and knows Alice and Bob.
+    pub fn new(data: &Path) -> Setup {
+        Setup { data: data.join("data"), vars: Vec::new() }
+            .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
+            .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
+    }
+
+    /// Sets a variable.
+    pub fn var(mut self, name: &str, value: &str) -> Setup {
+        self.vars.retain(|(known, _)| known != name);
+        self.vars.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Ingest may read beneath `root`.
+    pub fn root(self, root: &Path) -> Setup {
+        let root = root.display().to_string();
+        self.var("SERVICE_INGEST_FILE_ROOTS", &root)
+    }
+
+    /// The command that starts it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sightline-server"));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.env("SERVICE_DATA_DIR", &self.data).env("SERVICE_BIND_ADDR", "127.0.0.1:0");
+        command.envs(self.vars.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts it and waits until it listens.
+    pub fn start(&self) -> Server {
+        let mut command = self.command();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let stdout = child.stdout.take().expect("piped");
+        let (tell, told) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("server-stdout".to_owned())
+            .spawn(move || {
+                // Read to the end: a full pipe would stop the server.
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if let Some((_, addr)) = line.split_once("listening addr=") {
+                        // Nobody listens to a second line.
+                        tell.send(addr.to_owned()).ok();
+                    }
+                }
+            })
+            .expect("a thread");
+        let addr = told.recv_timeout(Duration::from_secs(30)).expect("the server listens");
+        let client = Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
+        Server { child, base: format!("http://{addr}"), client }
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    base: String,
+    client: Client,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Server {
+    /// `127.0.0.1:port`.
+    pub fn addr(&self) -> &str {
+        self.base.strip_prefix("http://").expect("our own")
+    }
+
+    /// A request to send with [`Call::send`].
+    pub fn call(&self, method: &str, path: &str) -> Call<'_> {
+        Call {
+            server: self,
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: None,
+            key: Some(ALICE),
+        }
+    }
+
+    /// Alice's `GET`.
+    pub fn get(&self, path: &str) -> Reply {
+        self.call("GET", path).send()
+    }
+
+    /// Alice's `POST` of a JSON body.
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        self.call("POST", path).json(body).send()
+    }
+
+    /// A new run of Alice's.
+    pub fn create_run(&self) -> String {
+        let reply = self.post("/v1/runs", &serde_json::json!({}));
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()["run_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Every event of a run of Alice's.
+    pub fn events(&self, run: &str) -> Vec<Value> {
+        let query = serde_json::json!({ "run_id": run, "limit": 10_000 });
+        let reply = self.post("/v1/query", &query);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()["matches"].as_array().expect("an array").clone()
+    }
+
+    /// The kinds of [`Server::events`].
+    pub fn kinds(&self, run: &str) -> Vec<String> {
+        let kind = |event: &Value| event["kind"].as_str().expect("a kind").to_owned();
+        self.events(run).iter().map(kind).collect()
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+    }
+
+    /// Sends SIGKILL, and does not wait.
+    pub fn signal_kill(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("signalled");
+    }
+
+    /// Sends SIGKILL and waits.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("waited for");
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waited for") {
+                return status;
+            }
+            assert!(started.elapsed() < limit, "still running after {limit:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A request being put together.
+pub struct Call<'a> {
+    server: &'a Server,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<Body>,
+    key: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    /// Acts as the owner of `key`, or of none.
+    pub fn key(mut self, key: Option<&'a str>) -> Call<'a> {
+        self.key = key;
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Call<'a> {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sends these bytes as they are.
+    pub fn body(mut self, bytes: impl Into<Body>) -> Call<'a> {
+        self.body = Some(bytes.into());
+        self
+    }
+
+    /// Sends a JSON body.
+    pub fn json(self, body: &Value) -> Call<'a> {
+        self.header("content-type", "application/json").body(body.to_string())
+    }
+
+    /// Sends it; panics when no answer comes.
+    pub fn send(self) -> Reply {
+        self.try_send().expect("an answer")
+    }
+
+    /// Sends it.
+    pub fn try_send(self) -> reqwest::Result<Reply> {
+        let method = self.method.parse().expect("a method");
+        let url = format!("{}{}", self.server.base, self.path);
+        let mut request = self.server.client.request(method, url);
+        if let Some(key) = self.key {
+            request = request.header("x-api-key", key);
+        }
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(body) = self.body {
+            request = request.body(body);
+        }
+        Reply::read(request.send()?)
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: reqwest::header::HeaderMap,
+    /// Its body.
+    pub bytes: Vec<u8>,
+    /// Its body as text.
+    pub text: String,
+}
+
+impl Reply {
+    fn read(response: Response) -> reqwest::Result<Reply> {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes()?.to_vec();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Reply { status, headers, bytes, text })
+    }
+
+    /// Its body as JSON; null when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// A header, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
+    }
+
+    /// The code of the error envelope, or nothing.
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The fields that the error envelope names.
+    pub fn fields(&self) -> Vec<String> {
+        let json = self.json();
+        let details = json["error"]["details"].as_array().cloned().unwrap_or_default();
+        details
+            .iter()
+            .map(|detail| detail["field"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// What the error envelope says of `source_uri`.
+    pub fn source_message(&self) -> String {
+        let json = self.json();
+        let detail = &json["error"]["details"][0];
+        assert_eq!(detail["field"], "source_uri", "{}", self.text);
+        detail["message"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// The clips, or a loud line that says why a test did nothing.
+pub fn clips(test: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/media");
+    let set = std::env::var_os("SIGHTLINE_MEDIA_DIR").map(PathBuf::from);
+    let clips = set.unwrap_or(beside).join("clips");
+    match clips.canonicalize() {
+        Ok(clips) => Some(clips),
+        Err(error) => {
+            println!("SKIPPED {test}: no clips: {error}: {}", clips.display());
+            None
+        }
+    }
+}
