@@ -17,6 +17,7 @@ use media::{Extent, Frame, Pixels, Plane, Rate};
 use sha2::{Digest, Sha256};
 
 /// The folder of real clips; says loudly when a test goes without.
+#[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
 pub fn media_dir() -> Option<PathBuf> {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
     let dir = env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(default, PathBuf::from);
@@ -73,8 +74,7 @@ pub struct Recorder {
 impl FrameSink for Recorder {
     type Output = Vec<Seen>;
 
-    fn begin(&mut self, segment: SegmentInfo) {
-        let _ = segment;
+    fn begin(&mut self, _segment: SegmentInfo) {
         self.seen.clear();
     }
 
