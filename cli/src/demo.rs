@@ -102,6 +102,10 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     let report = args.out.join("report.html");
     let outcome = work(&client, &video, &report, &cancel);
     let stopped = server.stop();
+    // Ctrl-C in a terminal reaches the server too, so what failed then is no finding.
+    if cancel.is_cancelled() {
+        return Err(CliError::Interrupted);
+    }
     let markers = outcome?;
     stopped?;
 

@@ -25,7 +25,7 @@ pub struct RunsArgs {
 
 #[derive(clap::Subcommand)]
 enum RunsCommand {
-    /// List your runs, newest first
+    /// List your runs
     List {
         /// Only runs in this state
         #[arg(long, value_name = "STATE")]
