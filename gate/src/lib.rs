@@ -13,6 +13,7 @@ mod cpu;
 mod decision;
 mod loops;
 mod measure;
+mod pan;
 mod phash;
 mod retake;
 mod scene;

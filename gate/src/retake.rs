@@ -21,13 +21,14 @@ const NEARLY_ALL: usize = BLOCKS / 10;
 /// Added to what is usual: an eighth of a level.
 const FLOOR: u32 = LEVEL / 8;
 
-/// Change of colour of nearly all blocks that is half a cut: a level and a half. Retakes measured
+/// Change of colour of nearly all blocks that is half a cut: two and a half levels. Retakes measured
 /// 5 levels, frames of a moving camera up to 0.7.
-const COLOUR_HALF: u64 = 3 * LEVEL as u64 / 2;
-/// The same against what is usual, in hundredths. Retakes measured 195 and 407, others up to 80.
-const UNUSUAL_HALF: u64 = 130;
-/// Change of structure in the middle block that is half a cut: one level.
-const STRUCTURE_HALF: u64 = LEVEL as u64;
+const COLOUR_HALF: u64 = 5 * LEVEL as u64 / 2;
+/// The same against what is usual, in hundredths. Retakes measured 150 and 400, others up to 80.
+const UNUSUAL_HALF: u64 = 120;
+/// Change of structure in the middle block that is half a cut: a level and a half.
+/// Retakes measured 2.1 levels and more, exposure steps of a real camera up to 1.1.
+const STRUCTURE_HALF: u64 = 3 * LEVEL as u64 / 2;
 /// The same against what is usual, in hundredths.
 const JUMP_HALF: u64 = 150;
 /// Change of brightness that three quarters of the picture share and that is exposure, not a
