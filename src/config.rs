@@ -84,7 +84,6 @@ pub struct Config {
 
 impl Config {
     /// Resolves the process's environment.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn from_env() -> Result<Config, Vec<VarError>> {
         // Names and values that are not Unicode cannot be settings.
         Config::resolve(env::vars_os().filter_map(|(name, value)| {

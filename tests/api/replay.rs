@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::{Setup, clips};
+use crate::support::{Setup, clips, setting};
 
 /// Ids and their lengths in hexadecimal digits.
 const IDS: [(&str, usize); 3] = [("run-", 32), ("req-", 16), ("mk-", 16)];
@@ -57,7 +57,7 @@ fn two_processes_write_the_same_events() {
     assert_eq!(first, second);
 
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden/talk_friday.events");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if setting("UPDATE_GOLDEN").is_some() {
         std::fs::create_dir_all(golden.parent().expect("has one")).expect("made");
         std::fs::write(&golden, &first).expect("written");
     }

@@ -289,10 +289,16 @@ impl Reply {
     }
 }
 
+/// A setting of the tests themselves.
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
+pub fn setting(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
 /// The clips, or a loud line that says why a test did nothing.
 pub fn clips(test: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/media");
-    let set = std::env::var_os("SIGHTLINE_MEDIA_DIR").map(PathBuf::from);
+    let set = setting("SIGHTLINE_MEDIA_DIR").map(PathBuf::from);
     let clips = set.unwrap_or(beside).join("clips");
     match clips.canonicalize() {
         Ok(clips) => Some(clips),
