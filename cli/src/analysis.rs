@@ -152,10 +152,12 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     }
     facts.push(("File", crate::output::bytes(analysis.bytes)));
     facts.push(("Decoder", report.decoder.clone()));
-    facts.push((
-        "Frames",
-        format!("{} of {} analysed", grouped(report.frames), grouped(report.source_frames)),
-    ));
+    let analysed = grouped(report.frames);
+    let frames = match report.frames == report.source_frames {
+        true => format!("{analysed} analysed"),
+        false => format!("{analysed} of {} analysed", grouped(report.source_frames)),
+    };
+    facts.push(("Frames", frames));
     facts
 }
 

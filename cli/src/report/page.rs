@@ -215,7 +215,33 @@ struct Facts<'a> {
     ratio: f64,
     reasons: Vec<&'static str>,
     limits: serde_json::Map<String, serde_json::Value>,
-    markers: &'a [MarkerRecord],
+    markers: Vec<PageMarker<'a>>,
+}
+
+/// What is shown of a marker; ids would double the size of a page with many.
+#[derive(Serialize)]
+struct PageMarker<'a> {
+    event_type: &'a str,
+    status: &'a str,
+    start_frame: u64,
+    end_frame: u64,
+    start_pts_ms: i64,
+    end_pts_ms: i64,
+    confidence: f64,
+}
+
+impl<'a> From<&'a MarkerRecord> for PageMarker<'a> {
+    fn from(marker: &'a MarkerRecord) -> PageMarker<'a> {
+        PageMarker {
+            event_type: &marker.event_type,
+            status: &marker.status,
+            start_frame: marker.start_frame,
+            end_frame: marker.end_frame,
+            start_pts_ms: marker.start_pts_ms,
+            end_pts_ms: marker.end_pts_ms,
+            confidence: marker.confidence,
+        }
+    }
 }
 
 fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
@@ -229,7 +255,7 @@ fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
             .iter()
             .map(|curve| (curve.id.to_owned(), curve.limit.map(Score::as_f64).into()))
             .collect(),
-        markers: report.markers,
+        markers: report.markers.iter().map(PageMarker::from).collect(),
     };
     writeln!(out, r#"<script type="application/json" id="facts">{}</script>"#, json(&facts)?)?;
     column(out, "pts", report.signals.iter().map(|signal| (signal.pts_ms as f64).to_le_bytes()))?;
