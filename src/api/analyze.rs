@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use media::{Label, Rate, RunId, Signal, StreamId};
+use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde_json::Value;
-use timeline::{AnalysisGenerated, Event, MarkerConfig, SamplingPolicy};
+use timeline::{AnalysisGenerated, BATCH_RECORDS_MAX, Event, MarkerConfig, SamplingPolicy};
 
 use super::{
     ApiResult, App,
@@ -15,9 +15,10 @@ use super::{
     metadata::{self, Context},
 };
 use crate::{
-    analysis::{self, Windowing},
+    analysis::{self, FrameResult, Windowing},
     catalog::Mode,
     json::{Fields, Problem, integer, name, parsed, score, signed, text},
+    session::registry::Run,
 };
 
 /// Most frames in a request.
@@ -149,6 +150,64 @@ fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError
     })
 }
 
+/// A finished analysis that is not recorded yet.
+struct Analysis {
+    events: Vec<Event>,
+    markers: Vec<Marker>,
+    frames: Vec<FrameResult>,
+    windowing: Windowing,
+    context: Context,
+}
+
+/// Reads the signals and decides; everything that takes time.
+fn analysis(
+    app: &App,
+    run: &Run,
+    request_id: RequestId,
+    mut request: Request,
+) -> Result<Analysis, ApiError> {
+    let input = input(app, run.id(), &mut request)?;
+    let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
+    let rename = |event_type| labels.event_type(tenant, event_type);
+    let frames = analysis::replay(&input.signals, app.config.gate, rename);
+    let mut config = MarkerConfig::default();
+    config.correction_window_frames =
+        request.correction_window_frames.unwrap_or(config.correction_window_frames);
+    let markers = analysis::markers(run.id(), &input.stream_id, &frames, config);
+    if markers.len() >= BATCH_RECORDS_MAX {
+        let message = format!("give {} markers, more than one analysis may", markers.len());
+        return Err(ApiError::field("frames", message));
+    }
+    let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
+    let model = request.model.as_str().to_owned();
+    let windowing = request.windowing;
+    let mut events = vec![Event::AnalysisGenerated(AnalysisGenerated {
+        request_id,
+        stream_id: input.stream_id.clone(),
+        frames: frames.len() as u64,
+        window_size: windowing.frames,
+        segment_ms: windowing.span_ms,
+        sampling_policy: input.policy,
+        sample_fps: input.sample_fps,
+        mode: Some(mode.clone()),
+        model: model.clone(),
+        markers: markers.len() as u64,
+    })];
+    events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
+    let context = Context {
+        request_id,
+        run_id: run.id(),
+        stream_id: input.stream_id,
+        mode,
+        model,
+        trace_id: request.trace_id,
+        policy: input.policy,
+        sample_fps: input.sample_fps,
+        source: input.source,
+    };
+    Ok(Analysis { events, markers, frames, windowing, context })
+}
+
 /// `POST /v1/runs/{id}/analyze`
 pub async fn analyze(
     State(app): State<Arc<App>>,
@@ -156,47 +215,11 @@ pub async fn analyze(
     Owned(run): Owned,
     body: Body,
 ) -> ApiResult {
-    let mut request = read(&body)?;
+    let request = read(&body)?;
     app.check_open()?;
-    let run_id = run.id();
-    let work = Arc::clone(&app);
-    let (mut request, input) = app
-        .blocking(move || input(&work, run_id, &mut request).map(|input| (request, input)))
-        .await??;
-    let labels = app.labels();
-    let tenant = run.origin().tenant.clone();
-    let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
-    let rename = |event_type| labels.event_type(tenant.as_deref(), event_type);
-    let frames = analysis::replay(&input.signals, app.config.gate, rename);
-    let mut config = MarkerConfig::default();
-    config.correction_window_frames =
-        request.correction_window_frames.unwrap_or(config.correction_window_frames);
-    let markers = analysis::markers(run_id, &input.stream_id, &frames, config);
-    let generated = AnalysisGenerated {
-        request_id: caller.request_id,
-        stream_id: input.stream_id.clone(),
-        frames: frames.len() as u64,
-        window_size: request.windowing.frames,
-        segment_ms: request.windowing.span_ms,
-        sampling_policy: input.policy,
-        sample_fps: input.sample_fps,
-        mode: Some(mode.clone()),
-        model: request.model.as_str().to_owned(),
-        markers: markers.len() as u64,
-    };
-    let mut events = vec![Event::AnalysisGenerated(generated)];
-    events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
-    app.registry.commit(&run, events).await?;
-    let context = Context {
-        request_id: caller.request_id,
-        run_id,
-        stream_id: input.stream_id,
-        mode,
-        model: request.model.as_str().to_owned(),
-        trace_id: request.trace_id.take(),
-        policy: input.policy,
-        sample_fps: input.sample_fps,
-        source: input.source,
-    };
-    Ok(metadata::answer(context, frames, &markers, request.windowing))
+    let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
+    let done =
+        app.blocking(move || analysis(&reader, &source, caller.request_id, request)).await??;
+    app.registry.commit(&run, done.events).await?;
+    Ok(metadata::answer(done.context, done.frames, &done.markers, done.windowing))
 }

@@ -221,3 +221,41 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
     });
     assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{}", reply.text);
 }
+
+#[test]
+fn jobs_past_the_queue_are_told_to_come_back() {
+    let Some(clips) = clips("jobs_past_the_queue_are_told_to_come_back") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    // A server confined to one processor runs one job at a time.
+    let server = std::thread::scope(|scope| {
+        let start = || {
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(0);
+            rustix::thread::sched_setaffinity(None, &one).expect("processor 0 is ours");
+            setup.start()
+        };
+        scope.spawn(start).join().expect("no panic")
+    });
+    let jobs = server.get("/v1/limits").json()["limits"]["file_jobs"].clone();
+    assert_eq!(jobs, json!({"running": 1, "waiting": 64}));
+    let runs: Vec<String> = (0..66).map(|_| server.create_run()).collect();
+    let body = json!({"source_uri": "phone_adx-1080p-av1.mp4", "max_frames": 500_000});
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let send = |run: &str| {
+            let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+            assert!(reply.status != 503 || !reply.header("retry-after").is_empty());
+            reply.status
+        };
+        let jobs: Vec<_> = runs.iter().map(|run| scope.spawn(move || send(run))).collect();
+        while !jobs.iter().any(|job| job.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for run in &runs {
+            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        }
+        jobs.into_iter().map(|job| job.join().expect("no panic")).collect()
+    });
+    let count = |status| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!((count(503), count(409)), (1, 65), "{statuses:?}");
+}

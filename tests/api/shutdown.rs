@@ -43,6 +43,50 @@ fn settings_are_checked_before_anything_starts() {
 }
 
 #[test]
+fn missing_programs_are_named_and_stop_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_FFPROBE_PATH", "/nonexistent").start();
+    let ready = server.get("/v1/ready");
+    assert_eq!((ready.status, &ready.json()["missing_tools"]), (200, &json!(["ffprobe"])));
+    assert_eq!(ready.json()["sandbox"], "full", "this machine sandboxes media workers");
+}
+
+#[test]
+fn a_tenants_labels_are_read_again_at_sighup() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let labels = dir.path().join("labels.json");
+    let say = |name: &str| {
+        let maps = json!({"acme": {"event_types": {"keyframe_keep": name}}});
+        std::fs::write(&labels, maps.to_string()).expect("written");
+    };
+    say("kept");
+    let path = labels.to_str().expect("UTF-8");
+    let server = Setup::new(dir.path()).var("SERVICE_TENANT_LABEL_MAPS_PATH", path).start();
+    let frame = json!({
+        "frame_index": 0, "pts_ms": 0, "perceptual_hash": 1, "luma_mean": 0.5,
+        "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
+    });
+    let body = json!({"model": "m", "frames": [frame]});
+    let label = |tenant: &str| {
+        let create = server.call("POST", "/v1/runs").header("x-tenant-id", tenant).json(&json!({}));
+        let run = create.send().json()["run_id"].as_str().expect("an id").to_owned();
+        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body).json();
+        reply["markers"][0]["event_type"].as_str().expect("a type").to_owned()
+    };
+    assert_eq!([label("acme"), label("other")], ["kept", "keyframe_keep"]);
+    say("held");
+    server.hang_up();
+    let started = Instant::now();
+    while label("acme") != "held" {
+        assert!(started.elapsed() < Duration::from_secs(10), "the new file is not in force");
+    }
+    std::fs::write(&labels, "{").expect("written");
+    server.hang_up();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(label("acme"), "held", "a broken file changes nothing");
+}
+
+#[test]
 fn a_second_server_does_not_share_the_log() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());

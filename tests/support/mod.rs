@@ -10,6 +10,7 @@ use std::{
 };
 
 use reqwest::blocking::{Body, Client, Response};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// The key of the principal that most tests act as.
@@ -148,14 +149,21 @@ impl Server {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
     }
 
     /// Sends SIGKILL, and does not wait.
     pub fn signal_kill(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("signalled");
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signalled");
     }
 
     /// Sends SIGKILL and waits.

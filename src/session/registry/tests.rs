@@ -1,1 +1,163 @@
+use proptest::prelude::*;
+use timeline::Options;
 
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
+
+fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
+    let (timeline, _) = Timeline::open(dir, Options::default()).expect("opened");
+    let limits = RunLimits { active: 3, ttl };
+    Registry::open(timeline, limits, WallTime { epoch_ms: i64::MAX / 2 }).expect("rebuilt")
+}
+
+fn origin(name: &str) -> Origin {
+    let (tenant, model, session) = (None, None, None);
+    Origin { principal: Principal::named(name), tenant, mode: "balanced".into(), model, session }
+}
+
+fn ids(registry: &Registry, name: &str) -> Vec<RunId> {
+    let owner = Principal::named(name);
+    let (runs, _) = registry.list(&owner, None, Seq(u64::MAX), 100);
+    runs.iter().map(|run| run.id()).collect()
+}
+
+#[tokio::test]
+async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    let idle = registry.create(origin("a"), REQUEST).await.expect("created");
+    let busy = registry.create(origin("a"), REQUEST).await.expect("created");
+    let job = busy.begin_job().expect("free");
+    let now = Instant::now();
+    assert_eq!(registry.expire_idle(now).await, 0, "not idle for long enough");
+    let later = now + HOUR + Duration::from_secs(1);
+    assert_eq!(registry.expire_idle(later).await, 1);
+    assert_eq!(registry.expire_idle(later).await, 0);
+    assert_eq!((idle.lifecycle(), busy.lifecycle()), (Lifecycle::Expired, Lifecycle::Pending));
+    assert_eq!(idle.snapshot().expires_at(HOUR), None);
+    drop(job);
+    registry.keep_alive(&busy, REQUEST).await.expect("active");
+    assert_eq!(registry.expire_idle(now + HOUR).await, 0, "kept alive");
+    let ended = registry.keep_alive(&idle, REQUEST).await;
+    assert!(matches!(ended, Err(RunError::Terminal(Lifecycle::Expired))), "{ended:?}");
+}
+
+#[tokio::test]
+async fn time_spent_down_counts_as_idle() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    registry.create(origin("a"), REQUEST).await.expect("created");
+    registry.timeline().close();
+    drop(registry);
+    let registry = open(dir.path(), HOUR);
+    assert_eq!(registry.expire_idle(Instant::now()).await, 1, "the clock has moved on far");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_the_order_intact() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    for _ in 0..100 {
+        let stop = registry.stop(&run, REQUEST);
+        // Polled once, so that the change is under way, then dropped.
+        tokio::time::timeout(Duration::ZERO, stop).await.ok();
+    }
+    let second = registry.stop(&run, REQUEST).await;
+    assert!(matches!(second, Err(RunError::Terminal(Lifecycle::Cancelled))), "{second:?}");
+    let events = registry.timeline().read(run.id(), Seq(0), 100, None).expect("readable");
+    assert_eq!(events.len(), 2, "run_created and one stop_requested");
+}
+
+#[tokio::test]
+async fn a_failed_creation_gives_its_slot_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    registry.timeline().close();
+    for _ in 0..5 {
+        let refused = registry.create(origin("a"), REQUEST).await;
+        assert!(matches!(refused, Err(RunError::Log(_))), "{:?}", refused.err());
+    }
+    assert!(ids(&registry, "a").is_empty());
+}
+
+/// What a caller can ask of the registry.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Create(usize),
+    Stop(usize),
+    KeepAlive(usize),
+    Delete(usize),
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    (0..4u8, 0..8usize).prop_map(|(what, which)| match what {
+        0 => Ask::Create(which % 2),
+        1 => Ask::Stop(which),
+        2 => Ask::KeepAlive(which),
+        _ => Ask::Delete(which),
+    })
+}
+
+async fn carry_out(registry: &Arc<Registry>, asks: &[Ask]) -> Vec<Arc<Run>> {
+    let mut runs: Vec<Arc<Run>> = Vec::new();
+    for ask in asks {
+        let run = |which: usize| runs.get(which % runs.len().max(1)).cloned();
+        let outcome = match *ask {
+            Ask::Create(owner) => {
+                let name = ["a", "b"][owner];
+                let created = registry.create(origin(name), REQUEST).await;
+                created.map(|run| runs.push(run))
+            }
+            Ask::Stop(which) => match run(which) {
+                Some(run) => registry.stop(&run, REQUEST).await,
+                None => Ok(()),
+            },
+            Ask::KeepAlive(which) => match run(which) {
+                Some(run) => registry.keep_alive(&run, REQUEST).await,
+                None => Ok(()),
+            },
+            Ask::Delete(which) => match run(which) {
+                Some(run) => registry.delete(&run, REQUEST).await,
+                None => Ok(()),
+            },
+        };
+        // Refusals are part of the game; a log that fails is not.
+        assert!(!matches!(outcome, Err(RunError::Log(_) | RunError::Unfinished)), "{outcome:?}");
+    }
+    runs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_restart_rebuilds_the_same_runs(asks in prop::collection::vec(ask(), 0..40)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        runtime.expect("a runtime").block_on(async {
+            let dir = tempfile::tempdir().expect("a directory");
+            let registry = open(dir.path(), HOUR);
+            let runs = carry_out(&registry, &asks).await;
+            let lists = ["a", "b"].map(|name| ids(&registry, name));
+            let before: Vec<_> = runs.iter().map(|run| (run.id(), run.snapshot())).collect();
+            registry.timeline().close();
+            drop(registry);
+            let registry = open(dir.path(), HOUR);
+            assert_eq!(["a", "b"].map(|name| ids(&registry, name)), lists);
+            for ((id, snapshot), run) in before.iter().zip(&runs) {
+                let rebuilt = registry.find_any(*id, &run.origin().principal).expect("there");
+                assert_eq!((rebuilt.snapshot(), rebuilt.origin()), (snapshot.clone(), run.origin()));
+            }
+            for name in ["a", "b"] {
+                let active = runs.iter().filter(|run| {
+                    run.origin().principal == Principal::named(name) && run.lifecycle().is_active()
+                });
+                let active = active.count();
+                let refused = registry.create(origin(name), REQUEST).await.is_err();
+                assert_eq!(refused, active == 3, "{name} has {active} active runs");
+            }
+        });
+    }
+}
