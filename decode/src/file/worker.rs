@@ -2,7 +2,7 @@
 
 use std::{
     ops::ControlFlow,
-    sync::{Arc, mpsc::SyncSender},
+    sync::{Arc, atomic::Ordering, mpsc::SyncSender},
 };
 
 use media::{Extent, Frame, Pixels, Timestamp};
@@ -14,10 +14,9 @@ use super::{
 use crate::{
     DecodeError,
     demux::check_extent,
-    ffi::{AvError, Context, Output, Packet, RawFrame},
+    ffi::{AvError, Context, Output, RawFrame},
     plan::Plan,
     sampling::Position,
-    segment::Unit,
 };
 
 /// Most errors in a row that a decoder may give while its last pictures are taken out.
@@ -120,7 +119,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let kept = if job.is_wide { self.wide.take() } else { self.narrow.take() };
         let mut context = match kept {
             Some(context) => context,
-            None => self.open(if job.is_wide { self.task.threads } else { 1 })?,
+            None => self.open(if job.is_wide { self.task.wide_threads() } else { 1 })?,
         };
         let finished = match self.plan(&job) {
             Some(planned) => self.planned_pass(job, planned, &mut context)?,
@@ -138,10 +137,11 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         first: Job,
         results: &SyncSender<Outcome<S::Output>>,
     ) -> ControlFlow<()> {
-        let mut context = match self.wide.take().map_or_else(|| self.open(self.task.threads), Ok) {
-            Ok(context) => context,
-            Err(error) => return self.report(first.ordinal, Err(Halt::Error(error)), results),
-        };
+        let mut context =
+            match self.wide.take().map_or_else(|| self.open(self.task.wide_threads()), Ok) {
+                Ok(context) => context,
+                Err(error) => return self.report(first.ordinal, Err(Halt::Error(error)), results),
+            };
         let (mut job, mut last_ticks) = (first, None);
         let end = loop {
             let (ordinal, is_continued) = (job.ordinal, job.segment.is_continued);
@@ -210,9 +210,8 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
         if !plan.targets.is_empty() {
-            let units = job.segment.units.iter().enumerate();
-            let needed = units.filter(|(index, _)| plan.needed[*index]);
-            feed(context, task, needed, true, &mut tally, &mut on_frame)?;
+            let is_needed = |index: usize| plan.needed[index];
+            feed(context, task, &job, is_needed, &mut tally, &mut on_frame)?;
         }
         if taken < plan.targets.len() {
             context.reset();
@@ -248,9 +247,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             }
             Ok(if sampler.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        let units = job.segment.units.iter().enumerate();
-        let is_last = !job.segment.is_continued;
-        feed(context, task, units, is_last, &mut tally, &mut on_frame)?;
+        feed(context, task, &job, |_| true, &mut tally, &mut on_frame)?;
         let end = sampler.position;
         Ok(self.finish(job, end, tally, context))
     }
@@ -297,16 +294,18 @@ fn emit(
     }
 }
 
-/// Sends the packets and takes every picture, until `on_frame` has enough.
-fn feed<'u>(
+/// Sends the needed packets and takes every picture, until `on_frame` has enough.
+fn feed(
     context: &mut Context,
     task: &Task,
-    units: impl Iterator<Item = (usize, &'u Unit<Packet>)>,
-    is_last: bool,
+    job: &Job,
+    is_needed: impl Fn(usize) -> bool,
     tally: &mut Tally,
     on_frame: &mut impl FnMut(RawFrame) -> Flow,
 ) -> Result<(), Halt> {
-    for (index, unit) in units {
+    let units = &job.segment.units;
+    for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
+        job.packets_left.store(units.len() - index, Ordering::Relaxed);
         // Later starts of the segment were not cut at: their decoder has seen it all.
         let prefixed = match &unit.coded.prelude {
             Some(prelude) if index == 0 => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
@@ -318,7 +317,8 @@ fn feed<'u>(
             return Ok(());
         }
     }
-    if is_last {
+    job.packets_left.store(0, Ordering::Relaxed);
+    if !job.segment.is_continued {
         context.send_end().map_err(libav)?;
         // Whether it had enough no longer matters: there is no more.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
