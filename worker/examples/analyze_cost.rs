@@ -1,4 +1,5 @@
-//! What analysing a file costs: `analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N]`.
+//! What analysing a file costs: `analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N]`,
+//! and what starting a worker costs: `analyze_cost --spawn N`.
 //!
 //! Prints one line: frames, signals, stills and their bytes, CPU and wall seconds. With `--worker`
 //! the job runs in a sandboxed process, whose CPU time is counted as well.
@@ -17,6 +18,7 @@ use worker::{
 
 struct Arguments {
     file: String,
+    spawns: u32,
     stills: bool,
     worker: bool,
     threads: usize,
@@ -27,6 +29,7 @@ fn arguments() -> Option<Arguments> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut given = Arguments {
         file: String::new(),
+        spawns: 0,
         stills: false,
         worker: false,
         threads,
@@ -37,6 +40,7 @@ fn arguments() -> Option<Arguments> {
         match word.as_str() {
             "--stills" => given.stills = true,
             "--worker" => given.worker = true,
+            "--spawn" => given.spawns = words.next()?.parse().ok()?,
             "--threads" => given.threads = words.next()?.parse().ok()?,
             "--fps" => {
                 let fps = words.next()?.parse().ok()?;
@@ -45,7 +49,7 @@ fn arguments() -> Option<Arguments> {
             _ => given.file = word,
         }
     }
-    (!given.file.is_empty()).then_some(given)
+    (given.spawns > 0 || !given.file.is_empty()).then_some(given)
 }
 
 #[derive(Default)]
@@ -88,6 +92,19 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
     Ok(report.frames)
 }
 
+/// Starts, confines and ends workers one after the other.
+fn spawn(count: u32) -> Result<(), worker::WorkerError> {
+    let supervisor = Supervisor::new(WorkerProgram::current());
+    let (started, cpu) = (Instant::now(), cpu_seconds());
+    for _ in 0..count {
+        supervisor.sandbox_report()?;
+    }
+    let each = |seconds: f64| seconds * 1000.0 / f64::from(count);
+    let wall_ms = each(started.elapsed().as_secs_f64());
+    println!("spawns {count} wall_ms {wall_ms:.2} cpu_ms {:.2}", each(cpu_seconds() - cpu));
+    Ok(())
+}
+
 /// User and system time in clock ticks of 10 ms, of this process and of children that have ended.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -102,9 +119,20 @@ fn main() -> ExitCode {
         return worker::worker_main();
     }
     let Some(given) = arguments() else {
-        eprintln!("usage: analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N]");
+        eprintln!(
+            "usage: analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N] | --spawn N"
+        );
         return ExitCode::FAILURE;
     };
+    if given.spawns > 0 {
+        return match spawn(given.spawns) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("analyze_cost: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (started, tally) = (Instant::now(), Mutex::default());
     match run(&given, &tally) {
         Ok(frames) => {

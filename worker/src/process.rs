@@ -222,7 +222,9 @@ impl Process {
     pub fn death(&mut self) -> WorkerError {
         // A process that is exiting keeps its status: only one that lives on is killed here.
         end(&mut self.child);
-        self.keep_stderr();
+        while self.stderr.is_some() {
+            self.keep_stderr();
+        }
         let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
         let status = match self.child.wait() {
             Ok(status) => status,

@@ -4,7 +4,7 @@
 //! limits. Entered once, by the child itself, while it has one thread; never left.
 //! What the kernel cannot give is named in the report, and the caller decides.
 
-use std::{collections::BTreeMap, fmt, io};
+use std::{collections::BTreeMap, fmt, fs, io};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
@@ -88,6 +88,7 @@ pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
         }
     };
 
+    check("single thread", be_alone());
     check("parent death signal", follow_parent());
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let rlimits = limits(confinement)
@@ -101,6 +102,15 @@ pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
     SandboxReport { landlock_abi, seccomp, rlimits, level }
+}
+
+/// landlock binds the calling thread and those it starts: a library that started one while it was
+/// loaded would stay outside.
+fn be_alone() -> io::Result<()> {
+    match fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        count => Err(io::Error::other(format!("{count} threads at start"))),
+    }
 }
 
 /// Dies with the thread that started it, even when stopped; that thread must outlive the worker.

@@ -122,7 +122,8 @@ const GREY: [u8; 3] = [126, 128, 128];
 fn colours_come_out_as_the_video_means_them() {
     let (limited, full) = (SampleRange::Limited, SampleRange::Full);
     // The codes of pure colours in each standard, computed from its definition.
-    let cases: [(&str, Extent, SampleRange, [u8; 3], [i32; 3]); 9] = [
+    type Case = (&'static str, Extent, SampleRange, [u8; 3], [i32; 3]);
+    let cases: [Case; 9] = [
         ("BT.601 black", SMALL, limited, [16, 128, 128], [0, 0, 0]),
         ("BT.601 white", SMALL, limited, [235, 128, 128], [255, 255, 255]),
         ("BT.601 red", SMALL, limited, [81, 90, 240], [255, 0, 0]),
