@@ -81,10 +81,10 @@ impl Decoder for SoftwareDecoder {
             .and_then(|packet| self.context.send(&packet))
             .map_err(damaged)
             .and_then(|()| self.collect());
-        if decoded.is_err() {
+        decoded.map_err(|error| {
             self.start_anew();
-        }
-        decoded
+            self.context.too_large().unwrap_or(error)
+        })
     }
 
     fn poll(&mut self) -> Result<Option<Frame>, DecodeError> {

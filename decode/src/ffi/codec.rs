@@ -1,6 +1,13 @@
 //! A software decoder of libav.
 
-use std::{ffi::CStr, ptr::NonNull};
+use std::{
+    ffi::{CStr, c_int},
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use ffmpeg_next::ffi;
 use media::Codec;
@@ -18,9 +25,17 @@ pub(crate) enum Output {
     End,
 }
 
+/// What the decoder's threads share with us.
+struct Guard {
+    side_px_max: u32,
+    /// Width and height of a picture that was refused, one half each; 0 for none.
+    refused: AtomicU64,
+}
+
 /// Owns an open `AVCodecContext`.
 pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
+    guard: Arc<Guard>,
     /// Reused until a decoder fills it.
     spare: Option<RawFrame>,
 }
@@ -64,20 +79,27 @@ impl Context {
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
-        let context = Context { raw, spare: None };
+        let guard = Arc::new(Guard { side_px_max, refused: AtomicU64::new(0) });
+        let context = Context { raw, guard, spare: None };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
             AvError::check(unsafe { ffi::avcodec_parameters_to_context(raw, parameters.as_ptr()) })
                 .map_err(failed("avcodec_parameters_to_context"))?;
         }
-        // SAFETY: plain fields of a context that is not open yet.
+        // SAFETY: plain fields of a context that is not open yet. The guard outlives the decoder's
+        // threads: `drop` joins them before the fields are dropped.
         unsafe {
+            (*raw).opaque = Arc::as_ptr(&context.guard).cast_mut().cast();
+            (*raw).get_buffer2 = Some(get_buffer);
             if let Some(parameters) = parameters {
                 (*raw).pkt_timebase = parameters.timebase();
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
-            (*raw).max_pixels = i64::from(side_px_max) * i64::from(side_px_max);
+            if codec == Codec::Av1 {
+                // libdav1d allocates its pictures itself.
+                (*raw).max_pixels = i64::from(side_px_max) * i64::from(side_px_max);
+            }
         }
         // SAFETY: as above; no options are given.
         AvError::check(unsafe { ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()) })
@@ -127,6 +149,14 @@ impl Context {
         }
     }
 
+    /// The error to report when a picture was refused for its size.
+    pub(crate) fn too_large(&self) -> Option<DecodeError> {
+        let refused = self.guard.refused.swap(0, Ordering::Relaxed);
+        let (width, height) = ((refused >> 32) as u32, refused as u32);
+        let max = self.guard.side_px_max;
+        (refused != 0).then_some(DecodeError::PictureTooLarge { width, height, max })
+    }
+
     /// Forgets every picture; the next packet must be a clean start.
     pub(crate) fn reset(&mut self) {
         // SAFETY: the context is open.
@@ -140,4 +170,23 @@ impl Drop for Context {
         // SAFETY: made by `avcodec_alloc_context3`, freed once; joins the decoder's threads.
         unsafe { ffi::avcodec_free_context(&mut raw) };
     }
+}
+
+/// libav's own allocation for every picture within the limit; may run on any decoder thread.
+unsafe extern "C" fn get_buffer(
+    context: *mut ffi::AVCodecContext,
+    frame: *mut ffi::AVFrame,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: libav passes valid pointers; `opaque` is the guard set in `open`, which is only
+    // ever shared.
+    let (guard, width, height) =
+        unsafe { (&*(*context).opaque.cast::<Guard>(), (*frame).width, (*frame).height) };
+    let (width, height) = (width.max(0) as u32, height.max(0) as u32);
+    if width.max(height) > guard.side_px_max {
+        guard.refused.store(u64::from(width) << 32 | u64::from(height), Ordering::Relaxed);
+        return AvError::REFUSED.0;
+    }
+    // SAFETY: the arguments are libav's own.
+    unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) }
 }

@@ -55,6 +55,14 @@ struct Tally {
     first_extent: Option<Extent>,
 }
 
+impl Tally {
+    /// The decoder refused a packet; that is no more than damage unless the picture is too large.
+    fn note_error(&mut self, context: &Context) -> Result<(), DecodeError> {
+        self.damaged_packets += 1;
+        context.too_large().map_or(Ok(()), Err)
+    }
+}
+
 /// Whether a pass has all frames it is for.
 type Flow = Result<ControlFlow<()>, Halt>;
 
@@ -312,7 +320,9 @@ fn feed(
             _ => None,
         };
         let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
-        tally.damaged_packets += u64::from(sent.is_err());
+        if sent.is_err() {
+            tally.note_error(context)?;
+        }
         if drain(context, task, tally, on_frame)?.is_break() {
             return Ok(());
         }
@@ -348,7 +358,7 @@ fn drain(
             Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
-                tally.damaged_packets += 1;
+                tally.note_error(context)?;
             }
             Err(error) => return Err(libav(error).into()),
         }

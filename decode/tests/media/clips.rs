@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, path::Path};
 
-use decode::{Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, decode_file};
+use decode::{DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, decode_file};
 use media::{Codec, Extent, Frame, Pixels, Rotation, Sample};
 
 use crate::support::*;
@@ -271,6 +271,10 @@ fn the_picture_size_may_change_in_the_middle() {
                 widths.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
             assert_eq!(runs, [(320, 60), (640, 60), (160, 60)], "{codec} on {threads}");
             assert_eq!(report.first_extent.map(|extent| extent.width), Some(320));
+            let limits = Limits { side_px: 400, ..Limits::default() };
+            let error = decode_within(&whole, limits, &every(threads)).expect_err("too large");
+            let too_large = DecodeError::PictureTooLarge { width: 640, height: 368, max: 400 };
+            assert_eq!(error, too_large, "{codec} on {threads}");
         }
     }
 }

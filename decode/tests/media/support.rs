@@ -125,6 +125,16 @@ pub fn decode(
     decode_demuxer(Demuxer::open(Box::new(input), Limits::default())?, options, digests)
 }
 
+/// Decodes a file whose pictures may be too large.
+pub fn decode_within(
+    path: &Path,
+    limits: Limits,
+    options: &FileOptions,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    let input = File::open(path).expect("the clip opens");
+    decode_demuxer(Demuxer::open(Box::new(input), limits)?, options, false)
+}
+
 /// Decodes bytes; the frames come in order.
 pub fn decode_bytes(
     bytes: Vec<u8>,
