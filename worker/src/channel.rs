@@ -207,3 +207,98 @@ impl Backlog {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read, os::fd::OwnedFd};
+
+    use decode::Sampling;
+    use gate::GateConfig;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::{JobOptions, protocol::Request};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .expect("a socket pair")
+    }
+
+    fn job(len: u64) -> Request {
+        let gate = GateConfig::default();
+        let sampling = Sampling::Every;
+        let options = JobOptions { sampling, max_frames: 9, stills: true, gate, threads: 2 };
+        Request::Job { len, options }
+    }
+
+    #[test]
+    fn every_input_comes_with_its_own_message() {
+        let (ours, theirs) = pair();
+        let folder = tempfile::tempdir().expect("a folder");
+        for (len, text) in [(3, "one"), (5, "three")] {
+            let path = folder.path().join(text);
+            std::fs::write(&path, text).expect("written");
+            let file = File::open(&path).expect("opens");
+            send_with(ours.as_fd(), &job(len), file.as_fd()).expect("sent");
+        }
+        drop(ours);
+        let mut incoming = Incoming::default();
+        for (len, text) in [(3, "one"), (5, "three")] {
+            let request: Request = loop {
+                if let Some(request) = incoming.next().expect("a message") {
+                    break request;
+                }
+                assert_ne!(incoming.wait(theirs.as_fd()).expect("readable"), 0);
+            };
+            assert_eq!(request, job(len));
+            let mut got = String::new();
+            let mut file = File::from(incoming.descriptor().expect("a descriptor"));
+            file.read_to_string(&mut got).expect("readable");
+            assert_eq!(got, text);
+        }
+        assert_eq!(incoming.descriptor().err(), Some(ProtocolError::NoDescriptor));
+        assert_eq!(incoming.wait(theirs.as_fd()).expect("the end"), 0);
+    }
+
+    #[test]
+    fn a_message_may_arrive_byte_by_byte() {
+        let (ours, theirs) = pair();
+        let mut bytes = Vec::new();
+        for len in [1, 2] {
+            encode(&job(len), &mut bytes).expect("below the bound");
+        }
+        let mut incoming = Incoming::default();
+        let mut got = Vec::new();
+        assert_eq!(incoming.fill(theirs.as_fd()).expect("nothing yet"), None);
+        for byte in &bytes {
+            send_all(ours.as_fd(), std::slice::from_ref(byte)).expect("sent");
+            assert_eq!(incoming.fill(theirs.as_fd()).expect("readable"), Some(1));
+            got.extend(incoming.next::<Request>().expect("no damage"));
+        }
+        assert_eq!(got, [job(1), job(2)]);
+        assert_eq!(incoming.total(), bytes.len() as u64);
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_waits() {
+        let (ours, theirs) = pair();
+        let data = vec![7; 1 << 20];
+        let unit = Request::AccessUnit {
+            session: 1,
+            pts: media::Timestamp::from_millis(0),
+            keyframe: true,
+            data,
+        };
+        let mut backlog = Backlog::default();
+        backlog.push(&unit).expect("below the bound");
+        backlog.send(ours.as_fd()).expect("sent");
+        assert!(backlog.len() > 0, "a socket does not hold a megabyte");
+        let mut incoming = Incoming::default();
+        while backlog.len() > 0 {
+            incoming.fill(theirs.as_fd()).expect("readable");
+            backlog.send(ours.as_fd()).expect("sent");
+        }
+        while incoming.fill(theirs.as_fd()).expect("readable").is_some() {}
+        assert_eq!(incoming.next().expect("no damage"), Some(unit));
+    }
+}
