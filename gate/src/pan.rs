@@ -5,7 +5,7 @@
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    thumb::{CELLS, LEVEL, Thumb},
+    thumb::{LEVEL, Thumb},
 };
 
 /// Largest shift in cells: what remains in view is more than half of the picture.
@@ -44,4 +44,39 @@ fn mean_difference(old: &Thumb, new: &Thumb, dx: isize, dy: isize, every: usize)
     sum * LEVEL / count
 }
 
-const _: () = assert!(CELLS < 1 << 16, "sums of byte differences fit in 32 bits");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Fill, Picture};
+
+    /// The view of 64x40 cells whose corner is at (x, y) of a larger random scene.
+    fn view(x: usize, y: usize, seed: u64) -> Thumb {
+        let fill = Fill::Random(seed);
+        let scene = Picture { fill, ..Picture::new(128, 80) }.frame().expect("has pixels");
+        let media::Pixels::Host(picture) = &scene.pixels;
+        let (luma, mut thumb) = (picture.luma(), Thumb::blank());
+        for (cell, level) in thumb.levels.iter_mut().enumerate() {
+            let row = luma.row((y + cell / LUMA_COLUMNS) as u32);
+            *level = luma.value8(row, (x + cell % LUMA_COLUMNS) as u32);
+        }
+        thumb.deviation = 74 * LEVEL;
+        thumb
+    }
+
+    #[test]
+    fn a_moved_picture_is_near_and_another_is_far() {
+        let old = view(30, 12, 1);
+        let cases = [
+            ("still", view(30, 12, 1), true),
+            ("right and down", view(47, 17, 1), true),
+            ("left and up", view(6, 4, 1), true),
+            ("too far", view(56, 12, 1), false),
+            ("another", view(30, 12, 2), false),
+        ];
+        for (name, new, near) in cases {
+            let distance = moved_distance(&old, &new);
+            assert_eq!(distance == 0, near, "{name}: {distance}");
+            assert_eq!(distance > 800, !near, "{name}: {distance}");
+        }
+    }
+}

