@@ -2,7 +2,7 @@
 //!
 //! Promises: the frames and presentation times of a file are those of a sequential decode,
 //! whatever the thread count and whether or not packets were skipped by the sampling plan.
-//! Nothing but the given [`Input`] is ever opened. Does no network, no files, no pixels math.
+//! Nothing but the given [`Input`] is ever read. Opens no file and no socket, computes no pixel.
 #![deny(unsafe_code)]
 
 mod demux;

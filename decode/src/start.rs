@@ -109,8 +109,9 @@ fn classify_h265(nal: &Nal<'_>) -> NalKind {
     }
     match first >> 1 & 0x3f {
         kind @ (0..=9 | 16..=21) => NalKind::Slice(Coded {
-            // BLA, IDR and CRA pictures.
-            is_start: kind >= 16,
+            // BLA, IDR and CRA pictures, unless no_output_of_prior_pics_flag (7.3.6.1) takes
+            // back pictures before them.
+            is_start: kind >= 16 && nal.header(2) & 0x40 == 0,
             // RASL_N and RASL_R.
             needs_earlier: matches!(kind, 8 | 9),
             // The even types below RSV_VCL_R15 are sub-layer non-reference pictures.
@@ -211,7 +212,7 @@ mod tests {
     fn starts_are_told_by_the_bytes_of_every_codec() {
         let plain = Coded::default();
         let hidden = Coded { is_hidden: true, ..plain.clone() };
-        let cases: [(&str, Codec, &[u8], Coded); 20] = [
+        let cases: [(&str, Codec, &[u8], Coded); 21] = [
             ("h264 IDR", Codec::H264, &[0, 0, 1, 0x09, 0xf0, 0, 0, 1, 0x65, 1], START),
             ("h264 I of an open GOP", Codec::H264, &[0, 0, 1, 0x61, 1], plain.clone()),
             (
@@ -222,6 +223,7 @@ mod tests {
             ),
             ("h264 without a slice", Codec::H264, &[0, 0, 1, 0x06, 1], hidden.clone()),
             ("h265 IDR", Codec::H265, &[0, 0, 1, 0x26, 1, 0], START),
+            ("h265 IDR that drops", Codec::H265, &[0, 0, 1, 0x26, 1, 0xc0], plain.clone()),
             ("h265 CRA", Codec::H265, &[0, 0, 1, 0x2a, 1, 0], START),
             (
                 "h265 RASL",

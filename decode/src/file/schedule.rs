@@ -20,6 +20,8 @@ use crate::{
 
 /// Segments in flight for each thread: one being decoded, one waiting for its turn.
 const SEGMENTS_PER_THREAD: usize = 2;
+/// Coded bytes in flight past which no further segment is handed out.
+const IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
 /// After so many wrong predictions the rest is decoded by one continuing decoder: the container
 /// and the codec count pictures differently.
 const CORRECTIONS_MAX: u32 = 3;
@@ -128,6 +130,7 @@ fn frame_ticks(stream: &StreamInfo) -> i64 {
 struct InFlight {
     segment: Arc<Segment<Packet>>,
     packets_left: Arc<AtomicUsize>,
+    bytes: usize,
     predicted_end: Position,
 }
 
@@ -155,11 +158,17 @@ impl State {
         self.exhausted || self.predicted.sampled >= task.options.max_frames
     }
 
+    fn has_room(&self, window: usize) -> bool {
+        let bytes: usize = self.in_flight.iter().map(|segment| segment.bytes).sum();
+        self.in_flight.len() < window && bytes < IN_FLIGHT_BYTES_MAX
+    }
+
     fn pull(&mut self, task: &Task) -> Option<Job> {
         let Some(segment) = self.demuxer.next_segment() else {
             self.exhausted = true;
             return None;
         };
+        let bytes = segment.units.iter().map(|unit| unit.bytes).sum();
         let segment = Arc::new(segment);
         let packets_left = Arc::new(AtomicUsize::new(segment.units.len()));
         let job = Job {
@@ -172,7 +181,12 @@ impl State {
         };
         self.next_ordinal += 1;
         self.predicted = task.predict(&segment, self.predicted);
-        self.in_flight.push_back(InFlight { segment, packets_left, predicted_end: self.predicted });
+        self.in_flight.push_back(InFlight {
+            segment,
+            packets_left,
+            bytes,
+            predicted_end: self.predicted,
+        });
         Some(job)
     }
 
@@ -263,7 +277,7 @@ impl Schedule {
                 if state.in_flight.is_empty() {
                     return None;
                 }
-            } else if may_pull && state.in_flight.len() < self.window() {
+            } else if may_pull && state.has_room(self.window()) {
                 match state.pull(&self.task) {
                     Some(job) if job.segment.is_continued => state.held = Some(job),
                     Some(job) => return Some(job),
@@ -282,7 +296,7 @@ impl Schedule {
     /// `None` when there is none or none is needed; the decoder's part is over then.
     pub(super) fn next_piece(&self, end: Position) -> Option<Job> {
         let mut state = self.lock();
-        while state.in_flight.len() >= self.window() && !state.stopped {
+        while !state.has_room(self.window()) && !state.stopped {
             state = self.wait(state);
         }
         state.predicted = end;
