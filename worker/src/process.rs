@@ -6,7 +6,10 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{fs::FileExt, process::ExitStatusExt},
+        unix::{
+            fs::FileExt,
+            process::{CommandExt, ExitStatusExt},
+        },
     },
     path::PathBuf,
     process::{Child, ChildStderr, Command, Stdio},
@@ -60,6 +63,8 @@ impl WorkerProgram {
         #[expect(clippy::disallowed_methods, reason = "the dynamic loader's setting, not ours")]
         let libraries = std::env::var_os("LD_LIBRARY_PATH");
         command.envs(libraries.map(|path| ("LD_LIBRARY_PATH", path)));
+        // A terminal's Ctrl-C goes to the whole foreground group; ending a job is for the supervisor.
+        command.process_group(0);
         command.spawn()
     }
 }
