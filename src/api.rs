@@ -29,8 +29,8 @@ use axum::{
 
 use crate::app::App;
 
-pub use error::ApiError;
-pub use health::DISK_RESERVE_BYTES;
+use error::ApiError;
+
 pub use rate::Rates;
 
 type ApiResult = Result<Response, ApiError>;
@@ -59,4 +59,20 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))
         .with_state(app)
+}
+
+impl App {
+    /// Refuses new work while the server shuts down.
+    fn check_open(&self) -> Result<(), ApiError> {
+        if self.draining.is_cancelled() { Err(ApiError::Draining) } else { Ok(()) }
+    }
+
+    /// Runs what reads the disk away from the threads that serve sockets.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| ApiError::Bug("blocking work panicked"))
+    }
 }

@@ -15,7 +15,7 @@ use transport::{Drained, TransportError};
 use worker::{SandboxReport, Supervisor, WorkerProgram};
 
 use crate::{
-    api::{ApiError, Rates, router},
+    api::{Rates, router},
     config::Config,
     labels::{LabelError, LabelMaps},
     session::{
@@ -136,24 +136,10 @@ impl App {
         }
     }
 
-    /// Refuses new work while the server shuts down.
-    pub fn check_open(&self) -> Result<(), ApiError> {
-        if self.draining.is_cancelled() { Err(ApiError::Draining) } else { Ok(()) }
-    }
-
     /// Free bytes where the log and the blobs are.
     pub fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.config.data_dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-    }
-
-    /// Runs what reads the disk away from the threads that serve sockets.
-    pub async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| ApiError::Bug("blocking work panicked"))
     }
 }
 

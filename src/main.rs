@@ -52,7 +52,6 @@ fn main() -> ExitCode {
     match serve(config) {
         Ok(code) => code,
         Err(error) => {
-            tracing::error!(%error, "cannot start");
             eprintln!("sightline-server: {error}");
             ExitCode::FAILURE
         }

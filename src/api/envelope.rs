@@ -47,7 +47,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         None => run(next, request).await,
     };
     if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
-        response = error.into_envelope(request_id);
+        response = error.envelope(request_id);
     }
     let headers = response.headers_mut();
     for (name, value) in DEFAULTS {

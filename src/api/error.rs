@@ -50,6 +50,9 @@ pub enum ApiError {
         /// When a request will be accepted.
         retry_after: Duration,
     },
+    /// A source that is not opened.
+    #[error("{0}")]
+    Source(#[from] SourceError),
     /// An ingest that came to nothing.
     #[error("{0}")]
     Ingest(IngestError),
@@ -86,6 +89,7 @@ impl ApiError {
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
             ApiError::RateLimited { .. } => ErrorKind::Exhausted,
+            ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
             // A payload too large for the log is not something that a field of the request names.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
@@ -119,10 +123,12 @@ impl ApiError {
     }
 
     fn details(&self) -> Vec<Detail> {
+        let source = |message| vec![Detail::new("source_uri", message)];
         match self {
             ApiError::Invalid(details) => details.clone(),
+            ApiError::Source(error) => source(error.to_string()),
             ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
-                vec![Detail::new("source_uri", told_of(error))]
+                source(error.told())
             }
             ApiError::Run(RunError::ActiveLimit { limit, active }) => vec![
                 Detail::new("limit", limit.to_string()),
@@ -133,14 +139,16 @@ impl ApiError {
     }
 
     /// The envelope, or plain text where the contract says so.
-    pub fn into_envelope(&self, request_id: RequestId) -> Response {
+    pub fn envelope(&self, request_id: RequestId) -> Response {
         let (status, code) = self.status_and_code();
         if let ApiError::Plain(_, text) = self {
             return (status, text.clone()).into_response();
         }
+        let mut details = self.details();
         let message = match status {
             StatusCode::INTERNAL_SERVER_ERROR => {
                 tracing::error!(%request_id, error = %self, "request failed");
+                details.clear();
                 "internal error".to_owned()
             }
             StatusCode::SERVICE_UNAVAILABLE => {
@@ -150,7 +158,6 @@ impl ApiError {
             StatusCode::UNPROCESSABLE_ENTITY => "validation failed".to_owned(),
             _ => self.to_string(),
         };
-        let details = self.details();
         let request_id = request_id.to_string();
         let error = ErrorBody { code, message, request_id, details: &details };
         let mut response = (status, Json(Envelope { error })).into_response();
@@ -172,18 +179,6 @@ impl ApiError {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
-    }
-}
-
-/// What the owner of a source is told; how a worker died is for the log.
-fn told_of(error: &IngestError) -> String {
-    use worker::WorkerError::{Exited, Killed, Protocol};
-    match error {
-        IngestError::Worker(error @ (Killed { .. } | Exited { .. } | Protocol(_))) => {
-            tracing::warn!(%error, "a media worker died");
-            "the media worker could not survive this source".to_owned()
-        }
-        error => error.to_string(),
     }
 }
 
@@ -258,14 +253,5 @@ impl From<IngestError> for ApiError {
             IngestError::Store(error) => ApiError::Log(error),
             error => ApiError::Ingest(error),
         }
-    }
-}
-
-impl From<SourceError> for ApiError {
-    fn from(error: SourceError) -> ApiError {
-        if let SourceError::Io(source) = &error {
-            tracing::warn!(error = %source, "cannot open a source");
-        }
-        ApiError::field("source_uri", error.to_string())
     }
 }

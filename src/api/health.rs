@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Free bytes below which the server takes no new work.
-pub const DISK_RESERVE_BYTES: u64 = 256 << 20;
+const DISK_RESERVE_BYTES: u64 = 256 << 20;
 
 /// `GET /v1/health`
 pub async fn health() -> Response {

@@ -29,13 +29,13 @@ impl Rates {
     }
 
     /// Counts a request of anybody.
-    pub fn of_all(&self) -> Result<(), ApiError> {
+    pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
         bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
     }
 
     /// Counts a request of `principal`; there are no more of them than keys.
-    pub fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
+    pub(super) fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
         let Some(rate) = self.per_second else { return Ok(()) };
         let now = Instant::now();
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);

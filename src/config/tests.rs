@@ -1,3 +1,5 @@
+//! Settings: defaults, refusals by name, suggestions, secrets that stay hidden.
+
 use super::*;
 
 fn resolve(pairs: &[(&str, &str)]) -> Result<Config, Vec<VarError>> {

@@ -1,3 +1,5 @@
+//! Strict JSON and the typed reader, case by case.
+
 use super::*;
 
 #[test]

@@ -102,6 +102,19 @@ impl IngestError {
             IngestError::Lost => ErrorKind::Internal,
         }
     }
+
+    /// What the owner of the source is told: how a worker died is for the log.
+    pub fn told(&self) -> String {
+        match self {
+            error if error.is_death() => "the media worker could not survive it".to_owned(),
+            error => error.to_string(),
+        }
+    }
+
+    fn is_death(&self) -> bool {
+        use WorkerError::{Exited, Killed, Protocol};
+        matches!(self, IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)))
+    }
 }
 
 /// Where jobs run and what they need.
@@ -181,6 +194,10 @@ impl Runner {
         match outcome {
             Err(IngestError::Worker(WorkerError::Cancelled)) => {
                 Err(self.cancelled(&run, request_id).await)
+            }
+            Err(error) if error.is_death() => {
+                tracing::warn!(%request_id, run = %run.id(), %error, "a media worker died");
+                Err(error)
             }
             outcome => outcome,
         }

@@ -1,3 +1,5 @@
+//! The run state machine as a table and as laws.
+
 use proptest::prelude::*;
 use timeline::EventKind::{self, *};
 

@@ -1,3 +1,5 @@
+//! Runs against a real log: expiry, order, slots, and a restart that rebuilds the same.
+
 use proptest::prelude::*;
 use timeline::Options;
 
