@@ -133,7 +133,7 @@ fn confidence_follows_the_event_type() {
 
 #[test]
 fn without_a_scene_score_the_hash_decides() {
-    for (bits, expected) in [(15, Reason::NoTrigger), (16, Reason::SceneCut)] {
+    for (bits, expected) in [(17, Reason::NoTrigger), (18, Reason::SceneCut)] {
         let decisions = decide(2, |signal| {
             signal.scene_score = None;
             signal.perceptual_hash = if signal.frame_index == 1 { (1 << bits) - 1 } else { 0 };
