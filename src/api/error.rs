@@ -153,7 +153,11 @@ impl ApiError {
             }
             StatusCode::SERVICE_UNAVAILABLE => {
                 tracing::warn!(%request_id, error = %self, "request refused");
-                self.to_string()
+                match self {
+                    // What the log says of itself names files of ours.
+                    ApiError::Log(_) => "events cannot be stored now".to_owned(),
+                    _ => self.to_string(),
+                }
             }
             StatusCode::UNPROCESSABLE_ENTITY => "validation failed".to_owned(),
             _ => self.to_string(),

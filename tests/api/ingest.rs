@@ -106,6 +106,34 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
     }
 }
 
+#[test]
+fn long_clips_ingested_at_once_give_the_same_long_signals() {
+    let Some(clips) = clips("long_clips_ingested_at_once_give_the_same_long_signals") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
+    let body = json!({"source_uri": "surv_bottle-detection.mp4", "max_frames": 1000});
+    let signals = |run: &str| {
+        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let query = json!({"run_id": run, "kind": "frames_decoded"});
+        let events = server.post("/v1/query", &query).json();
+        events["matches"][0]["payload"]["signals"].as_array().expect("an array").clone()
+    };
+    let runs: Vec<String> = (0..3).map(|_| server.create_run()).collect();
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = runs.iter().map(|run| scope.spawn(|| signals(run))).collect();
+        jobs.into_iter().map(|job| job.join().expect("no panic")).collect()
+    });
+    assert_eq!(found[0].len(), 1000);
+    assert!(found[1] == found[0] && found[2] == found[0], "signals differ between runs");
+    let columns = std::fs::read_dir(dir.path().join("data/log/columns")).expect("there");
+    assert_eq!(columns.count(), 1, "equal signals share one column file");
+    let analyzed = server.post(&format!("/v1/runs/{}/analyze", runs[0]), &json!({"model": "m"}));
+    assert_eq!(analyzed.json()["metadata"].as_array().map(Vec::len), Some(1000));
+}
+
 /// Sources that must be refused, and what each is told.
 fn hostile(root: &Path, clips: Option<&Path>) -> Vec<(String, &'static str)> {
     let write = |name: &str, bytes: &[u8]| std::fs::write(root.join(name), bytes).expect("written");
