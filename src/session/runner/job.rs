@@ -8,7 +8,7 @@ use timeline::{ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStore
 use tokio::runtime::Handle;
 use worker::{JobEvent, JobSpec, Limits, Still, WorkerError};
 
-use super::{Ingest, IngestError, Ingested, JobGuard, Runner};
+use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, Runner};
 /// Stills whose events wait for one append.
 const STILLS_BATCH: usize = 32;
 /// The rates that the contract can express.
@@ -18,7 +18,7 @@ pub(super) struct Job {
     runner: Arc<Runner>,
     guard: JobGuard,
     ingest: Ingest,
-    runtime: Handle,
+    log: RunLog,
     opened: Option<StreamInfo>,
     signals: ColumnWriter,
     stored: Vec<Event>,
@@ -32,7 +32,9 @@ impl Job {
         runtime: Handle,
     ) -> Job {
         let signals = runner.registry.timeline().column_writer();
-        Job { runner, guard, ingest, runtime, opened: None, signals, stored: Vec::new() }
+        let (registry, run) = (Arc::clone(&runner.registry), Arc::clone(guard.run()));
+        let log = RunLog { registry, run, runtime };
+        Job { runner, guard, ingest, log, opened: None, signals, stored: Vec::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
@@ -105,27 +107,20 @@ impl Job {
 
     fn flush(&mut self) -> Result<(), IngestError> {
         let events = std::mem::take(&mut self.stored);
-        if events.is_empty() { Ok(()) } else { self.commit(events) }
-    }
-
-    fn commit(&self, events: Vec<Event>) -> Result<(), IngestError> {
-        let registry = &self.runner.registry;
-        self.runtime.block_on(registry.commit(self.guard.run(), events))?;
-        Ok(())
+        if events.is_empty() { Ok(()) } else { self.log.commit(events) }
     }
 
     fn finish(mut self, report: &FileReport) -> Result<Ingested, IngestError> {
         self.flush()?;
-        let stream = self.opened.take().ok_or(IngestError::Lost)?;
+        // The guard stays until the end: the run is busy while its last events are written.
+        let Job { ingest, log, opened, signals, guard: _guard, .. } = self;
+        let stream = opened.ok_or(IngestError::Lost)?;
         let source_fps = report.source_rate.or(stream.source_rate);
-        let sample_fps = self.ingest.rate.or_else(|| source_fps.map(clamped));
+        let sample_fps = ingest.rate.or_else(|| source_fps.map(clamped));
         let extent = report.first_extent.unwrap_or(stream.extent);
-        let signals =
-            std::mem::replace(&mut self.signals, self.runner.registry.timeline().column_writer());
-        let ingest = &self.ingest;
         let received = IngestReceived {
             request_id: ingest.request_id,
-            ingest: ingest.echo.clone(),
+            ingest: ingest.echo,
             decoded_frames: Some(report.frames),
             source_uri: Some(ingest.source_uri.clone()),
             sampling_policy: Some(ingest.policy),
@@ -134,7 +129,7 @@ impl Job {
         let decoded = FramesDecoded {
             request_id: ingest.request_id,
             source_uri: ingest.source_uri.clone(),
-            stream_id: ingest.stream_id.clone(),
+            stream_id: ingest.stream_id,
             sampling_policy: ingest.policy,
             source_fps,
             sample_fps,
@@ -145,8 +140,8 @@ impl Job {
             truncated: report.truncated,
             signals: signals.finish()?,
         };
-        self.commit(vec![Event::IngestReceived(received), Event::FramesDecoded(decoded)])?;
-        self.guard.run().set_source(Some(&self.ingest.source_uri));
+        log.commit(vec![Event::IngestReceived(received), Event::FramesDecoded(decoded)])?;
+        log.run.set_source(Some(&ingest.source_uri));
         Ok(Ingested {
             decoded_frames: report.frames,
             source_fps,
@@ -156,6 +151,20 @@ impl Job {
             decoder: report.decoder.clone(),
             truncated: report.truncated,
         })
+    }
+}
+
+/// Appends to the run's timeline from a thread outside the runtime.
+struct RunLog {
+    registry: Arc<Registry>,
+    run: Arc<Run>,
+    runtime: Handle,
+}
+
+impl RunLog {
+    fn commit(&self, events: Vec<Event>) -> Result<(), IngestError> {
+        self.runtime.block_on(self.registry.commit(&self.run, events))?;
+        Ok(())
     }
 }
 
