@@ -44,6 +44,7 @@ fn cuts(path: &Path) -> Vec<u64> {
     found
 }
 
+#[expect(clippy::disallowed_methods, reason = "where the clips are is the one setting of a test")]
 fn media_dir() -> Option<PathBuf> {
     let dir = std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/media"),
