@@ -1,3 +1,5 @@
+//! Tables of reasons, selections and confidences.
+
 use media::{EventType, Score, Signal};
 
 use super::*;

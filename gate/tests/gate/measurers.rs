@@ -1,3 +1,5 @@
+//! Every measurer of this machine equals the reference.
+
 use gate::{
     CpuMeasurer, MeasureError, Measurer,
     conformance::{Fill, Picture, check, check_batch},

@@ -1,3 +1,5 @@
+//! Signals are local, and decisions a function of signals alone.
+
 use gate::{
     AHEAD, BACK, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow,
     conformance::{Fill, Picture},

@@ -1,3 +1,5 @@
+//! A job's result does not depend on how its file is cut into segments.
+
 use std::sync::Arc;
 
 use decode::{FrameSink, SegmentInfo};

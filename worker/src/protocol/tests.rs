@@ -1,3 +1,5 @@
+//! Messages survive the wire, and no bytes make the parser panic.
+
 use media::{
     Codec, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal, Subsampling,
     Timebase,

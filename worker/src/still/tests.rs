@@ -1,3 +1,5 @@
+//! Colours, ranges, layouts and rotations of stills.
+
 use std::sync::Arc;
 
 use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Timebase, Timestamp};
