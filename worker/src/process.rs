@@ -121,7 +121,11 @@ impl Process {
             limits: limits.clone(),
             looked: Instant::now(),
         };
-        let confinement = Confinement { memory_bytes: limits.memory_bytes, cpu_seconds };
+        let confinement = Confinement {
+            memory_bytes: limits.memory_bytes,
+            cpu_seconds,
+            parent: std::process::id(),
+        };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {
             Reply::Confined(report) => Ok((process, report)),

@@ -1,7 +1,8 @@
 //! What a worker gives up before it reads a byte of media.
 //!
-//! landlock (no path, no TCP port, no foreign socket or signal), a seccomp allow-list and resource
-//! limits. Entered once, by the child itself, while it has one thread; never left.
+//! landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
+//! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
+//! child itself, while it has one thread; never left.
 //! What the kernel cannot give is named in the report, and the caller decides.
 
 use std::{collections::BTreeMap, fmt, fs, io};
@@ -73,9 +74,11 @@ pub(crate) struct Confinement {
     pub memory_bytes: u64,
     /// CPU seconds of the whole process, where there is a bound.
     pub cpu_seconds: Option<u64>,
+    /// Process id of the supervisor; 1 in many a container.
+    pub parent: u32,
 }
 
-crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds });
+crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds, parent });
 
 /// Gives everything up. The calling process must have one thread.
 pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
@@ -89,7 +92,7 @@ pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
     };
 
     check("single thread", be_alone());
-    check("parent death signal", follow_parent());
+    check("parent death signal", follow(confinement.parent));
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let rlimits = limits(confinement)
         .into_iter()
@@ -114,13 +117,17 @@ fn be_alone() -> io::Result<()> {
 }
 
 /// Dies with the thread that started it, even when stopped; that thread must outlive the worker.
-fn follow_parent() -> io::Result<()> {
+fn follow(parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the call above sends no signal any more.
-    if getppid().is_none_or(|parent| parent.is_init()) {
-        return Err(io::Error::other("the parent is gone"));
+    still_child_of(parent)
+}
+
+fn still_child_of(parent: u32) -> io::Result<()> {
+    match getppid() {
+        Some(pid) if pid.as_raw_pid().cast_unsigned() == parent => Ok(()),
+        _ => Err(io::Error::other("the parent is gone")),
     }
-    Ok(())
 }
 
 fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
@@ -155,20 +162,20 @@ fn restrict_paths() -> (u32, io::Result<()>) {
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
         .and_then(|ruleset| ruleset.restrict_self());
-    let status = match status {
-        Ok(status) => status,
-        Err(error) => return (0, Err(io::Error::other(error))),
-    };
-    let abi = match status.landlock {
-        LandlockStatus::Available { effective_abi, .. } => effective_abi as i32 as u32,
-        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
-    };
-    match status.ruleset {
-        RulesetStatus::FullyEnforced => (abi, Ok(())),
-        RulesetStatus::PartiallyEnforced => {
-            (abi, Err(io::Error::other(format!("only ABI {abi}, 6 is needed"))))
-        }
-        RulesetStatus::NotEnforced => (0, Err(io::Error::other("not in this kernel"))),
+    match status {
+        Ok(status) => landlock_outcome(status.landlock, status.ruleset),
+        Err(error) => (0, Err(io::Error::other(error))),
+    }
+}
+
+/// Every ABI closes the file system; the rights that later ones add are seccomp's already.
+fn landlock_outcome(landlock: LandlockStatus, ruleset: RulesetStatus) -> (u32, io::Result<()>) {
+    match (landlock, ruleset) {
+        (
+            LandlockStatus::Available { effective_abi, .. },
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+        ) => (effective_abi as i32 as u32, Ok(())),
+        _ => (0, Err(io::Error::other("not in this kernel"))),
     }
 }
 
@@ -258,4 +265,37 @@ fn install(
     let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
     let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
     seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_landlock_closes_the_file_system() {
+        let available =
+            |effective_abi| LandlockStatus::Available { effective_abi, kernel_abi: None };
+        for (name, abi, ruleset) in [
+            ("Debian 12", ABI::V2, RulesetStatus::PartiallyEnforced),
+            ("Ubuntu 24.04", ABI::V4, RulesetStatus::PartiallyEnforced),
+            ("the newest", ABI::V7, RulesetStatus::FullyEnforced),
+        ] {
+            let (reported, outcome) = landlock_outcome(available(abi), ruleset);
+            assert_eq!((reported, outcome.is_ok()), (abi as u32, true), "{name}");
+        }
+        for (name, landlock) in [
+            ("not built in", LandlockStatus::NotImplemented),
+            ("switched off", LandlockStatus::NotEnabled),
+        ] {
+            let (reported, outcome) = landlock_outcome(landlock, RulesetStatus::NotEnforced);
+            assert_eq!((reported, outcome.is_ok()), (0, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_parent_is_known_by_its_number() {
+        let parent = getppid().map_or(0, |pid| pid.as_raw_pid().cast_unsigned());
+        assert!(still_child_of(parent).is_ok(), "whatever its number is");
+        assert!(still_child_of(parent + 1).is_err(), "a worker that was adopted");
+    }
 }

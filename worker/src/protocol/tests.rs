@@ -66,7 +66,7 @@ fn request() -> impl Strategy<Value = Request> {
     let job = (any::<u64>(), sampling(), any::<u64>(), any::<bool>(), gate_config(), 1..99usize);
     prop_oneof![
         (any::<u64>(), option::of(any::<u64>())).prop_map(|(memory_bytes, cpu_seconds)| {
-            Request::Confine(Confinement { memory_bytes, cpu_seconds })
+            Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1 })
         }),
         job.prop_map(|(len, sampling, max_frames, stills, gate, threads)| Request::Job {
             len,
