@@ -53,6 +53,7 @@ pub fn markers(
         frame_index: frame.frame_index,
         pts_ms: frame.pts_ms,
         event_type: frame.event_type.clone(),
+        is_scene_cut: frame.reason == Reason::SceneCut,
         confidence: frame.confidence,
     });
     derive_markers(run, stream, findings, config)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use decode::{FileReport, Sampling, StreamInfo};
-use gate::{Decision, Gate, GateConfig};
+use gate::{Decision, Gate, GateConfig, Reason};
 use media::{Rotation, RunId, Signal};
 use timeline::{FrameFinding, MarkerConfig, derive_markers};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
@@ -123,6 +123,7 @@ pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<Mar
         frame_index: signal.frame_index,
         pts_ms: signal.pts_ms,
         event_type: decision.event_type.clone(),
+        is_scene_cut: decision.reason == Reason::SceneCut,
         confidence: decision.confidence,
     });
     let stream = STREAM.parse().expect("the constant is a valid stream id");

@@ -2,7 +2,8 @@
 //!
 //! A pure function of the findings. A segment ends where the type changes or an index is
 //! skipped. A provisional segment that the next one confirms keeps its marker and gains a
-//! finalized one. Does not rename labels: callers do that before.
+//! finalized one. Does not rename labels: callers do that before, and segments follow the
+//! renamed label, while a scene cut stays one under any name.
 
 use media::{EventType, Marker, MarkerId, MarkerStatus, RunId, Score, StreamId};
 use sha2::{Digest, Sha256};
@@ -14,8 +15,10 @@ pub struct FrameFinding {
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// What the frame is about.
+    /// What the frame is about, as its marker is to call it.
     pub event_type: EventType,
+    /// Whether it is a scene cut, whatever it is called: its segment is exact.
+    pub is_scene_cut: bool,
     /// How sure.
     pub confidence: Score,
 }
@@ -63,6 +66,7 @@ pub fn derive_markers(
 
 struct Segment {
     event_type: EventType,
+    has_scene_cut: bool,
     start: (u64, i64),
     end: (u64, i64),
     millionths: u64,
@@ -73,7 +77,14 @@ impl Segment {
     fn start(frame: FrameFinding) -> Segment {
         let at = (frame.frame_index, frame.pts_ms);
         let millionths = u64::from(frame.confidence.millionths());
-        Segment { event_type: frame.event_type, start: at, end: at, millionths, frames: 1 }
+        Segment {
+            event_type: frame.event_type,
+            has_scene_cut: frame.is_scene_cut,
+            start: at,
+            end: at,
+            millionths,
+            frames: 1,
+        }
     }
 
     fn continues_with(&self, frame: &FrameFinding) -> bool {
@@ -82,6 +93,7 @@ impl Segment {
 
     fn extend(&mut self, frame: &FrameFinding) {
         self.end = (frame.frame_index, frame.pts_ms);
+        self.has_scene_cut |= frame.is_scene_cut;
         self.millionths += u64::from(frame.confidence.millionths());
         self.frames += 1;
     }
@@ -104,8 +116,7 @@ impl Deriver<'_> {
     fn close(&mut self, segment: Option<Segment>) {
         let Some(segment) = segment else { return };
         let confidence = segment.confidence();
-        let exact =
-            segment.event_type == EventType::SceneCut || confidence >= self.config.threshold;
+        let exact = segment.has_scene_cut || confidence >= self.config.threshold;
         let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
         let event_type = segment.event_type;
         let marker = self.marker(event_type, status, segment.start, segment.end, confidence);

@@ -13,6 +13,7 @@ fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
             frame_index,
             pts_ms: frame_index as i64 * 40,
             event_type: EventType::from_name(name),
+            is_scene_cut: *name == "scene_cut",
             confidence: Score::from_millionths(*confidence),
         })
     });
@@ -56,6 +57,26 @@ fn the_threshold_itself_is_exact_and_a_constant_keeps_its_value() {
 #[test]
 fn a_scene_cut_is_exact_at_any_confidence() {
     check(&[("scene_cut", 3..=3, 0)], &["scene_cut exact 3-3 0"]);
+}
+
+#[test]
+fn a_label_renames_a_marker_and_does_not_decide_its_status() {
+    let derive = |frames: &[(&str, bool)]| {
+        let findings = frames.iter().zip(0..).map(|((name, is_scene_cut), index)| FrameFinding {
+            frame_index: index,
+            pts_ms: index as i64 * 40,
+            event_type: EventType::from_name(name),
+            is_scene_cut: *is_scene_cut,
+            confidence: Score::from_millionths(100_000),
+        });
+        let stream = "cam".parse().expect("a stream id");
+        let config = MarkerConfig::default();
+        outline(&derive_markers(RunId::from_bytes([7; 16]), &stream, findings, config))
+    };
+    assert_eq!(derive(&[("shot change", true)]), ["shot change exact 0-0 0.1"]);
+    assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut provisional 0-0 0.1"]);
+    // Two types under one label are one segment, exact when a scene cut is in it.
+    assert_eq!(derive(&[("shot", false), ("shot", true)]), ["shot exact 0-1 0.1"]);
 }
 
 #[test]
@@ -174,6 +195,7 @@ proptest! {
                 frame_index: index,
                 pts_ms: index as i64 * 40,
                 event_type: EventType::from_name(NAMES[*name]),
+                is_scene_cut: *name == 0,
                 confidence: Score::from_millionths(tenths * 100_000),
             }
         }).collect();
