@@ -4,6 +4,8 @@ use std::{io, path::PathBuf};
 
 use media::{ErrorKind, Seq};
 
+use crate::journal::is_full;
+
 /// An error of the timeline; messages name the file and the offset of damage.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
@@ -58,8 +60,8 @@ pub enum TimelineError {
         /// The limit.
         limit: usize,
     },
-    /// The disk is full; nothing of the batch was kept.
-    #[error("no space left for the log: {}", file.display())]
+    /// The disk is full; nothing of the batch, the blob or the column was kept.
+    #[error("no space left on the disk: {}", file.display())]
     DiskFull {
         /// The file that could not grow.
         file: PathBuf,
@@ -103,12 +105,39 @@ impl TimelineError {
         }
     }
 
-    /// For `map_err`: an I/O error with what was tried and where.
+    /// For `map_err`: an I/O error with what was tried and where, or that the disk is full.
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> TimelineError {
         let path = path.into();
-        move |source| TimelineError::Io { what, path, source }
+        move |source| {
+            if is_full(&source) {
+                TimelineError::DiskFull { file: path }
+            } else {
+                TimelineError::Io { what, path, source }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_is_exhausted_whatever_was_written() {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there");
+        let written = io::Write::write_all(&mut &full, b"x").expect_err("no room");
+        let quota = io::Error::from(io::ErrorKind::QuotaExceeded);
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        for (source, kind) in [
+            (written, ErrorKind::Exhausted),
+            (quota, ErrorKind::Exhausted),
+            (other, ErrorKind::Internal),
+        ] {
+            let text = source.to_string();
+            assert_eq!(TimelineError::io("write a blob", "b")(source).kind(), kind, "{text}");
+        }
     }
 }

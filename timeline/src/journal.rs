@@ -103,12 +103,9 @@ impl Failure {
     pub(crate) fn error(&self) -> TimelineError {
         match self {
             Failure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
-            Failure::Refused { path, source, .. } if is_full(source) => {
-                TimelineError::DiskFull { file: path.clone() }
-            }
             Failure::Refused { what, path, source } => {
                 let source = io::Error::new(source.kind(), source.to_string());
-                TimelineError::Io { what, path: path.clone(), source }
+                TimelineError::io(what, path)(source)
             }
         }
     }
