@@ -105,15 +105,34 @@ impl IngestError {
 
     /// What the owner of the source is told: how a worker died is for the log.
     pub fn told(&self) -> String {
+        use WorkerError::{Exited, Killed, Protocol};
         match self {
-            error if error.is_death() => "the media worker could not survive it".to_owned(),
+            IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)) => {
+                "the media worker crashed on this source".to_owned()
+            }
             error => error.to_string(),
         }
     }
 
-    fn is_death(&self) -> bool {
-        use WorkerError::{Exited, Killed, Protocol};
-        matches!(self, IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)))
+    /// The worker died, hung or used too much: what it said until then is worth nothing.
+    fn ends_the_run(&self) -> bool {
+        use WorkerError::{
+            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,
+            ThreadLimit, WallClock,
+        };
+        let IngestError::Worker(error) = self else { return false };
+        matches!(
+            error,
+            Killed { .. }
+                | Exited { .. }
+                | Protocol(_)
+                | MemoryLimit { .. }
+                | ThreadLimit { .. }
+                | FirstFrameTimeout { .. }
+                | Stalled { .. }
+                | WallClock { .. }
+                | OutputBudget { .. }
+        )
     }
 }
 
@@ -195,8 +214,8 @@ impl Runner {
             Err(IngestError::Worker(WorkerError::Cancelled)) => {
                 Err(self.cancelled(&run, request_id).await)
             }
-            Err(error) if error.is_death() => {
-                tracing::warn!(%request_id, run = %run.id(), %error, "a media worker died");
+            Err(error) if error.ends_the_run() => {
+                tracing::warn!(%request_id, run = %run.id(), %error, "a media worker failed");
                 Err(error)
             }
             outcome => outcome,

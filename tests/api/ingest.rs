@@ -251,6 +251,26 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
 }
 
 #[test]
+fn a_worker_that_dies_is_one_clear_error() {
+    let Some(clips) = clips("a_worker_that_dies_is_one_clear_error") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    let reply = during_ingest(&server, &run, || assert_eq!(server.kill_workers(), 1));
+    let message = "the media worker crashed on this source";
+    assert_eq!((reply.status, reply.source_message().as_str()), (422, message), "{}", reply.text);
+    assert_eq!(server.kinds(&run), ["run_created", "run_failed"], "nothing of half an ingest");
+    assert_eq!(server.events(&run)[1]["payload"]["reason"], message);
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "failed");
+    let next = server.create_run();
+    assert_eq!(ingest(&server, &next, "nature_flower.mp4").status, 200, "the server goes on");
+    let kinds = server.kinds(&next);
+    assert_eq!(kinds[..2], ["run_created", "ingest_received"]);
+    assert!(kinds[2..kinds.len() - 1].iter().all(|kind| kind == "keyframe_stored"), "{kinds:?}");
+    assert!(kinds.len() > 3 && kinds.last().is_some_and(|kind| kind == "frames_decoded"));
+}
+
+#[test]
 fn jobs_past_the_queue_are_told_to_come_back() {
     let Some(clips) = clips("jobs_past_the_queue_are_told_to_come_back") else { return };
     let dir = tempfile::tempdir().expect("a directory");

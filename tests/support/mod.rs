@@ -162,6 +162,19 @@ impl Server {
         self.signal(Signal::KILL);
     }
 
+    /// Sends SIGKILL to the server's media workers; returns how many there were.
+    pub fn kill_workers(&self) -> usize {
+        let server = self.child.id().to_string();
+        let processes = std::fs::read_dir("/proc").expect("there").flatten();
+        let workers = processes.filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            (parent == server).then(|| Pid::from_raw(pid)).flatten()
+        });
+        workers.map(|pid| kill_process(pid, Signal::KILL).expect("signalled")).count()
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("signalled");
     }

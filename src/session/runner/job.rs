@@ -1,16 +1,22 @@
 //! One job on its thread: a worker's events in, durable stills and timeline events out.
+//!
+//! Promises all or one: the events of a job are appended once its worker is done, and a worker
+//! that died leaves one `run_failed` instead.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{iter::once, ops::ControlFlow, sync::Arc};
 
 use decode::{FileReport, Sampling, StreamInfo};
-use media::{Rate, Signal};
-use timeline::{ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, TimelineError};
+use media::{BlobHash, EventType, Rate, RunId, Signal};
+use timeline::{
+    ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
+};
 use tokio::runtime::Handle;
-use worker::{JobEvent, JobSpec, Limits, Still, WorkerError};
+use worker::{JobEvent, JobSpec, Limits, ProtocolError, Still, WorkerError};
 
 use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, Runner};
-/// Stills whose events wait for one append.
-const STILLS_BATCH: usize = 32;
+
+/// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
+const BATCH: usize = 4096;
 /// The rates that the contract can express.
 const RATE_BOUNDS: [(u32, u32); 2] = [(1, 5), (120, 1)];
 
@@ -21,7 +27,30 @@ pub(super) struct Job {
     log: RunLog,
     opened: Option<StreamInfo>,
     signals: ColumnWriter,
-    stored: Vec<Event>,
+    stills: Vec<Stored>,
+}
+
+/// A durable still whose event waits for the end of the job.
+struct Stored {
+    frame_index: u64,
+    pts_ms: i64,
+    event_type: EventType,
+    bytes: u64,
+    hash: BlobHash,
+}
+
+impl Stored {
+    fn event(self, run: RunId) -> Event {
+        Event::KeyframeStored(KeyframeStored {
+            frame_index: self.frame_index,
+            pts_ms: self.pts_ms,
+            event_type: self.event_type,
+            description: String::new(),
+            image_ref: format!("/v1/runs/{run}/keyframes/{}", self.hash),
+            image_bytes: self.bytes,
+            image_sha256: self.hash,
+        })
+    }
 }
 
 impl Job {
@@ -34,7 +63,7 @@ impl Job {
         let signals = runner.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        Job { runner, guard, ingest, log, opened: None, signals, stored: Vec::new() }
+        Job { runner, guard, ingest, log, opened: None, signals, stills: Vec::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
@@ -62,26 +91,24 @@ impl Job {
                     ControlFlow::Break(())
                 }
             });
-        match (failed, outcome) {
-            (Some(error), _) => Err(error),
-            (None, Ok(report)) => self.finish(&report),
-            (None, Err(error)) => Err(IngestError::Worker(error)),
+        let error = match (failed, outcome) {
+            (None, Ok(report)) => return self.finish(&report),
+            (Some(error), _) => error,
+            (None, Err(error)) => IngestError::Worker(error),
+        };
+        if error.ends_the_run() {
+            let (request_id, reason) = (Some(self.ingest.request_id), error.told());
+            self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
         }
+        Err(error)
     }
 
     fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
         match event {
             JobEvent::Opened(stream) => self.opened = Some(stream),
             JobEvent::Signals(signals) => self.push(&signals)?,
-            JobEvent::Still(still) => {
-                self.store(still)?;
-                if self.stored.len() >= STILLS_BATCH {
-                    self.flush()?;
-                }
-            }
-            // Comes several times a second: nobody waits long to see a still.
-            JobEvent::Progress { .. } => self.flush()?,
-            JobEvent::Done(_) => {}
+            JobEvent::Still(still) => self.store(still)?,
+            JobEvent::Progress { .. } | JobEvent::Done(_) => {}
         }
         Ok(())
     }
@@ -90,30 +117,27 @@ impl Job {
         signals.iter().try_for_each(|signal| self.signals.push(signal))
     }
 
-    fn store(&mut self, still: Still) -> Result<(), TimelineError> {
+    fn store(&mut self, still: Still) -> Result<(), IngestError> {
+        // A worker that was fooled must not fill our memory, nor name things.
+        let too_many = self.stills.len() as u64 >= self.ingest.max_frames;
+        if too_many || matches!(still.event_type, EventType::Named(_)) {
+            return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
+        }
         let hash = self.runner.blobs.put(&still.jpeg)?;
-        let run = self.guard.run().id();
-        self.stored.push(Event::KeyframeStored(KeyframeStored {
-            frame_index: still.frame_index,
-            pts_ms: still.pts_ms,
-            event_type: still.event_type,
-            description: String::new(),
-            image_ref: format!("/v1/runs/{run}/keyframes/{hash}"),
-            image_bytes: still.jpeg.len() as u64,
-            image_sha256: hash,
-        }));
+        let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
+        self.stills.push(Stored {
+            frame_index,
+            pts_ms,
+            event_type,
+            bytes: jpeg.len() as u64,
+            hash,
+        });
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), IngestError> {
-        let events = std::mem::take(&mut self.stored);
-        if events.is_empty() { Ok(()) } else { self.log.commit(events) }
-    }
-
-    fn finish(mut self, report: &FileReport) -> Result<Ingested, IngestError> {
-        self.flush()?;
+    fn finish(self, report: &FileReport) -> Result<Ingested, IngestError> {
         // The guard stays until the end: the run is busy while its last events are written.
-        let Job { ingest, log, opened, signals, guard: _guard, .. } = self;
+        let Job { ingest, log, opened, signals, stills, guard: _guard, .. } = self;
         let stream = opened.ok_or(IngestError::Lost)?;
         let source_fps = report.source_rate.or(stream.source_rate);
         let sample_fps = ingest.rate.or_else(|| source_fps.map(clamped));
@@ -140,7 +164,15 @@ impl Job {
             truncated: report.truncated,
             signals: signals.finish()?,
         };
-        log.commit(vec![Event::IngestReceived(received), Event::FramesDecoded(decoded)])?;
+        let run = log.run.id();
+        let stills = stills.into_iter().map(|still| still.event(run));
+        let mut events = once(Event::IngestReceived(received))
+            .chain(stills)
+            .chain(once(Event::FramesDecoded(decoded)))
+            .peekable();
+        while events.peek().is_some() {
+            log.commit(events.by_ref().take(BATCH).collect())?;
+        }
         log.run.set_source(Some(&ingest.source_uri));
         Ok(Ingested {
             decoded_frames: report.frames,
