@@ -329,7 +329,10 @@ fn feed(
     }
     job.packets_left.store(0, Ordering::Relaxed);
     if !job.segment.is_continued {
-        context.send_end().map_err(libav)?;
+        // With frame threads this is where the errors of the last packets come to light.
+        if context.send_end().is_err() {
+            tally.note_error(context)?;
+        }
         // Whether it had enough no longer matters: there is no more.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
     }

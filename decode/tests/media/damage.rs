@@ -114,6 +114,26 @@ fn a_file_cut_short_is_reported_or_refused() {
 }
 
 #[test]
+fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
+    let Some(dir) = media_dir() else { return };
+    for clip in ["talk_friday.mp4", "surv_car-detection.mp4"] {
+        let whole = std::fs::read(dir.join("clips").join(clip)).expect("reads");
+        for kb in [20, 40, 60, 100, 150, 300] {
+            let cut = |threads| decode_bytes(whole[..kb * 1000].to_vec(), &every(threads));
+            let alone = cut(1);
+            if let Ok((report, seen)) = &alone {
+                assert!(report.truncated && !seen.is_empty(), "{clip} {kb} kB: {report:?}");
+            } else {
+                assert!(kb < 60 && clip.starts_with("surv"), "{clip} {kb} kB: no picture");
+            }
+            for threads in [2, 4, 16] {
+                assert!(cut(threads) == alone, "{clip} cut at {kb} kB on {threads}");
+            }
+        }
+    }
+}
+
+#[test]
 fn flipped_bits_end_in_a_report_or_an_error() {
     each_clip(|path, whole| {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
