@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Mutex, PoisonError},
 };
@@ -88,24 +89,23 @@ impl Incoming {
 
     /// The next whole message.
     pub fn next<T: Wire>(&mut self) -> Result<Option<T>, ProtocolError> {
-        let waiting = &self.bytes[self.start..];
-        let Some((header, rest)) = waiting.split_first_chunk::<HEADER_BYTES>() else {
-            return Ok(None);
-        };
-        let len = payload_len(*header)?;
-        let Some(payload) = rest.get(..len) else {
-            // The rest of a long message is joined to its start, at the front of the buffer.
+        let Some(payload) = self.whole_payload()? else {
+            // The rest of a message is joined to its start, at the front of the buffer.
             self.bytes.drain(..self.start);
             self.start = 0;
             return Ok(None);
         };
-        let message = decode(payload)?;
-        self.start += HEADER_BYTES + len;
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            self.start = 0;
-        }
-        Ok(Some(message))
+        self.start = payload.end;
+        Ok(Some(decode(&self.bytes[payload])?))
+    }
+
+    fn whole_payload(&self) -> Result<Option<Range<usize>>, ProtocolError> {
+        let start = self.start + HEADER_BYTES;
+        let Some(header) = self.bytes[self.start..].first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let end = start + payload_len(*header)?;
+        Ok((end <= self.bytes.len()).then_some(start..end))
     }
 
     /// The descriptor that came with the last message.
@@ -183,7 +183,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Takes over what waits in `other`.
+    /// Takes over what waits in `other`, which is empty then.
     pub fn append(&mut self, other: &mut Backlog) {
         self.bytes.append(&mut other.bytes);
     }
@@ -277,6 +277,28 @@ mod tests {
         }
         assert_eq!(got, [job(1), job(2)]);
         assert_eq!(incoming.total(), bytes.len() as u64);
+    }
+
+    #[test]
+    fn a_message_that_is_always_cut_leaves_nothing_behind() {
+        let (ours, theirs) = pair();
+        let mut message = Vec::new();
+        encode(&job(1), &mut message).expect("below the bound");
+        // Every read ends inside the next message's header.
+        let mut stream: VecDeque<u8> = message.repeat(1001).into();
+        stream.truncate(1000 * message.len() + 3);
+        let first: Vec<u8> = stream.drain(..3).collect();
+        send_all(ours.as_fd(), &first).expect("sent");
+        let mut incoming = Incoming::default();
+        incoming.fill(theirs.as_fd()).expect("readable");
+        for _ in 0..1000 {
+            let piece: Vec<u8> = stream.drain(..message.len()).collect();
+            send_all(ours.as_fd(), &piece).expect("sent");
+            incoming.fill(theirs.as_fd()).expect("readable");
+            assert_eq!(incoming.next().expect("no damage"), Some(job(1)));
+            assert_eq!(incoming.next::<Request>().expect("no damage"), None);
+            assert_eq!(incoming.bytes.len(), 3);
+        }
     }
 
     #[test]
