@@ -274,13 +274,13 @@ fn directories(text: &str) -> Result<Vec<PathBuf>, Problem> {
     listed.map(|path| directory(Path::new(path))).collect()
 }
 
+/// An existing directory, made absolute and otherwise as it was named.
 fn directory(path: &Path) -> Result<PathBuf, Problem> {
-    let found =
-        path.canonicalize().map_err(|error| format!("names {}: {error}", path.display()))?;
-    if !found.is_dir() {
+    let named = |error| format!("names {}: {error}", path.display());
+    if !path.metadata().map_err(named)?.is_dir() {
         return Err(format!("names {}, which is not a directory", path.display()).into());
     }
-    Ok(found)
+    std::path::absolute(path).map_err(|error| named(error).into())
 }
 
 fn origins(text: &str) -> Result<Origins, Problem> {

@@ -66,15 +66,35 @@ impl SourceError {
 
 /// The directories beneath which sources are opened.
 #[derive(Debug)]
-pub struct Roots(Vec<(PathBuf, OwnedFd)>);
+pub struct Roots(Vec<Root>);
+
+#[derive(Debug)]
+struct Root {
+    /// How it was named, and where that led: a caller may use either.
+    names: [PathBuf; 2],
+    directory: OwnedFd,
+}
+
+impl Root {
+    fn open(path: &Path) -> io::Result<Root> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Root { names: [path.to_owned(), path.canonicalize()?], directory })
+    }
+
+    /// `path` as seen from the root; `None` when it lies elsewhere.
+    fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        if path.is_relative() {
+            return Some(path);
+        }
+        self.names.iter().find_map(|name| path.strip_prefix(name).ok())
+    }
+}
 
 impl Roots {
     /// Holds `paths` open, so that a root that is replaced later changes nothing.
     pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open =
-            |path: &PathBuf| Ok((path.clone(), rustix::fs::open(path, flags, Mode::empty())?));
-        paths.iter().map(open).collect::<io::Result<_>>().map(Roots)
+        paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
     }
 
     /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
@@ -87,11 +107,9 @@ impl Roots {
             return Err(SourceError::ParentComponent);
         }
         let mut outcome = Err(SourceError::OutsideRoots);
-        for (root, directory) in &self.0 {
-            let beneath =
-                if path.is_absolute() { path.strip_prefix(root).ok() } else { Some(&*path) };
-            let Some(beneath) = beneath else { continue };
-            outcome = open_beneath(directory, beneath);
+        for root in &self.0 {
+            let Some(beneath) = root.beneath(&path) else { continue };
+            outcome = open_beneath(&root.directory, beneath);
             if !matches!(outcome, Err(SourceError::NotFound)) {
                 break;
             }
@@ -221,5 +239,22 @@ mod tests {
         }
         let none = Roots::open(&[]).expect("nothing to open");
         assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
+    }
+
+    #[test]
+    fn a_root_named_by_a_link_opens_under_both_names() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("there");
+        let (real, link) = (dir.join("real"), dir.join("link"));
+        std::fs::create_dir(&real).expect("made");
+        std::fs::write(real.join("a.mp4"), "x").expect("written");
+        symlink(&real, &link).expect("linked");
+        let roots = Roots::open(std::slice::from_ref(&link)).expect("opened");
+        for path in [link.join("a.mp4"), real.join("a.mp4"), "a.mp4".into()] {
+            let opened = roots.open_source(path.to_str().expect("UTF-8"));
+            assert!(opened.is_ok(), "{}: {opened:?}", path.display());
+        }
+        let elsewhere = roots.open_source("/etc/passwd");
+        assert!(matches!(elsewhere, Err(SourceError::OutsideRoots)), "{elsewhere:?}");
     }
 }
