@@ -71,6 +71,9 @@ pub enum WorkerError {
     /// No process could be started, or its descriptors could not be made.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
+    /// The system failed the supervisor while the worker ran.
+    #[error("cannot supervise the media worker: {0}")]
+    Io(#[source] io::Error),
     /// The worker died of a signal that nobody here sent.
     #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]
     Killed {
@@ -135,6 +138,18 @@ pub enum WorkerError {
         /// Bytes that wait.
         queued_bytes: usize,
     },
+    /// The number of a live session that was opened and not closed since.
+    #[error("live session {session} is in use")]
+    SessionInUse {
+        /// The caller's number.
+        session: u32,
+    },
+    /// The number of no open live session.
+    #[error("live session {session} is not open")]
+    NoSession {
+        /// The caller's number.
+        session: u32,
+    },
     /// The live worker has ended; its last event said why.
     #[error("the media worker has ended")]
     Ended,
@@ -156,7 +171,11 @@ impl WorkerError {
             | WorkerError::Killed { .. }
             | WorkerError::Exited { .. }
             | WorkerError::Protocol(_) => ErrorKind::InvalidInput,
-            WorkerError::Spawn(_) | WorkerError::Ended => ErrorKind::Unavailable,
+            WorkerError::Spawn(_) | WorkerError::Io(_) | WorkerError::Ended => {
+                ErrorKind::Unavailable
+            }
+            WorkerError::SessionInUse { .. } => ErrorKind::Conflict,
+            WorkerError::NoSession { .. } => ErrorKind::NotFound,
             WorkerError::Backlog { .. } => ErrorKind::Exhausted,
             WorkerError::Cancelled => ErrorKind::Cancelled,
         }

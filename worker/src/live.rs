@@ -1,6 +1,7 @@
 //! A worker for live sessions: access units go in from any thread, events come out on one.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -8,19 +9,20 @@ use std::{
     time::Instant,
 };
 
+use decode::DecodeError;
 use gate::GateConfig;
 use media::{AccessUnit, Codec};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    Limits, SandboxReport, SessionEvent, Supervisor, WorkerError,
+    Fault, Limits, SandboxReport, SessionEvent, Supervisor, WorkerError,
     channel::Backlog,
-    process::{Line, Process},
+    process::{Life, Line, Process},
     protocol::{Reply, Request},
     wire::ProtocolError,
 };
 
-/// Coded bytes that may wait for a worker: seconds of a dozen streams. Beyond it units are refused.
+/// Bytes that may wait for a worker: seconds of a dozen streams. Beyond it units are refused.
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
 
 /// What a live worker says.
@@ -53,8 +55,18 @@ struct SharedLine {
 #[derive(Default)]
 struct LineState {
     backlog: Backlog,
+    /// Bytes that the supervising thread has taken and not sent when it last looked.
+    unsent_bytes: usize,
     units_sent: u64,
+    /// What callers have opened and not closed.
+    sessions: BTreeMap<u32, Codec>,
     closed: bool,
+}
+
+impl LineState {
+    fn queued_bytes(&self) -> usize {
+        self.unsent_bytes + self.backlog.len()
+    }
 }
 
 impl SharedLine {
@@ -67,17 +79,16 @@ impl SharedLine {
         rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
     }
 
-    fn send(&self, request: &Request) -> Result<(), WorkerError> {
+    /// Has `action` add to the backlog of a line that is open.
+    fn send(
+        &self,
+        action: impl FnOnce(&mut LineState) -> Result<(), WorkerError>,
+    ) -> Result<(), WorkerError> {
         let mut state = self.state();
         if state.closed {
             return Err(WorkerError::Ended);
         }
-        let queued_bytes = state.backlog.len();
-        if queued_bytes > BACKLOG_BYTES_MAX {
-            return Err(WorkerError::Backlog { queued_bytes });
-        }
-        state.backlog.push(request)?;
-        state.units_sent += u64::from(matches!(request, Request::AccessUnit { .. }));
+        action(&mut state)?;
         drop(state);
         self.wake();
         Ok(())
@@ -98,7 +109,7 @@ impl Supervisor {
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
         // The worker dies with the thread that starts it, so that thread stays with it.
         let supervise = move || {
-            let started = Process::spawn(&program, &limits, None);
+            let started = Process::spawn(&program, &limits, Life::Open);
             let (started, process) = match started {
                 Ok((process, report)) => (Ok(report), Some(process)),
                 Err(error) => (Err(error), None),
@@ -124,7 +135,8 @@ impl LiveWorker {
         &self.report
     }
 
-    /// Opens a session under a number of the caller's choice, which must not be in use.
+    /// Opens a session under a number of the caller's choice. A number is in use until it is
+    /// closed, even where its session has failed.
     pub fn open(
         &self,
         session: u32,
@@ -132,19 +144,44 @@ impl LiveWorker {
         stills: bool,
         gate: GateConfig,
     ) -> Result<(), WorkerError> {
-        self.line.send(&Request::OpenSession { session, codec, stills, gate })
+        self.line.send(|state| {
+            if state.sessions.contains_key(&session) {
+                return Err(WorkerError::SessionInUse { session });
+            }
+            state.backlog.push(&Request::OpenSession { session, codec, stills, gate })?;
+            state.sessions.insert(session, codec);
+            Ok(())
+        })
     }
 
     /// Gives a session its next picture. On [`WorkerError::Backlog`] the unit was not taken: the
     /// caller drops up to the next keyframe.
     pub fn push(&self, session: u32, unit: AccessUnit) -> Result<(), WorkerError> {
-        let AccessUnit { codec: _, pts, keyframe, data } = unit;
-        self.line.send(&Request::AccessUnit { session, pts, keyframe, data })
+        let AccessUnit { codec, pts, keyframe, data } = unit;
+        self.line.send(|state| {
+            let expected =
+                *state.sessions.get(&session).ok_or(WorkerError::NoSession { session })?;
+            if codec != expected {
+                let (expected, got) = (expected.name(), codec.name());
+                return Err(Fault::Decode(DecodeError::WrongCodec { expected, got }).into());
+            }
+            let queued_bytes = state.queued_bytes();
+            // One unit of any size is always taken.
+            if queued_bytes > 0 && queued_bytes + data.len() > BACKLOG_BYTES_MAX {
+                return Err(WorkerError::Backlog { queued_bytes });
+            }
+            state.backlog.push(&Request::AccessUnit { session, pts, keyframe, data })?;
+            state.units_sent += 1;
+            Ok(())
+        })
     }
 
     /// Says that no picture follows; the session answers with [`SessionEvent::Closed`].
     pub fn close(&self, session: u32) -> Result<(), WorkerError> {
-        self.line.send(&Request::CloseSession { session })
+        self.line.send(|state| {
+            state.sessions.remove(&session).ok_or(WorkerError::NoSession { session })?;
+            Ok(state.backlog.push(&Request::CloseSession { session })?)
+        })
     }
 }
 
@@ -193,6 +230,7 @@ fn listen(
                 return Ok(());
             }
             process.backlog().append(&mut state.backlog);
+            state.unsent_bytes = process.backlog().len();
             state.units_sent
         };
         match process.next()? {
@@ -200,7 +238,7 @@ fn listen(
                 on_event(LiveEvent::Session { session, event });
                 heard = Instant::now();
             }
-            Some(Reply::Consumed { units }) => {
+            Some(Reply::Consumed { units }) if units <= units_sent => {
                 (units_done, heard) = (units, Instant::now());
             }
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),

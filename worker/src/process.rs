@@ -88,7 +88,46 @@ pub(crate) struct Process {
     backlog: Backlog,
     status: File,
     limits: Limits,
+    output: OutputBudget,
     looked: Instant,
+}
+
+/// How long a worker is meant to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// For one job, which may use so much CPU.
+    Job { cpu_seconds: u64 },
+    /// Until its owner ends it.
+    Open,
+}
+
+/// The span in which a worker without an end may send its `output_bytes`.
+const OUTPUT_SPAN: Duration = Duration::from_secs(60);
+
+/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of an open life.
+struct OutputBudget {
+    limit_bytes: u64,
+    life: Life,
+    /// Begin of the span, and the bytes sent before it.
+    since: Instant,
+    before: u64,
+}
+
+impl OutputBudget {
+    fn new(limit_bytes: u64, life: Life) -> OutputBudget {
+        OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
+    }
+
+    fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
+        let limit_bytes = self.limit_bytes;
+        if total - self.before > limit_bytes {
+            return Err(WorkerError::OutputBudget { limit_bytes });
+        }
+        if self.life == Life::Open && now.duration_since(self.since) > OUTPUT_SPAN {
+            (self.since, self.before) = (now, total);
+        }
+        Ok(())
+    }
 }
 
 impl Process {
@@ -96,7 +135,7 @@ impl Process {
     pub fn spawn(
         program: &WorkerProgram,
         limits: &Limits,
-        cpu_seconds: Option<u64>,
+        life: Life,
     ) -> Result<(Process, SandboxReport), WorkerError> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -119,11 +158,15 @@ impl Process {
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),
+            output: OutputBudget::new(limits.output_bytes, life),
             looked: Instant::now(),
         };
         let confinement = Confinement {
             memory_bytes: limits.memory_bytes,
-            cpu_seconds,
+            cpu_seconds: match life {
+                Life::Job { cpu_seconds } => Some(cpu_seconds),
+                Life::Open => None,
+            },
             parent: std::process::id(),
         };
         process.backlog.push(&Request::Confine(confinement))?;
@@ -160,11 +203,6 @@ impl Process {
         send_with(self.socket.as_fd(), request, descriptor)
     }
 
-    /// Bytes the worker has sent.
-    pub fn received_bytes(&self) -> u64 {
-        self.incoming.total()
-    }
-
     /// The next reply that has arrived.
     pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
         self.incoming.next()
@@ -172,7 +210,6 @@ impl Process {
 
     /// Sends and receives what is possible; waits a short while when nothing is, or until `wake`.
     pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<Line, WorkerError> {
-        let broken = |error: io::Error| WorkerError::Spawn(error);
         if self.backlog.send(self.socket.as_fd()).is_err() {
             // The worker is gone; what it said before comes first.
             return self.listen();
@@ -185,7 +222,7 @@ impl Process {
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
         match poll(&mut sources, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(broken(error.into())),
+            Err(error) => return Err(WorkerError::Io(error.into())),
         }
         let says = !sources[0].revents().difference(PollFlags::OUT).is_empty();
         let complains = self.stderr.is_some() && !sources[1].revents().is_empty();
@@ -196,7 +233,7 @@ impl Process {
     }
 
     fn listen(&mut self) -> Result<Line, WorkerError> {
-        match self.incoming.fill(self.socket.as_fd()).map_err(WorkerError::Spawn)? {
+        match self.incoming.fill(self.socket.as_fd()).map_err(WorkerError::Io)? {
             Some(0) => Ok(Line::Closed),
             Some(_) | None => Ok(Line::Open),
         }
@@ -204,10 +241,7 @@ impl Process {
 
     /// Looks now and then whether the worker keeps within its limits.
     pub fn look(&mut self) -> Result<(), WorkerError> {
-        let limit_bytes = self.limits.output_bytes;
-        if self.received_bytes() > limit_bytes {
-            return Err(WorkerError::OutputBudget { limit_bytes });
-        }
+        self.output.check(self.incoming.total(), Instant::now())?;
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
         }
@@ -237,7 +271,7 @@ impl Process {
         let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
         let status = match self.child.wait() {
             Ok(status) => status,
-            Err(error) => return WorkerError::Spawn(error),
+            Err(error) => return WorkerError::Io(error),
         };
         match status.signal() {
             Some(libc::SIGXCPU) => WorkerError::WallClock { after: self.limits.wall },
@@ -283,4 +317,27 @@ fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
     let digits = line.trim_ascii_start();
     let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_one_output_budget_and_an_open_life_one_for_every_span() {
+        let job = Life::Job { cpu_seconds: 1 };
+        // (life, sent in each second) to the second in which it is over the budget of 600.
+        for (name, life, rate, over) in [
+            ("job", job, 6, Some(101)),
+            ("modest live worker", Life::Open, 6, None),
+            ("flooding live worker", Life::Open, 60, Some(11)),
+        ] {
+            let mut budget = OutputBudget::new(600, life);
+            let start = budget.since;
+            let second_over = (1..100_000).find(|&second| {
+                budget.check(second * rate, start + Duration::from_secs(second)).is_err()
+            });
+            assert_eq!(second_over, over, "{name}");
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Sessions {
         stills: bool,
         gate: GateConfig,
     ) -> Result<Vec<SessionEvent>, Fault> {
-        if self.0.len() >= SESSIONS_MAX && !self.0.contains_key(&number) {
+        if self.0.len() >= SESSIONS_MAX {
             let message = format!("a media worker holds at most {SESSIONS_MAX} sessions");
             return Err(Fault::Other { kind: ErrorKind::Exhausted, message });
         }

@@ -19,7 +19,7 @@ use gate::GateConfig;
 
 use crate::{
     Attempt, JobEvent, JobOptions, SandboxReport, WorkerError,
-    process::{Line, Process, WorkerProgram},
+    process::{Life, Line, Process, WorkerProgram},
     protocol::{Reply, Request},
     wire::ProtocolError,
 };
@@ -35,7 +35,7 @@ pub struct Limits {
     pub first_frame: Duration,
     /// Time between two signs of progress after that.
     pub stall: Duration,
-    /// Bytes of signals and stills.
+    /// Bytes of signals and stills: of a job, or of any minute of a live worker.
     pub output_bytes: u64,
     /// Threads at once.
     pub threads: u64,
@@ -109,13 +109,13 @@ impl Supervisor {
 
     /// The sandbox of a worker that was really started.
     pub fn sandbox_report(&self) -> Result<SandboxReport, WorkerError> {
-        let (_process, report) = Process::spawn(&self.program, &Limits::default(), None)?;
+        let (_process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         Ok(report)
     }
 
     /// What came of a real worker's attempts to do what it must not.
     pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
-        let (mut process, _) = Process::spawn(&self.program, &Limits::default(), None)?;
+        let (mut process, _) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         process.backlog().push(&Request::Probe)?;
         match process.answer()? {
             Reply::Probed(attempts) => Ok(attempts),
@@ -138,7 +138,7 @@ impl Supervisor {
             return Err(WorkerError::NotAFile);
         }
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let (mut process, _) = Process::spawn(&self.program, &limits, Some(cpu_seconds))?;
+        let (mut process, _) = Process::spawn(&self.program, &limits, Life::Job { cpu_seconds })?;
         let options = JobOptions { sampling, max_frames, stills, gate, threads };
         let request = Request::Job { len: metadata.len(), options };
         if process.send_with(&request, input.as_fd()).is_err() {

@@ -34,7 +34,7 @@ fn children() -> BTreeSet<i32> {
         .collect()
 }
 
-fn signal_worker(signal: Signal) {
+pub fn signal_worker(signal: Signal) {
     let pids = children();
     assert_eq!(pids.len(), 1, "one worker");
     for pid in pids {

@@ -10,9 +10,13 @@ use std::{
 
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
+use rustix::process::Signal as Kill;
 use worker::{Limits, LiveEvent, LiveWorker, SessionEvent, WorkerError};
 
-use crate::support::{alone, clip, run, spec, supervisor};
+use crate::{
+    faults::signal_worker,
+    support::{alone, clip, run, spec, supervisor},
+};
 
 /// The access units of an Annex B file of H.264 without reordering, 40 ms apart.
 fn access_units(path: &Path) -> Vec<AccessUnit> {
@@ -201,4 +205,54 @@ fn a_worker_that_dies_ends_its_sessions_once() {
     drop(said);
     let error = live.open(1, Codec::H264, false, GateConfig::default()).expect_err("ended");
     assert!(matches!(error, WorkerError::Ended), "{error}");
+}
+
+#[test]
+fn a_stopped_worker_holds_back_a_bounded_backlog() {
+    const UNIT_BYTES: usize = 1 << 20;
+    const BACKLOG_BYTES: usize = 8 << 20;
+    let _alone = alone();
+    let listener = Listener::default();
+    let live = start(&listener, Limits { stall: Duration::from_secs(60), ..Limits::default() });
+    live.open(1, Codec::H264, false, GateConfig::default()).expect("open");
+    signal_worker(Kill::STOP);
+    let (pts, keyframe) = (Timestamp::from_millis(0), true);
+    let unit = AccessUnit { codec: Codec::H264, pts, keyframe, data: vec![0; UNIT_BYTES] };
+    let refusal = (0..64).find_map(|taken| {
+        // Time for the supervising thread to take what waits.
+        std::thread::sleep(Duration::from_millis(2));
+        Some((taken, live.push(1, unit.clone()).err()?))
+    });
+    let (taken, error) = refusal.expect("the backlog ends below 64 MiB");
+    let WorkerError::Backlog { queued_bytes } = error else { panic!("{error}") };
+    assert!(queued_bytes <= BACKLOG_BYTES, "{queued_bytes}");
+    // The socket itself holds less than one unit.
+    assert!((7..=9).contains(&taken), "{taken} units of 1 MiB");
+    live.close(1).expect("a close is always taken");
+    signal_worker(Kill::CONT);
+    let said = listener.wait("closed", |said| said.closed.contains_key(&1));
+    assert_eq!(said.closed[&1], 0);
+}
+
+#[test]
+fn a_session_number_and_a_codec_mean_one_thing() {
+    let _alone = alone();
+    let live = start(&Listener::default(), Limits::default());
+    let open = |session| live.open(session, Codec::H264, false, GateConfig::default());
+    let unit = |codec| {
+        let pts = Timestamp::from_millis(0);
+        AccessUnit { codec, pts, keyframe: true, data: vec![0; 9] }
+    };
+    open(1).expect("open");
+    let error = open(1).expect_err("in use");
+    assert!(matches!(error, WorkerError::SessionInUse { session: 1 }), "{error}");
+    let error = live.push(1, unit(Codec::Vp8)).expect_err("another codec");
+    assert_eq!(error.to_string(), "access unit of codec vp8, the decoder is for h264");
+    live.push(1, unit(Codec::H264)).expect("its codec");
+    live.close(1).expect("close");
+    for error in [live.push(1, unit(Codec::H264)), live.close(1), live.close(2)] {
+        let error = error.expect_err("not open");
+        assert!(matches!(error, WorkerError::NoSession { .. }), "{error}");
+    }
+    open(1).expect("a closed number is free");
 }
