@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "api/analyze.rs"]
+mod analyze;
 #[path = "api/auth.rs"]
 mod auth;
 #[path = "api/bodies.rs"]

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde_json::Value;
-use timeline::{AnalysisGenerated, BATCH_RECORDS_MAX, Event, MarkerConfig, SamplingPolicy};
+use timeline::{
+    AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
+    MarkerConfig, SamplingPolicy, TimelineError,
+};
 
 use super::{
     ApiResult, App,
@@ -18,7 +21,7 @@ use crate::{
     analysis::{self, FrameResult, Windowing},
     catalog::Mode,
     json::{Fields, Problem, integer, name, parsed, score, signed, text},
-    session::registry::Run,
+    session::registry::{Run, RunError},
 };
 
 /// Most frames in a request.
@@ -44,14 +47,17 @@ fn read(body: &Body) -> Result<Request, ApiError> {
     let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
     let fixed_fps = fields.optional("fixed_fps", rate);
     let frames = fields.objects("frames", 1..=FRAMES_MAX, frame);
-    if let Some(at) = frames.as_deref().and_then(first_backwards) {
-        fields.refuse(&format!("frames[{at}]"), "goes back in frame_index or pts_ms");
+    if let Some((at, field, problem)) = frames.as_deref().and_then(first_out_of_order) {
+        fields.refuse(&format!("frames[{at}].{field}"), problem);
+    }
+    if policy == Some(SamplingPolicy::Fixed) && fixed_fps.is_none() {
+        fields.refuse("fixed_fps", "is required with the sampling policy fixed");
     }
     let window_size = fields.optional("window_size", integer(2..=256)).unwrap_or(16);
     let segment_ms = fields.optional("segment_ms", integer(50..=60_000)).unwrap_or(250);
     let trace_id = fields.optional("trace_id", trace);
     let correction_window_frames =
-        fields.optional("marker_correction_window_frames", integer(0..=1_000_000));
+        fields.optional("marker_correction_window_frames", integer(0..=u64::MAX));
     let windowing = Windowing { frames: window_size as u32, span_ms: segment_ms as u32 };
     let read = fields.finish(|| {
         Some(Request {
@@ -108,12 +114,20 @@ fn trace(value: &Value) -> Result<String, Problem> {
     if visible { Ok(found.to_owned()) } else { Err("must be visible ASCII".into()) }
 }
 
-/// The first frame that does not come after the one before it.
-fn first_backwards(frames: &[Signal]) -> Option<usize> {
-    let backwards = |pair: &[Signal]| {
-        pair[1].frame_index <= pair[0].frame_index || pair[1].pts_ms < pair[0].pts_ms
-    };
-    frames.windows(2).position(backwards).map(|at| at + 1)
+/// The first frame that does not follow the one before it, and the field that says so.
+///
+/// An index names one frame of the answer and bounds markers, so no two frames share one; two
+/// frames may be shown at the same time.
+fn first_out_of_order(frames: &[Signal]) -> Option<(usize, &'static str, &'static str)> {
+    frames.windows(2).zip(1..).find_map(|(pair, at)| {
+        if pair[1].frame_index <= pair[0].frame_index {
+            Some((at, "frame_index", "must be greater than in the frame before"))
+        } else if pair[1].pts_ms < pair[0].pts_ms {
+            Some((at, "pts_ms", "must not be less than in the frame before"))
+        } else {
+            None
+        }
+    })
 }
 
 /// Frames to analyse and what is known of where they come from.
@@ -127,27 +141,50 @@ struct Input {
 
 /// The frames of the request, or those that the run's last ingest decoded.
 fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError> {
-    let default_policy = SamplingPolicy::SourceFpsAdaptive;
     if let Some(signals) = request.frames.take() {
+        let policy = request.policy.unwrap_or(SamplingPolicy::SourceFpsAdaptive);
         return Ok(Input {
             signals,
             stream_id: request.stream_id.take().unwrap_or_else(default_stream),
-            policy: request.policy.unwrap_or(default_policy),
-            sample_fps: request.fixed_fps,
+            policy,
+            sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
             source: "request",
         });
     }
     let timeline = app.registry.timeline();
     let Some((_, decoded)) = timeline.latest_frames(run, request.stream_id.as_ref())? else {
-        return Err(ApiError::field("frames", "is required: the run has no decoded frames"));
+        return Err(match &request.stream_id {
+            Some(_) if timeline.latest(run, EventKind::FramesDecoded).is_some() => {
+                ApiError::field("stream_id", "names no stream with decoded frames in this run")
+            }
+            _ => ApiError::field("frames", "is required: the run has no decoded frames"),
+        });
     };
+    check_recorded(request, &decoded)?;
     Ok(Input {
         signals: timeline.signals(&decoded.signals)?,
         stream_id: decoded.stream_id,
-        policy: request.policy.unwrap_or(decoded.sampling_policy),
-        sample_fps: request.fixed_fps.or(decoded.sample_fps),
+        policy: decoded.sampling_policy,
+        sample_fps: decoded.sample_fps,
         source: "ingest",
     })
+}
+
+/// Refuses a request that says of decoded frames what their ingest does not.
+fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiError> {
+    let recorded = decoded.sampling_policy;
+    if request.policy.is_some_and(|policy| policy != recorded) {
+        let name = recorded.as_str();
+        let message = format!("differs from {name}, with which the frames were decoded");
+        return Err(ApiError::field("sampling_policy", message));
+    }
+    let is_fixed = recorded == SamplingPolicy::Fixed;
+    if is_fixed && request.fixed_fps.is_some_and(|rate| Some(rate) != decoded.sample_fps) {
+        let rate = decoded.sample_fps.map_or(0.0, Rate::as_f64);
+        let message = format!("differs from {rate}, with which the frames were decoded");
+        return Err(ApiError::field("fixed_fps", message));
+    }
+    Ok(())
 }
 
 /// A finished analysis that is not recorded yet.
@@ -175,8 +212,7 @@ fn analysis(
         request.correction_window_frames.unwrap_or(config.correction_window_frames);
     let markers = analysis::markers(run.id(), &input.stream_id, &frames, config);
     if markers.len() >= BATCH_RECORDS_MAX {
-        let message = format!("give {} markers, more than one analysis may", markers.len());
-        return Err(ApiError::field("frames", message));
+        return Err(too_many(markers.len()));
     }
     let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
     let model = request.model.as_str().to_owned();
@@ -208,6 +244,16 @@ fn analysis(
     Ok(Analysis { events, markers, frames, windowing, context })
 }
 
+fn too_many(markers: usize) -> ApiError {
+    let most = BATCH_RECORDS_MAX - 1;
+    let message = format!(
+        "give {markers} markers, and one analysis records at most {most} and {} MiB of them: \
+         analyze fewer frames at a time",
+        BATCH_BYTES_MAX >> 20
+    );
+    ApiError::field("frames", message)
+}
+
 /// `POST /v1/runs/{id}/analyze`
 pub async fn analyze(
     State(app): State<Arc<App>>,
@@ -217,9 +263,16 @@ pub async fn analyze(
 ) -> ApiResult {
     let request = read(&body)?;
     app.check_open()?;
+    let state = run.lifecycle();
+    if state.is_terminal() {
+        return Err(RunError::Terminal(state).into());
+    }
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done =
         app.blocking(move || analysis(&reader, &source, caller.request_id, request)).await??;
-    app.registry.commit(&run, done.events).await?;
+    app.registry.commit(&run, done.events).await.map_err(|error| match error {
+        RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
+        error => error.into(),
+    })?;
     Ok(metadata::answer(done.context, done.frames, &done.markers, done.windowing))
 }

@@ -8,6 +8,7 @@ use axum::{
 };
 use http::{Uri, header};
 use media::{Label, RunId, Seq};
+use serde_json::Value;
 use timeline::{Event, EventKind, StoredEvent, Timeline, TimelineError};
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     wire::events_json,
 };
 use crate::{
-    json::{digits, integer, name, parsed},
+    json::{Problem, digits, integer, parsed},
     session::registry::Run,
 };
 
@@ -109,11 +110,18 @@ pub async fn list(
     Ok(linked(json(text), &uri, page.more.then_some(page.next)))
 }
 
+fn kind(value: &Value) -> Result<EventKind, Problem> {
+    value.as_str().and_then(EventKind::from_name).ok_or_else(|| {
+        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("must be one of {}", names.join(", ")).into()
+    })
+}
+
 /// `POST /v1/query`
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let mut fields = body.fields()?;
     let id = fields.required("run_id", crate::json::text(1..=128));
-    let kind = fields.optional("kind", name("the event kinds", EventKind::from_name));
+    let kind = fields.optional("kind", kind);
     let from = fields.optional("from_seq", integer(0..=u64::MAX)).unwrap_or_default();
     let limit = fields.optional("limit", integer(1..=10_000)).unwrap_or(1000) as usize;
     let wait = fields.optional("wait_ms", integer(0..=30_000)).unwrap_or_default();

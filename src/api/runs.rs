@@ -29,7 +29,8 @@ pub async fn create(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| {
         let id = text(1..=128)(value)?;
-        catalog::model(id).ok_or("is not in the model catalog".into())
+        catalog::model(id)
+            .ok_or_else(|| format!("must be one of {}", catalog::MODELS.join(", ")).into())
     });
     fields.finish(|| Some(()))?;
     app.check_open()?;
