@@ -42,10 +42,13 @@ fn main() -> ExitCode {
     if arguments.check_config {
         return check(&config);
     }
-    if let Err(error) = telemetry::start(&config.log_filter) {
-        eprintln!("sightline-server: {error}");
-        return ExitCode::FAILURE;
-    }
+    let _flush = match telemetry::start(&config.log_filter) {
+        Ok(flush) => flush,
+        Err(error) => {
+            eprintln!("sightline-server: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

@@ -1,6 +1,29 @@
 //! Logs: text for people on stdout, one JSON object a line on stderr.
+//!
+//! Promises that logging never waits: each sink is a bounded queue and a thread of its own, and
+//! lines that nobody reads in time are dropped, counted and reported once there is room.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// Lines that wait for one sink.
+const QUEUE_LINES: usize = 8192;
+/// Bytes of the lines that wait for one sink.
+const QUEUE_BYTES: usize = 4 << 20;
+/// Longest wait for a reader at the end of the process.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -11,14 +34,128 @@ pub enum TelemetryError {
     /// A subscriber is there already.
     #[error("logging is set up twice: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
+    /// A sink's descriptor or thread cannot be had.
+    #[error("cannot open a log sink: {0}")]
+    Sink(#[from] io::Error),
+}
+
+/// Writes what waits when dropped, as long as somebody reads it.
+#[must_use]
+pub struct Flush([Arc<Queued>; 2]);
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let started = Instant::now();
+        let waits = || self.0.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
+        while waits() && started.elapsed() < FLUSH {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 /// Starts logging what `filter` lets through.
-pub fn start(filter: &str) -> Result<(), TelemetryError> {
+pub fn start(filter: &str) -> Result<Flush, TelemetryError> {
+    // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
+    let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let text = Sink::start("log-text", text, |lost| format!("{lost} log lines were dropped\n"))?;
+    let json = Sink::start("log-json", json, |lost| {
+        format!("{{\"level\":\"WARN\",\"message\":\"log lines were dropped\",\"lost\":{lost}}}\n")
+    })?;
+    let flush = Flush([Arc::clone(&text.queued), Arc::clone(&json.queued)]);
     tracing_subscriber::registry()
         .with(EnvFilter::try_new(filter)?)
-        .with(fmt::layer().with_ansi(false).with_writer(std::io::stdout))
-        .with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr))
+        .with(fmt::layer().with_ansi(false).with_writer(move || text.clone()))
+        .with(fmt::layer().json().flatten_event(true).with_writer(move || json.clone()))
         .try_init()?;
-    Ok(())
+    Ok(flush)
+}
+
+/// What waits for a sink, and what it lost.
+#[derive(Default)]
+struct Queued {
+    bytes: AtomicUsize,
+    lost: AtomicU64,
+}
+
+/// Takes whole lines, and never waits.
+#[derive(Clone)]
+struct Sink {
+    lines: SyncSender<Vec<u8>>,
+    queued: Arc<Queued>,
+}
+
+impl Sink {
+    fn start(
+        name: &str,
+        to: impl Write + Send + 'static,
+        report: fn(u64) -> String,
+    ) -> io::Result<Sink> {
+        let (lines, waiting) = sync_channel(QUEUE_LINES);
+        let queued = Arc::new(Queued::default());
+        let drained = Arc::clone(&queued);
+        let drain = move || drain(&waiting, &drained, to, report);
+        thread::Builder::new().name(name.to_owned()).spawn(drain)?;
+        Ok(Sink { lines, queued })
+    }
+}
+
+fn drain(
+    waiting: &Receiver<Vec<u8>>,
+    queued: &Queued,
+    mut to: impl Write,
+    report: fn(u64) -> String,
+) {
+    for line in waiting {
+        let lost = queued.lost.swap(0, Ordering::Relaxed);
+        let mut written = Ok(());
+        if lost > 0 {
+            written = to.write_all(report(lost).as_bytes());
+        }
+        if written.and_then(|()| to.write_all(&line)).is_err() {
+            queued.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+        queued.bytes.fetch_sub(line.len(), Ordering::Release);
+    }
+}
+
+impl Write for Sink {
+    /// The formatter hands over a whole line at a time.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let before = self.queued.bytes.fetch_add(line.len(), Ordering::AcqRel);
+        let fits = before + line.len() <= QUEUE_BYTES;
+        if !fits || self.lines.try_send(line.to_vec()).is_err() {
+            self.queued.bytes.fetch_sub(line.len(), Ordering::AcqRel);
+            self.queued.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_loses_lines_and_holds_nobody() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let mut sink =
+            Sink::start("log-test", writer, |lost| format!("lost {lost}\n")).expect("a thread");
+        let line = [&[b'x'; 1023][..], b"\n"].concat();
+        let sent = 2 * QUEUE_BYTES / line.len();
+        for _ in 0..sent {
+            sink.write_all(&line).expect("never fails");
+        }
+        let lost = sink.queued.lost.load(Ordering::Relaxed) as usize;
+        assert!((sent / 4..sent).contains(&lost), "{lost} of {sent} lines lost");
+        let lines = BufReader::new(reader).lines().map(|line| line.expect("readable"));
+        let kept: Vec<String> = lines.take(sent - lost).collect();
+        assert!(kept.iter().any(|line| *line == format!("lost {lost}")), "the loss is told");
+    }
 }

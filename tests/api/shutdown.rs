@@ -1,6 +1,11 @@
 //! How a server ends and comes back: settings it refuses, a drain, a log that fails.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 
@@ -49,6 +54,34 @@ fn missing_programs_are_named_and_stop_nothing() {
     let ready = server.get("/v1/ready");
     assert_eq!((ready.status, &ready.json()["missing_tools"]), (200, &json!(["ffprobe"])));
     assert_eq!(ready.json()["sandbox"], "full", "this machine sandboxes media workers");
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_no_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let addr = free.expect("a free port");
+    let mut command = Setup::new(dir.path()).var("SERVICE_BIND_ADDR", &addr.to_string()).command();
+    let unread = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = unread.spawn().expect("it starts");
+    let started = Instant::now();
+    let health = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(addr)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).map(|_| reply)
+    };
+    while health().is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30), "the server listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // A line a request: several times what a pipe takes.
+    for at in 0..1500 {
+        let reply = health().expect("an answer");
+        assert!(reply.starts_with("HTTP/1.1 200"), "request {at}: {reply}");
+    }
+    server.kill().and_then(|()| server.wait()).expect("killed");
 }
 
 #[test]
