@@ -29,5 +29,5 @@ pub use process::WorkerProgram;
 pub use protocol::Attempt;
 pub use sandbox::{SandboxLevel, SandboxReport};
 pub use session::SessionEvent;
-pub use supervisor::{CancelToken, JobSpec, Limits, Supervisor};
+pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
 pub use wire::ProtocolError;

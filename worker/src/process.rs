@@ -88,6 +88,7 @@ pub(crate) struct Process {
     backlog: Backlog,
     status: File,
     limits: Limits,
+    threads_max: u64,
     output: OutputBudget,
     looked: Instant,
 }
@@ -95,10 +96,22 @@ pub(crate) struct Process {
 /// How long a worker is meant to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// For one job, which may use so much CPU.
-    Job { cpu_seconds: u64 },
-    /// Until its owner ends it.
+    /// For one job with so many decoding threads, which may use so much CPU.
+    Job { threads: usize, cpu_seconds: u64 },
+    /// Until its owner ends it; decodes on one thread.
     Open,
+}
+
+impl Life {
+    /// Threads of a worker in good order: each decoding thread's own decoder may start another, one
+    /// wide decoder has as many again and one more, and some feed and gather.
+    fn threads_max(self) -> u64 {
+        let decoding = match self {
+            Life::Job { threads, .. } => threads as u64,
+            Life::Open => 1,
+        };
+        4 * decoding + 32
+    }
 }
 
 /// The span in which a worker without an end may send its `output_bytes`.
@@ -158,13 +171,14 @@ impl Process {
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),
+            threads_max: limits.threads.unwrap_or(life.threads_max()),
             output: OutputBudget::new(limits.output_bytes, life),
             looked: Instant::now(),
         };
         let confinement = Confinement {
             memory_bytes: limits.memory_bytes,
             cpu_seconds: match life {
-                Life::Job { cpu_seconds } => Some(cpu_seconds),
+                Life::Job { cpu_seconds, .. } => Some(cpu_seconds),
                 Life::Open => None,
             },
             parent: std::process::id(),
@@ -254,7 +268,7 @@ impl Process {
         if field(b"VmRSS:") << 10 > limit_bytes {
             return Err(WorkerError::MemoryLimit { limit_bytes });
         }
-        let limit = self.limits.threads;
+        let limit = self.threads_max;
         if field(b"Threads:") > limit {
             return Err(WorkerError::ThreadLimit { limit });
         }
@@ -325,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_job_has_one_output_budget_and_an_open_life_one_for_every_span() {
-        let job = Life::Job { cpu_seconds: 1 };
+        let job = Life::Job { threads: 1, cpu_seconds: 1 };
         // (life, sent in each second) to the second in which it is over the budget of 600.
         for (name, life, rate, over) in [
             ("job", job, 6, Some(101)),

@@ -24,6 +24,10 @@ use crate::{
     wire::ProtocolError,
 };
 
+/// Decoding threads of one job: libav's own decoders gain nothing beyond, and every thread holds
+/// pictures.
+pub const JOB_THREADS_MAX: usize = 16;
+
 /// What a worker may use before it is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -37,8 +41,8 @@ pub struct Limits {
     pub stall: Duration,
     /// Bytes of signals and stills: of a job, or of any minute of a live worker.
     pub output_bytes: u64,
-    /// Threads at once.
-    pub threads: u64,
+    /// Threads at once; `None` is what the decoding threads that were asked for can need.
+    pub threads: Option<u64>,
 }
 
 impl Default for Limits {
@@ -50,7 +54,7 @@ impl Default for Limits {
             first_frame: Duration::from_secs(10),
             stall: Duration::from_secs(5),
             output_bytes: 4 << 30,
-            threads: 128,
+            threads: None,
         }
     }
 }
@@ -68,7 +72,7 @@ pub struct JobSpec {
     pub stills: bool,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Decoding threads, at least 1.
+    /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
     pub threads: usize,
     /// What the worker may use.
     pub limits: Limits,
@@ -133,12 +137,14 @@ impl Supervisor {
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
         let JobSpec { input, sampling, max_frames, stills, gate, threads, limits } = spec;
+        let threads = threads.clamp(1, JOB_THREADS_MAX);
         let metadata = input.metadata().map_err(WorkerError::Spawn)?;
         if !metadata.is_file() {
             return Err(WorkerError::NotAFile);
         }
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let (mut process, _) = Process::spawn(&self.program, &limits, Life::Job { cpu_seconds })?;
+        let (mut process, _) =
+            Process::spawn(&self.program, &limits, Life::Job { threads, cpu_seconds })?;
         let options = JobOptions { sampling, max_frames, stills, gate, threads };
         let request = Request::Job { len: metadata.len(), options };
         if process.send_with(&request, input.as_fd()).is_err() {

@@ -14,10 +14,7 @@ use worker::{
     CancelToken, Fault, JobEvent, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram,
 };
 
-use crate::support::{Heard, alone, clip, run, spec, supervisor};
-
-/// Long enough for every fault to strike in its middle.
-const LONG_CLIP: &str = "surv_traffic-camera.mp4";
+use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
 /// Process ids of this process's children, dead ones that nobody reaped included.
 fn children() -> BTreeSet<i32> {
@@ -68,7 +65,7 @@ fn limited(path: &Path, limit: impl FnOnce(&mut Limits)) -> JobSpec {
 #[test]
 fn a_killed_worker_is_one_error() {
     let _alone = alone();
-    let Some(path) = clip(LONG_CLIP) else { return };
+    let path = long_clip();
     let error = run_and(spec(&path), || signal_worker(Signal::KILL)).expect_err("killed");
     assert!(matches!(error, WorkerError::Killed { signal: 9, .. }), "{error}");
     let error = run_and(spec(&path), || signal_worker(Signal::ILL)).expect_err("crashed");
@@ -79,7 +76,7 @@ fn a_killed_worker_is_one_error() {
 #[test]
 fn a_stopped_worker_stalls() {
     let _alone = alone();
-    let Some(path) = clip(LONG_CLIP) else { return };
+    let path = long_clip();
     let after = Duration::from_millis(300);
     let spec = limited(&path, |limits| limits.stall = after);
     let error = run_and(spec, || signal_worker(Signal::STOP)).expect_err("stopped");
@@ -90,7 +87,7 @@ fn a_stopped_worker_stalls() {
 #[test]
 fn a_worker_without_a_first_frame_is_ended() {
     let _alone = alone();
-    let Some(path) = clip(LONG_CLIP) else { return };
+    let path = long_clip();
     let spec = limited(&path, |limits| limits.first_frame = Duration::from_millis(300));
     let outcome = supervisor().run_job(spec, &CancelToken::new(), &mut |event| {
         if matches!(event, JobEvent::Opened(_)) {
@@ -109,7 +106,7 @@ fn a_worker_without_a_first_frame_is_ended() {
 #[test]
 fn each_limit_ends_the_job_by_its_name() {
     let _alone = alone();
-    let Some(path) = clip(LONG_CLIP) else { return };
+    let path = long_clip();
     let error = run(limited(&path, |limits| limits.memory_bytes = 48 << 20)).expect_err("memory");
     assert!(matches!(error, WorkerError::MemoryLimit { limit_bytes } if limit_bytes == 48 << 20));
 
@@ -120,7 +117,7 @@ fn each_limit_ends_the_job_by_its_name() {
     let error = run(limited(&path, |limits| limits.output_bytes = 2000)).expect_err("output");
     assert!(matches!(error, WorkerError::OutputBudget { limit_bytes: 2000 }), "{error}");
 
-    let error = run(limited(&path, |limits| limits.threads = 1)).expect_err("threads");
+    let error = run(limited(&path, |limits| limits.threads = Some(1))).expect_err("threads");
     assert!(matches!(error, WorkerError::ThreadLimit { limit: 1 }), "{error}");
     assert_eq!(children(), BTreeSet::new());
 }
@@ -128,7 +125,7 @@ fn each_limit_ends_the_job_by_its_name() {
 #[test]
 fn a_job_ends_soon_after_it_was_cancelled() {
     let _alone = alone();
-    let Some(path) = clip(LONG_CLIP) else { return };
+    let path = long_clip();
     let token = CancelToken::new();
     let cancelled = thread::scope(|scope| {
         let canceller = scope.spawn(|| {
@@ -154,15 +151,13 @@ fn two_hundred_ends_leave_no_process_and_no_descriptor() {
     let folder = tempfile::tempdir().expect("a folder");
     let garbage = folder.path().join("garbage");
     fs::write(&garbage, b"no media").expect("written");
-    let clip = clip("talk_asl-book.mkv");
+    let clip = long_clip();
     let before = descriptors();
     for round in 0..200 {
-        let outcome = match (round % 4, &clip) {
-            (0, Some(clip)) => run_and(spec(clip), || signal_worker(Signal::KILL)),
-            (1, Some(clip)) => {
-                run(limited(clip, |limits| limits.wall = Duration::from_millis(20 + round % 30)))
-            }
-            (2, Some(clip)) => run(JobSpec { max_frames: 3, ..spec(clip) }),
+        let outcome = match round % 4 {
+            0 => run_and(spec(&clip), || signal_worker(Signal::KILL)),
+            1 => run(limited(&clip, |limits| limits.wall = Duration::from_millis(20 + round % 30))),
+            2 => run(JobSpec { max_frames: 3, ..spec(&clip) }),
             _ => run(spec(&garbage)),
         };
         if let Err(error) = outcome {

@@ -8,7 +8,7 @@ use media::Rate;
 use turbojpeg::read_header;
 use worker::{JobOptions, JobSpec, analyze};
 
-use crate::support::{Heard, alone, clip, run, spec};
+use crate::support::{Heard, alone, clip, long_clip, run, spec};
 
 fn options(spec: &JobSpec) -> JobOptions {
     let JobSpec { sampling, max_frames, stills, gate, threads, .. } = *spec;
@@ -51,6 +51,16 @@ fn the_number_of_threads_changes_nothing() {
             assert!(with(threads) == one, "{name} on {threads} threads");
         }
     }
+}
+
+#[test]
+fn a_machine_of_many_cores_may_ask_for_all_of_them() {
+    let _alone = alone();
+    // 60 groups of pictures: enough for every thread to have one.
+    let path = long_clip();
+    let two = run(spec(&path)).expect("on two threads");
+    let many = run(JobSpec { threads: 200, ..spec(&path) }).expect("on as many as there may be");
+    assert!(many.settled() == two.settled());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,9 +15,44 @@ use worker::{
     CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
 };
 
-/// A supervisor of the test's own worker binary.
+/// A supervisor of the test's own worker: an example, so that no release build contains it.
 pub fn supervisor() -> Supervisor {
-    Supervisor::new(WorkerProgram::at(env!("CARGO_BIN_EXE_media-worker-test")))
+    let test = std::env::current_exe().expect("a test knows its binary");
+    let profile = test.parent().and_then(Path::parent).expect("tests lie in <profile>/deps");
+    let program = profile.join("examples/media-worker-test");
+    assert!(program.exists(), "no {}: cargo build -p worker --examples", program.display());
+    Supervisor::new(WorkerProgram::at(program))
+}
+
+/// A clip that ffmpeg makes, once for all test processes; `make setup` installs ffmpeg.
+fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if path.exists() {
+        return path;
+    }
+    // Whole before it has its name: other processes may be looking for it or making it.
+    let partial = path.with_file_name(format!("{}-{name}", std::process::id()));
+    let output = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", source])
+        .args(["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25"])
+        .args(options)
+        .arg(&partial)
+        .output()
+        .expect("ffmpeg is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&partial, &path).expect("a folder of our own");
+    path
+}
+
+/// A minute of H.264 in groups of a second: long enough for a fault to strike in its middle.
+pub fn long_clip() -> PathBuf {
+    rendered("long-h264.mp4", "testsrc2=s=960x540:r=25:d=60", &[])
+}
+
+/// Four seconds of H.264 in Annex B form, pictures in the order in which they are shown.
+pub fn annex_b(source: &str) -> PathBuf {
+    let input = format!("{source}=s=352x288:r=25,trim=duration=4");
+    rendered(&format!("live-{source}.264"), &input, &["-bf", "0"])
 }
 
 /// A real clip; says loudly when it is not there.
