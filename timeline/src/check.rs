@@ -13,7 +13,7 @@ use std::{
 use media::{Seq, WallTime};
 
 use crate::{
-    Result, StoredEvent, TimelineError,
+    EventParts, Result, StoredEvent, TimelineError,
     column::Columns,
     disk::{DirDisk, Disk},
     footer,
@@ -21,7 +21,6 @@ use crate::{
     journal::{self, Header, Journal, Sizes},
     lock::Lock,
     recovery::{self, TornTail},
-    store,
 };
 
 /// What [`verify`] found.
@@ -159,7 +158,7 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
                     outcome = record
                         .payload()
                         .map_err(|what| file.damaged(offset, what))
-                        .and_then(|payload| store::stored(&columns, record.head, payload))
+                        .and_then(|payload| EventParts::new(&columns, record.head, payload).whole())
                         .map(|event| {
                             visited = event.head.seq;
                             visit(event)

@@ -251,6 +251,11 @@ pub(crate) struct ColumnReader {
 }
 
 impl ColumnReader {
+    /// Whether every signal was returned, or an error.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.left == 0
+    }
+
     fn next_block(&mut self) -> Result<()> {
         let rows = self.left.min(BLOCK_ROWS as u64) as usize;
         self.block.resize(rows * ROW_BYTES + CHECKSUM_BYTES, 0);

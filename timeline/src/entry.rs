@@ -189,11 +189,26 @@ impl StoredEvent {
 }
 
 fn decode(head: EventHead, text: &str) -> Result<Event> {
-    parse_payload(head.kind, text).map_err(|field| TimelineError::Payload {
-        seq: head.seq,
-        kind: head.kind.as_str(),
-        field,
-    })
+    parse_payload(head.kind, text).map_err(|field| invalid(head, field))
+}
+
+/// The event of a payload as it stands in a record, a column left as the reference it is.
+pub(crate) fn decode_stored(
+    head: EventHead,
+    StoredPayload { text, column }: StoredPayload<'_>,
+) -> Result<Event> {
+    let Some(ColumnRef { hash, count }) = column else { return decode(head, text) };
+    match decode(head, &format!("{text}{COLUMN_PLACEHOLDER}"))? {
+        Event::FramesDecoded(mut frames) => {
+            frames.signals = Signals::Column { hash, count };
+            Ok(Event::FramesDecoded(frames))
+        }
+        _ => Err(invalid(head, "signals")),
+    }
+}
+
+fn invalid(head: EventHead, field: &'static str) -> TimelineError {
+    TimelineError::Payload { seq: head.seq, kind: head.kind.as_str(), field }
 }
 
 /// The payload as it stands in a record.
@@ -258,20 +273,8 @@ impl<'a> Record<'a> {
 
     /// The event, with a column left as the reference it is.
     pub(crate) fn decode(&self) -> Result<Event> {
-        let invalid = |field| TimelineError::Payload {
-            seq: self.head.seq,
-            kind: self.head.kind.as_str(),
-            field,
-        };
-        let StoredPayload { text, column } = self.payload().map_err(invalid)?;
-        let Some(ColumnRef { hash, count }) = column else { return decode(self.head, text) };
-        match decode(self.head, &format!("{text}{COLUMN_PLACEHOLDER}"))? {
-            Event::FramesDecoded(mut frames) => {
-                frames.signals = Signals::Column { hash, count };
-                Ok(Event::FramesDecoded(frames))
-            }
-            _ => Err(invalid("signals")),
-        }
+        let payload = self.payload().map_err(|field| invalid(self.head, field))?;
+        decode_stored(self.head, payload)
     }
 }
 

@@ -19,6 +19,7 @@ mod index;
 mod journal;
 mod lock;
 mod marker;
+mod parts;
 mod queue;
 mod recovery;
 mod store;
@@ -42,6 +43,7 @@ pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
+pub use parts::{EventParts, PayloadText};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
 pub use store::Listener;
@@ -279,13 +281,25 @@ impl Timeline {
         limit: usize,
         kind: Option<EventKind>,
     ) -> Result<Vec<StoredEvent>> {
+        let parts = self.read_parts(run, from, limit, kind)?;
+        parts.into_iter().map(EventParts::whole).collect()
+    }
+
+    /// As [`Timeline::read`], for readers that write the events' text piece by piece.
+    pub fn read_parts(
+        &self,
+        run: RunId,
+        from: Seq,
+        limit: usize,
+        kind: Option<EventKind>,
+    ) -> Result<Vec<EventParts>> {
         self.0.store.read(run, from, limit, kind)
     }
 
     /// The event at `seq`; `None` when there is none.
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
         let hit = self.0.store.index().locate(seq);
-        hit.map(|hit| self.0.store.load(&hit, &mut Vec::new())).transpose()
+        hit.map(|hit| self.0.store.load(&hit, &mut Vec::new())?.whole()).transpose()
     }
 
     /// The last event of `run` of this kind.

@@ -9,10 +9,10 @@ use std::{
 use media::{RunId, Seq, StreamId};
 
 use crate::{
-    EventHead, Health, Result, StoredEvent, TimelineError,
+    EventHead, EventParts, Health, Result, TimelineError,
     column::Columns,
     disk::{Disk, DiskFile},
-    entry::{Record, StoredPayload, put_signal},
+    entry::Record,
     event::{Event, EventKind, FramesDecoded},
     index::{Hit, Index, LastOf},
     journal,
@@ -91,7 +91,7 @@ impl Store {
         from: Seq,
         limit: usize,
         kind: Option<EventKind>,
-    ) -> Result<Vec<StoredEvent>> {
+    ) -> Result<Vec<EventParts>> {
         let (mut hits, mut from) = (Vec::new(), Some(from));
         while let Some(next) = from {
             from = self.index().collect(run, next, limit, kind, &mut hits);
@@ -101,10 +101,10 @@ impl Store {
     }
 
     /// The event at `hit`; `buffer` is memory to reuse.
-    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<StoredEvent> {
+    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<EventParts> {
         let record = self.record(hit, buffer)?;
         let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
-        stored(&self.columns, hit.head, payload)
+        Ok(EventParts::new(&self.columns, hit.head, payload))
     }
 
     /// The last event of `run` of this kind that comes before `before`.
@@ -169,23 +169,4 @@ impl Store {
         files.push_back((first, file.clone()));
         Ok(file)
     }
-}
-
-/// An event as it is read: with the column put where its text lacks the last value.
-pub(crate) fn stored(
-    columns: &Columns,
-    head: EventHead,
-    StoredPayload { text, column }: StoredPayload<'_>,
-) -> Result<StoredEvent> {
-    let Some(column) = column else {
-        return Ok(StoredEvent { head, payload: text.into() });
-    };
-    let mut out = text.as_bytes().to_vec();
-    out.push(b'[');
-    for (position, signal) in columns.read(&column)?.enumerate() {
-        put_signal(&mut out, &signal?, position == 0);
-    }
-    out.extend_from_slice(b"]}");
-    let payload = String::from_utf8(out).expect("JSON is text").into();
-    Ok(StoredEvent { head, payload })
 }

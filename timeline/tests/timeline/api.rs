@@ -162,6 +162,13 @@ fn few_signals_stay_inline_and_many_go_to_a_column_with_the_same_json() {
         let Event::FramesDecoded(decoded) = event.decode().unwrap() else { panic!() };
         assert_eq!(decoded.signals, Signals::Inline(signals), "{count} signals through JSON");
         let json: &str = &event.payload;
+        let parts = log.read_parts(run(1), Seq(1), 1, None).unwrap().remove(0);
+        let Event::FramesDecoded(decoded) = parts.decode().unwrap() else { panic!() };
+        assert_eq!(decoded.signals, stored, "a column stays one");
+        assert!(parts.payload_bytes() >= json.len() as u64, "{count} signals");
+        let pieces: Vec<String> = parts.into_payload().map(Result::unwrap).collect();
+        assert_eq!(pieces.concat(), json);
+        assert!(pieces.iter().all(|piece| piece.len() < 2 * INLINE_JSON_BYTES_MAX));
         let start = json.find("\"signals\":").unwrap() + "\"signals\":".len();
         let inline = json.len() - start - 1 <= INLINE_JSON_BYTES_MAX;
         assert_eq!(matches!(stored, Signals::Inline(_)), inline, "{count} signals");

@@ -1,0 +1,102 @@
+//! An event whose signals stay in their column until its text is written, piece by piece.
+//!
+//! Half a million signals are a hundred megabytes of text; a reader that sends them on needs
+//! one piece at a time in memory.
+
+use crate::{
+    EventHead, Result, StoredEvent,
+    column::{ColumnReader, Columns},
+    entry::{ColumnRef, StoredPayload, decode_stored, put_signal},
+    event::Event,
+};
+
+/// Signals in one piece of text; about 64 KiB of it.
+const PIECE_SIGNALS: usize = 256;
+/// Bytes of JSON that a signal takes, about.
+const SIGNAL_JSON_BYTES: u64 = 250;
+
+/// A stored event, its signals where they are stored.
+pub struct EventParts {
+    /// Everything but the payload.
+    pub head: EventHead,
+    text: Box<str>,
+    column: Option<(Columns, ColumnRef)>,
+}
+
+impl EventParts {
+    pub(crate) fn new(
+        columns: &Columns,
+        head: EventHead,
+        StoredPayload { text, column }: StoredPayload<'_>,
+    ) -> EventParts {
+        EventParts { head, text: text.into(), column: column.map(|at| (columns.clone(), at)) }
+    }
+
+    /// Length of the payload's text, estimated where signals are in a column.
+    pub fn payload_bytes(&self) -> u64 {
+        let signals = self.column.as_ref().map_or(0, |(_, column)| column.count);
+        self.text.len() as u64 + signals.saturating_mul(SIGNAL_JSON_BYTES)
+    }
+
+    /// The event that was appended, a column left as the reference it is.
+    pub fn decode(&self) -> Result<Event> {
+        let column = self.column.as_ref().map(|(_, column)| *column);
+        decode_stored(self.head, StoredPayload { text: &self.text, column })
+    }
+
+    /// The payload as JSON text in pieces of bounded length; ends after the first error.
+    pub fn into_payload(self) -> PayloadText {
+        PayloadText { text: Some(self.text), column: self.column, signals: None }
+    }
+
+    /// The event with all of its text.
+    pub(crate) fn whole(self) -> Result<StoredEvent> {
+        let head = self.head;
+        let payload = match self.column {
+            None => self.text,
+            Some(_) => self.into_payload().collect::<Result<String>>()?.into(),
+        };
+        Ok(StoredEvent { head, payload })
+    }
+}
+
+/// The text of a payload, piece by piece.
+pub struct PayloadText {
+    text: Option<Box<str>>,
+    column: Option<(Columns, ColumnRef)>,
+    signals: Option<ColumnReader>,
+}
+
+impl Iterator for PayloadText {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Result<String>> {
+        if let Some(text) = self.text.take() {
+            return Some(Ok(text.into_string()));
+        }
+        let (mut out, mut first) = (Vec::new(), false);
+        if let Some((columns, column)) = self.column.take() {
+            match columns.read(&column) {
+                Ok(signals) => self.signals = Some(signals),
+                Err(error) => return Some(Err(error)),
+            }
+            out.push(b'[');
+            first = true;
+        }
+        for signal in self.signals.as_mut()?.take(PIECE_SIGNALS) {
+            match signal {
+                Ok(signal) => put_signal(&mut out, &signal, first),
+                Err(error) => {
+                    self.signals = None;
+                    return Some(Err(error));
+                }
+            }
+            first = false;
+        }
+        if self.signals.as_ref().is_some_and(ColumnReader::is_finished) {
+            self.signals = None;
+            out.extend_from_slice(b"]}");
+        }
+        Some(Ok(String::from_utf8(out).expect("JSON is text")))
+    }
+}
