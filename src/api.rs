@@ -13,6 +13,7 @@ mod markers;
 mod media;
 mod metadata;
 mod page;
+mod pieces;
 mod rate;
 mod runs;
 mod wire;
@@ -62,9 +63,16 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 impl App {
-    /// Refuses new work while the server shuts down.
+    /// Refuses new work while the server shuts down or the disk is almost full.
     fn check_open(&self) -> Result<(), ApiError> {
-        if self.draining.is_cancelled() { Err(ApiError::Draining) } else { Ok(()) }
+        if self.draining.is_cancelled() {
+            return Err(ApiError::Draining);
+        }
+        match self.reserve.check() {
+            Ok(Some(low)) => Err(ApiError::DiskLow(low)),
+            // A disk that cannot be examined is for the log to refuse.
+            Ok(None) | Err(_) => Ok(()),
+        }
     }
 
     /// Runs what reads the disk away from the threads that serve sockets.

@@ -17,6 +17,7 @@ use worker::{SandboxReport, Supervisor, WorkerProgram};
 use crate::{
     api::{Rates, router},
     config::Config,
+    disk::Reserve,
     labels::{LabelError, LabelMaps},
     session::{
         registry::{Registry, RunLimits},
@@ -72,6 +73,8 @@ pub struct App {
     pub blobs: BlobStore,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
+    /// Room that new work leaves on disk.
+    pub reserve: Reserve,
     /// Rate limits.
     pub rates: Rates,
     /// Cancelled when the server begins to shut down.
@@ -104,6 +107,7 @@ impl App {
         let runner =
             Runner::new(Arc::clone(&registry), blobs.clone(), supervisor, gate, stills, jobs);
         let rates = Rates::new(config.rate_global, config.rate_principal);
+        let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let draining = CancellationToken::new();
         let labels = RwLock::new(Arc::new(labels));
         Ok(Arc::new(App {
@@ -112,6 +116,7 @@ impl App {
             runner,
             blobs,
             roots,
+            reserve,
             rates,
             draining,
             sandbox,
@@ -134,12 +139,6 @@ impl App {
             }
             Err(error) => tracing::error!(%error, "label maps kept as they are"),
         }
-    }
-
-    /// Free bytes where the log and the blobs are.
-    pub fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.config.data_dir)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }
 

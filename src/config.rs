@@ -66,6 +66,8 @@ pub struct Config {
     pub gate: GateConfig,
     /// Ingest stores the stills of selected frames.
     pub ingest_stills: bool,
+    /// Free bytes on disk below which no new work is taken.
+    pub disk_reserve: u64,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
@@ -123,6 +125,7 @@ impl Config {
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             gate: gate(&mut vars),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
+            disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),

@@ -6,6 +6,7 @@ pub mod api;
 pub mod app;
 pub mod catalog;
 pub mod config;
+pub mod disk;
 pub mod json;
 pub mod labels;
 pub mod percent;

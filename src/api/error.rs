@@ -15,6 +15,7 @@ use serde::Serialize;
 use timeline::TimelineError;
 
 use crate::{
+    disk::Low,
     json::{Detail, JsonError},
     session::{registry::RunError, runner::IngestError},
     source::SourceError,
@@ -62,6 +63,9 @@ pub enum ApiError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
+    /// The disk is almost full.
+    #[error("no new work is taken: {0}")]
+    DiskLow(Low),
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -95,6 +99,7 @@ impl ApiError {
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
             ApiError::Draining => ErrorKind::Unavailable,
+            ApiError::DiskLow(_) => ErrorKind::Exhausted,
         }
     }
 

@@ -16,9 +16,6 @@ use super::{
     extract::{BODY_BYTES_MAX, Caller},
 };
 
-/// Free bytes below which the server takes no new work.
-const DISK_RESERVE_BYTES: u64 = 256 << 20;
-
 /// `GET /v1/health`
 pub async fn health() -> Response {
     Json(json!({ "status": "ok" })).into_response()
@@ -56,13 +53,8 @@ fn reasons(app: &App) -> Vec<String> {
         Health::Poisoned { reason } => reasons.push(format!("the log is read-only: {reason}")),
         Health::Closed => reasons.push("the log is closed".to_owned()),
     }
-    match app.free_bytes() {
-        Ok(free) if free < DISK_RESERVE_BYTES => reasons.push(format!(
-            "{} MiB free on disk, {} are kept in reserve",
-            free >> 20,
-            DISK_RESERVE_BYTES >> 20
-        )),
-        Ok(_) => {}
+    match app.reserve.check() {
+        Ok(low) => reasons.extend(low.map(|low| low.to_string())),
         Err(error) => reasons.push(format!("the data directory cannot be examined: {error}")),
     }
     if app.draining.is_cancelled() {

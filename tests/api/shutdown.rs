@@ -120,6 +120,32 @@ fn a_tenants_labels_are_read_again_at_sighup() {
 }
 
 #[test]
+fn a_disk_that_is_almost_full_takes_no_new_work() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(dir.path());
+    let mut server = setup.start();
+    let run = server.create_run();
+    server.kill();
+    let server = setup.var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
+    let path = format!("/v1/runs/{run}");
+    let work = [
+        ("/v1/runs".to_owned(), json!({})),
+        (format!("{path}/ingest"), json!({"source_uri": "a.mp4"})),
+        (format!("{path}/analyze"), json!({"model": "m"})),
+    ];
+    for (path, body) in work {
+        let reply = server.post(&path, &body);
+        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{path}");
+        assert!(reply.text.contains("16777216 are kept in reserve"), "{path}: {}", reply.text);
+        assert!(!reply.header("retry-after").is_empty(), "{path}");
+    }
+    let ready = server.get("/v1/ready");
+    assert!(ready.status == 503 && ready.text.contains("in reserve"), "{}", ready.text);
+    assert_eq!(server.post(&format!("{path}/stop"), &json!({})).status, 200);
+    assert_eq!(server.call("DELETE", &path).send().status, 200);
+}
+
+#[test]
 fn a_second_server_does_not_share_the_log() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());

@@ -1,0 +1,69 @@
+//! The disk reserve: room that new work leaves, so that what runs can still be stopped.
+//!
+//! Asks the system at most once a second; a disk that cannot be examined refuses nothing here,
+//! the log will.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long an answer of the system holds.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Less is free than is kept in reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} MiB are free on disk, and {} are kept in reserve", .free >> 20, .reserve >> 20)]
+pub struct Low {
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes kept free.
+    pub reserve: u64,
+}
+
+/// Bytes that stay free where the log and the blobs are.
+#[derive(Debug)]
+pub struct Reserve {
+    dir: PathBuf,
+    bytes: u64,
+    seen: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Reserve {
+    /// Keeps `bytes` free on the disk of `dir`.
+    pub fn new(dir: PathBuf, bytes: u64) -> Reserve {
+        Reserve { dir, bytes, seen: Mutex::default() }
+    }
+
+    /// What is missing, if anything, as of the last second.
+    pub fn check(&self) -> io::Result<Option<Low>> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = match *seen {
+            Some((at, free)) if at.elapsed() < FRESH => free,
+            _ => {
+                let stat = rustix::fs::statvfs(&self.dir)?;
+                let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+                *seen = Some((Instant::now(), free));
+                free
+            }
+        };
+        Ok((free < self.bytes).then_some(Low { free, reserve: self.bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_is_low_when_less_is_free() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let check = |bytes| Reserve::new(dir.path().to_owned(), bytes).check().expect("there");
+        assert_eq!(check(0), None);
+        let low = check(u64::MAX).expect("no disk has that much");
+        assert_eq!(low.reserve, u64::MAX);
+        assert!(Reserve::new(dir.path().join("gone"), 0).check().is_err());
+    }
+}
