@@ -148,6 +148,32 @@ pub struct WallTime {
     pub epoch_ms: i64,
 }
 
+impl WallTime {
+    /// RFC 3339 in UTC with milliseconds.
+    pub fn rfc3339(self) -> String {
+        const DAY_MS: i64 = 86_400_000;
+        let (days, ms) = (self.epoch_ms.div_euclid(DAY_MS), self.epoch_ms.rem_euclid(DAY_MS));
+        let (year, month, day) = civil(days);
+        let (s, ms) = (ms / 1000, ms % 1000);
+        let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
+        format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
+    }
+}
+
+/// Days since 1970 to the proleptic Gregorian calendar, by eras of 400 years from a March 1st.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +224,20 @@ mod tests {
         assert_eq!(Rate::from_f64(29.97).map(|r| (r.num(), r.den())), Some((2997, 100)));
         assert_eq!(Rate::from_f64(0.0), None);
         assert_eq!(Rate::from_f64(f64::NAN), None);
+    }
+
+    #[test]
+    fn wall_times_are_written_as_rfc_3339() {
+        let cases = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_799_999, "2000-02-29T23:59:59.999Z"),
+            (1_709_164_800_000, "2024-02-29T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ];
+        for (epoch_ms, expected) in cases {
+            assert_eq!(WallTime { epoch_ms }.rfc3339(), expected);
+        }
     }
 }

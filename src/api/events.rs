@@ -2,31 +2,28 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::{Uri, header};
+use axum::extract::State;
+use http::Uri;
 use media::{Label, RunId, Seq};
 use serde_json::Value;
-use timeline::{Event, EventKind, StoredEvent, Timeline, TimelineError};
+use timeline::{Event, EventKind, EventParts, Timeline, TimelineError};
 
 use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller, Owned, Params},
     page::{linked, paging},
-    wire::events_json,
+    pieces::EventsText,
 };
 use crate::{
     json::{Problem, digits, integer, parsed},
     session::registry::Run,
 };
 
-/// Events read from the log at a time.
-const READ: usize = 64;
+/// Events read from the log at a time; a payload is at most a MiB.
+const READ: usize = 16;
 /// A page ends early once its payloads are this long together.
-const PAGE_BYTES: usize = 32 << 20;
+const PAGE_BYTES: u64 = 8 << 20;
 
 /// What to read.
 #[derive(Clone)]
@@ -40,7 +37,7 @@ struct Wanted {
 
 /// Events, and where the next page starts.
 struct Page {
-    events: Vec<StoredEvent>,
+    events: Vec<EventParts>,
     next: Seq,
     more: bool,
 }
@@ -51,7 +48,7 @@ fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
     loop {
         // One more than fits says whether there is more.
         let room = wanted.limit + 1 - page.events.len();
-        let read = timeline.read(wanted.run, page.next, room.min(READ), wanted.kind)?;
+        let read = timeline.read_parts(wanted.run, page.next, room.min(READ), wanted.kind)?;
         if read.is_empty() {
             return Ok(page);
         }
@@ -62,18 +59,18 @@ fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
                 continue;
             }
             let full = page.events.len() == wanted.limit;
-            if full || !page.events.is_empty() && bytes + event.payload.len() > PAGE_BYTES {
+            if full || !page.events.is_empty() && bytes + event.payload_bytes() > PAGE_BYTES {
                 page.more = true;
                 return Ok(page);
             }
             page.next = after;
-            bytes += event.payload.len();
+            bytes += event.payload_bytes();
             page.events.push(event);
         }
     }
 }
 
-fn has_index(event: &StoredEvent, index: &Label) -> bool {
+fn has_index(event: &EventParts, index: &Label) -> bool {
     let found = match event.decode() {
         Ok(Event::SemanticChunkInferred(chunk)) => chunk.index_name,
         Ok(Event::SemanticChunkGenerated(chunk)) => chunk.index_name,
@@ -105,9 +102,11 @@ pub async fn list(
     let timeline = app.registry.timeline().clone();
     let page = app.blocking(move || read(&timeline, &wanted)).await??;
     let (request_id, run_id) = (caller.request_id, run.id());
-    let events = events_json(&page.events, false);
-    let text = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":{events}}}"#);
-    Ok(linked(json(text), &uri, page.more.then_some(page.next)))
+    let next = page.more.then_some(page.next);
+    let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
+    let text = EventsText::new(before, page.events, false, "}".to_owned());
+    let answer = app.blocking(move || text.answer()).await??;
+    Ok(linked(answer, &uri, next))
 }
 
 fn kind(value: &Value) -> Result<EventKind, Problem> {
@@ -135,10 +134,12 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> A
         None => "null".to_owned(),
     };
     let (request_id, run_id, next) = (caller.request_id, run.id(), page.next);
-    let matches = events_json(&page.events, true);
-    Ok(json(format!(
-        r#"{{"request_id":"{request_id}","query":{{"run_id":"{run_id}","kind":{kind},"from_seq":{from}}},"matches":{matches},"next_from_seq":{next}}}"#
-    )))
+    let before = format!(
+        r#"{{"request_id":"{request_id}","query":{{"run_id":"{run_id}","kind":{kind},"from_seq":{from}}},"matches":"#
+    );
+    let after = format!(r#","next_from_seq":{next}}}"#);
+    let text = EventsText::new(before, page.events, true, after);
+    Ok(app.blocking(move || text.answer()).await??)
 }
 
 /// The first page that is not empty, or an empty one once `wait` is over.
@@ -162,8 +163,4 @@ async fn poll(app: &Arc<App>, run: &Run, wanted: Wanted, wait: Duration) -> Resu
             () = app.draining.cancelled() => return Ok(page),
         }
     }
-}
-
-fn json(text: String) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

@@ -1,10 +1,10 @@
 //! Response types: what the domain types look like in JSON.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use media::{Marker, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
-use timeline::{KeyframeStored, StoredEvent};
+use timeline::KeyframeStored;
 
 use crate::session::registry::{Run, RunLimits};
 
@@ -84,9 +84,9 @@ impl RunRecord {
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
-            created_at: rfc3339(snapshot.created_at),
-            updated_at: rfc3339(snapshot.updated_at),
-            expires_at: snapshot.expires_at(limits.ttl).map(rfc3339),
+            created_at: snapshot.created_at.rfc3339(),
+            updated_at: snapshot.updated_at.rfc3339(),
+            expires_at: snapshot.expires_at(limits.ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
         }
     }
@@ -159,74 +159,6 @@ impl KeyframeRecord {
             image_media_type: "image/jpeg",
             image_bytes: still.image_bytes,
             image_sha256: still.image_sha256,
-        }
-    }
-}
-
-/// Writes events as a JSON array; payloads are copied as the log has them.
-pub fn events_json(events: &[StoredEvent], with_run: bool) -> String {
-    let payloads: usize = events.iter().map(|event| event.payload.len() + 160).sum();
-    let mut text = String::with_capacity(payloads + 2);
-    text.push('[');
-    for (at, StoredEvent { head, payload }) in events.iter().enumerate() {
-        let separator = if at == 0 { "" } else { "," };
-        let (seq, at_ms, kind) = (head.seq, head.at.epoch_ms, head.kind.as_str());
-        // Every part but the payload is digits or a fixed name, and the payload is valid JSON.
-        let head = format_args!(r#"{separator}{{"seq":{seq},"pts_ms":{at_ms},"kind":"{kind}""#);
-        write(&mut text, head);
-        if with_run {
-            let run = events[at].head.run;
-            write(&mut text, format_args!(r#","run_id":"{run}""#));
-        }
-        write(&mut text, format_args!(r#","payload":{payload}}}"#));
-    }
-    text.push(']');
-    text
-}
-
-fn write(text: &mut String, part: std::fmt::Arguments<'_>) {
-    text.write_fmt(part).expect("a string takes every write");
-}
-
-/// RFC 3339 in UTC with milliseconds.
-pub fn rfc3339(time: WallTime) -> String {
-    let (days, ms) = (time.epoch_ms.div_euclid(86_400_000), time.epoch_ms.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
-    let (s, ms) = (ms / 1000, ms % 1000);
-    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
-}
-
-/// Days since 1970 to the proleptic Gregorian calendar, by eras of 400 years from a March 1st.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wall_times_are_written_as_rfc_3339() {
-        let cases = [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (951_868_799_999, "2000-02-29T23:59:59.999Z"),
-            (1_709_164_800_000, "2024-02-29T00:00:00.000Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-            (-1, "1969-12-31T23:59:59.999Z"),
-        ];
-        for (epoch_ms, expected) in cases {
-            assert_eq!(rfc3339(WallTime { epoch_ms }), expected);
         }
     }
 }
