@@ -13,8 +13,8 @@ use crate::{still::StillError, wire::ProtocolError};
 pub enum Fault {
     /// The input does not decode.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// A failure of the gate, the still encoder or the worker itself.
+    Decode(DecodeError),
+    /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
         /// What the caller is told it was.
@@ -37,12 +37,23 @@ impl Fault {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            // libav fails on what the media says: sizes it cannot allocate, headers it cannot open.
-            Fault::Decode(DecodeError::Libav { .. }) => ErrorKind::InvalidInput,
             Fault::Decode(error) => error.kind(),
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,
+        }
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Fault {
+        match error {
+            // In a worker libav fails on what the media says: sizes that it cannot allocate,
+            // headers that it cannot open.
+            DecodeError::Libav { .. } => {
+                Fault::Other { kind: ErrorKind::InvalidInput, message: error.to_string() }
+            }
+            error => Fault::Decode(error),
         }
     }
 }

@@ -68,37 +68,7 @@ pub struct Attempt {
     pub errno: Option<i32>,
 }
 
-/// Byte form of an enum: a tag byte, then the variant's values in order.
-macro_rules! messages {
-    ($kind:ident, $what:literal, {
-        $($tag:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)?
-    }) => {
-        impl Wire for $kind {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self {
-                    $($kind::$variant $(($inner))? $({ $($field),* })? => {
-                        out.push($tag);
-                        $($inner.put(out);)?
-                        $($($field.put(out);)*)?
-                    })*
-                }
-            }
-
-            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
-                match from.byte($what)? {
-                    $($tag => {
-                        $(let $inner = Wire::get(from)?;)?
-                        $($(let $field = Wire::get(from)?;)*)?
-                        Ok($kind::$variant $(($inner))? $({ $($field),* })?)
-                    })*
-                    _ => Err(ProtocolError::Invalid($what)),
-                }
-            }
-        }
-    };
-}
-
-messages!(Request, "request", {
+wire_enum!(Request, "request", {
     1 => Confine(confinement),
     2 => Job { len, options },
     3 => OpenSession { session, codec, stills, gate },
@@ -106,7 +76,7 @@ messages!(Request, "request", {
     5 => CloseSession { session },
     6 => Probe,
 });
-messages!(Reply, "reply", {
+wire_enum!(Reply, "reply", {
     1 => Confined(report),
     2 => Job(event),
     3 => Failed(fault),
@@ -114,27 +84,27 @@ messages!(Reply, "reply", {
     5 => Consumed { units },
     6 => Probed(attempts),
 });
-messages!(JobEvent, "job event", {
+wire_enum!(JobEvent, "job event", {
     1 => Opened(stream),
     2 => Progress { frames, pts_ms },
     3 => Signals(signals),
     4 => Still(still),
     5 => Done(report),
 });
-messages!(SessionEvent, "session event", {
+wire_enum!(SessionEvent, "session event", {
     1 => Signals(signals),
     2 => Still(still),
     3 => Damaged { detail },
     4 => Closed { frames, decoder },
     5 => Failed(fault),
 });
-messages!(Fault, "fault", {
+wire_enum!(Fault, "fault", {
     1 => Decode(error),
     2 => Other { kind, message },
     3 => Unforeseen { frame_index },
     4 => Stopped,
 });
-messages!(DecodeError, "decode error", {
+wire_enum!(DecodeError, "decode error", {
     1 => Empty,
     2 => UnsupportedContainer { name },
     3 => NestedResource { name },
@@ -151,23 +121,19 @@ messages!(DecodeError, "decode error", {
     14 => Thread { detail },
     15 => Input { detail },
 });
-messages!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
-messages!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });
+wire_enum!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
+wire_enum!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });
 
-wire_enum!(
-    Reason,
-    "reason",
-    [
-        Reason::InitialFrame,
-        Reason::SceneCut,
-        Reason::PeriodicKeepalive,
-        Reason::ExposureShift,
-        Reason::FlickerSuspected,
-        Reason::GhostingSuspected,
-        Reason::NoiseVarianceSpike,
-        Reason::NoTrigger
-    ]
-);
+wire_enum!(Reason, "reason", {
+    0 => InitialFrame,
+    1 => SceneCut,
+    2 => PeriodicKeepalive,
+    3 => ExposureShift,
+    4 => FlickerSuspected,
+    5 => GhostingSuspected,
+    6 => NoiseVarianceSpike,
+    7 => NoTrigger,
+});
 wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
@@ -195,8 +161,8 @@ wire_struct!(FileReport {
     first_extent,
 });
 
-/// Text that is a constant of the program: the name of a codec, or else of a libav call, which the
-/// reader does not know by name.
+/// Text that is a constant of the program: the name of a codec. The names of libav's calls stay
+/// whole by another way, see `From<DecodeError> for Fault`.
 impl Wire for &'static str {
     fn put(&self, out: &mut Vec<u8>) {
         self.to_string().put(out);

@@ -102,23 +102,31 @@ macro_rules! wire_struct {
 }
 pub(crate) use wire_struct;
 
-/// Byte form of an enum without fields: one byte, its position in the list.
+/// Byte form of an enum: a tag byte, then the variant's values in order.
 macro_rules! wire_enum {
-    ($kind:ty, $what:literal, [$($value:path),* $(,)?]) => {
+    ($kind:ident, $what:literal, {
+        $($tag:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)?
+    }) => {
         impl $crate::wire::Wire for $kind {
             fn put(&self, out: &mut Vec<u8>) {
-                const ALL: &[$kind] = &[$($value),*];
-                // A value that is not listed becomes a byte that no reader accepts.
-                let at = ALL.iter().position(|value| value == self).unwrap_or(usize::from(u8::MAX));
-                out.push(at as u8);
+                match self {
+                    $($kind::$variant $(($inner))? $({ $($field),* })? => {
+                        out.push($tag);
+                        $($crate::wire::Wire::put($inner, out);)?
+                        $($($crate::wire::Wire::put($field, out);)*)?
+                    })*
+                }
             }
 
-            fn get(
-                from: &mut $crate::wire::Reader<'_>,
-            ) -> Result<$kind, $crate::wire::ProtocolError> {
-                const ALL: &[$kind] = &[$($value),*];
-                let at = usize::from(from.byte($what)?);
-                ALL.get(at).copied().ok_or($crate::wire::ProtocolError::Invalid($what))
+            fn get(from: &mut $crate::wire::Reader<'_>) -> Result<$kind, $crate::wire::ProtocolError> {
+                match from.byte($what)? {
+                    $($tag => {
+                        $(let $inner = $crate::wire::Wire::get(from)?;)?
+                        $($(let $field = $crate::wire::Wire::get(from)?;)*)?
+                        Ok($kind::$variant $(($inner))? $({ $($field),* })?)
+                    })*
+                    _ => Err($crate::wire::ProtocolError::Invalid($what)),
+                }
             }
         }
     };
@@ -198,46 +206,46 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-wire_enum!(
-    Codec,
-    "codec",
-    [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Mpeg4, Codec::Mjpeg]
-);
-wire_enum!(
-    Rotation,
-    "rotation",
-    [Rotation::None, Rotation::Quarter, Rotation::Half, Rotation::ThreeQuarters]
-);
-wire_enum!(
-    Subsampling,
-    "subsampling",
-    [
-        Subsampling::Gray,
-        Subsampling::Yuv420,
-        Subsampling::Yuv422,
-        Subsampling::Yuv440,
-        Subsampling::Yuv411,
-        Subsampling::Yuv444
-    ]
-);
-wire_enum!(SampleRange, "sample range", [SampleRange::Limited, SampleRange::Full]);
-wire_enum!(
-    ErrorKind,
-    "error kind",
-    [
-        ErrorKind::InvalidInput,
-        ErrorKind::Unauthenticated,
-        ErrorKind::Forbidden,
-        ErrorKind::NotFound,
-        ErrorKind::Conflict,
-        ErrorKind::Unsupported,
-        ErrorKind::Exhausted,
-        ErrorKind::Unavailable,
-        ErrorKind::Cancelled,
-        ErrorKind::DataLoss,
-        ErrorKind::Internal
-    ]
-);
+wire_enum!(Codec, "codec", {
+    0 => H264,
+    1 => H265,
+    2 => Vp8,
+    3 => Vp9,
+    4 => Av1,
+    5 => Mpeg4,
+    6 => Mjpeg,
+});
+wire_enum!(Rotation, "rotation", {
+    0 => None,
+    1 => Quarter,
+    2 => Half,
+    3 => ThreeQuarters,
+});
+wire_enum!(Subsampling, "subsampling", {
+    0 => Gray,
+    1 => Yuv420,
+    2 => Yuv422,
+    3 => Yuv440,
+    4 => Yuv411,
+    5 => Yuv444,
+});
+wire_enum!(SampleRange, "sample range", {
+    0 => Limited,
+    1 => Full,
+});
+wire_enum!(ErrorKind, "error kind", {
+    0 => InvalidInput,
+    1 => Unauthenticated,
+    2 => Forbidden,
+    3 => NotFound,
+    4 => Conflict,
+    5 => Unsupported,
+    6 => Exhausted,
+    7 => Unavailable,
+    8 => Cancelled,
+    9 => DataLoss,
+    10 => Internal,
+});
 
 wire_struct!(PixelLayout { subsampling, sample, interleaved_chroma, range });
 wire_struct!(Timestamp { ticks, timebase });

@@ -203,6 +203,17 @@ fn accepts_only_its_own<T: Wire>(payload: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+#[test]
+fn the_call_of_libav_that_failed_arrives() {
+    let detail = "cannot allocate memory".to_owned();
+    let fault = Fault::from(DecodeError::Libav { call: "avcodec_open2", detail });
+    let mut bytes = Vec::new();
+    encode(&Reply::Failed(fault), &mut bytes).expect("below the bound");
+    let Ok(Reply::Failed(arrived)) = decode(&bytes[HEADER_BYTES..]) else { panic!("no fault") };
+    assert_eq!(arrived.to_string(), "avcodec_open2 failed: cannot allocate memory");
+    assert_eq!(arrived.kind(), media::ErrorKind::InvalidInput);
+}
+
 proptest! {
     #[test]
     fn requests_survive_the_wire(message in request()) {
