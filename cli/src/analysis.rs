@@ -91,7 +91,7 @@ pub fn analyze(
     if let Some(progress) = progress {
         progress.clear();
     }
-    // Ctrl-C reaches the worker too, so its death is then no finding about the media.
+    // Whatever else became of the job meanwhile, its end was asked for.
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);
     }

@@ -59,7 +59,7 @@ pub struct AnalyzeArgs {
     /// Most frames to analyse
     #[arg(long, value_name = "N", default_value = "500000")]
     max_frames: NonZeroU64,
-    /// Decoding threads [default: one a core]
+    /// Decoding threads, 16 at most [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
