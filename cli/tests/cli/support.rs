@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests take the place of their media from outside")]
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -48,4 +48,23 @@ pub fn clip(name: &str) -> Option<String> {
     }
     eprintln!("SKIPPED: no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display());
     None
+}
+
+/// Forty seconds of H.264 in groups of a second, which ffmpeg makes once for all test processes.
+pub fn rendered() -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-h264.mp4");
+    if !path.exists() {
+        // Whole before it has its name: other processes may be looking for it or making it.
+        let partial = path.with_file_name(format!("cli-{}.mp4", std::process::id()));
+        let output = Command::new("ffmpeg")
+            .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi"])
+            .args(["-i", "testsrc2=s=960x540:r=25:d=40", "-pix_fmt", "yuv420p"])
+            .args(["-c:v", "libx264", "-preset", "ultrafast", "-g", "25"])
+            .arg(&partial)
+            .output()
+            .expect("ffmpeg is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(&partial, &path).expect("a folder of our own");
+    }
+    path.to_str().expect("a UTF-8 path").to_owned()
 }
