@@ -32,6 +32,7 @@ use crate::app::App;
 
 use error::ApiError;
 
+pub use envelope::refusal_headers;
 pub use rate::Rates;
 
 type ApiResult = Result<Response, ApiError>;

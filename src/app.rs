@@ -11,15 +11,16 @@ use media::WallTime;
 use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-use transport::{Drained, TransportError};
+use transport::{Drained, Ends, Limits, Site, TransportError};
 use worker::{SandboxReport, Supervisor, WorkerProgram};
 
 use crate::{
-    api::{Rates, router},
+    api::{Rates, refusal_headers, router},
     config::Config,
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     session::{
+        admission::Admission,
         registry::{Registry, RunLimits},
         runner::Runner,
     },
@@ -30,6 +31,8 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// After that, how long the answers of cancelled jobs may take.
 const ANSWERS: Duration = Duration::from_secs(3);
+/// Analyses that may wait for a processor.
+const ANALYSES_WAITING: usize = 64;
 /// How often idle runs are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -83,6 +86,8 @@ pub struct App {
     pub sandbox: String,
     /// File jobs at once.
     pub jobs: usize,
+    /// Where analyses run; each may take the memory of half a million frames.
+    pub analyses: Admission,
     labels: RwLock<Arc<LabelMaps>>,
 }
 
@@ -121,6 +126,7 @@ impl App {
             draining,
             sandbox,
             jobs,
+            analyses: Admission::new(jobs, ANALYSES_WAITING),
             labels,
         }))
     }
@@ -174,7 +180,7 @@ pub struct Server {
     app: Arc<App>,
     accepting: JoinHandle<Drained>,
     sweeping: JoinHandle<()>,
-    stop: CancellationToken,
+    ends: Ends,
 }
 
 impl Server {
@@ -182,23 +188,41 @@ impl Server {
     pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
         let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
         let addr = listener.local_addr().map_err(StartError::Address)?;
-        let limits = transport::Limits { drain: DRAIN + ANSWERS, ..transport::Limits::default() };
-        let stop = CancellationToken::new();
-        let serving = transport::serve(listener, router(Arc::clone(&app)), limits, stop.clone());
+        let site = Site { router: router(Arc::clone(&app)), refusal_headers };
+        let ends = Ends::default();
+        let serving = transport::serve(listener, site, Limits::default(), ends.clone());
         let accepting = tokio::spawn(serving);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
         tracing::info!(%addr, "listening");
-        Ok(Server { app, accepting, sweeping, stop })
+        Ok(Server { app, accepting, sweeping, ends })
     }
 
-    /// Lets requests and jobs finish within the drain, then closes the log.
+    /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
     ///
+    /// Connections are accepted as long as jobs run, so that they can be watched and stopped.
     /// True when everything that was acknowledged is on disk.
-    pub async fn drain(self) -> bool {
+    pub async fn drain(self, hurry: CancellationToken) -> bool {
+        let end = tokio::time::Instant::now() + DRAIN;
+        let patience = || async {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => {}
+                () = hurry.cancelled() => {}
+            }
+        };
         self.app.draining.cancel();
-        self.stop.cancel();
-        self.app.runner.drain(tokio::time::sleep(DRAIN)).await;
-        match self.accepting.await {
+        self.app.runner.drain(patience()).await;
+        self.ends.stop.cancel();
+        let cut = async {
+            patience().await;
+            tokio::time::sleep(ANSWERS).await;
+            self.ends.cut.cancel();
+        };
+        let mut accepting = self.accepting;
+        let drained = tokio::select! {
+            drained = &mut accepting => drained,
+            () = cut => accepting.await,
+        };
+        match drained {
             Ok(Drained { cut: 0 }) => tracing::info!("every connection finished"),
             Ok(Drained { cut }) => tracing::warn!(cut, "connections were cut"),
             Err(error) => tracing::error!(%error, "the accept loop died"),

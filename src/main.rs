@@ -10,6 +10,7 @@ use sightline::{
     telemetry,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use worker::WorkerProgram;
 
 /// Video analysis server. Settings come from SERVICE_* environment variables.
@@ -75,20 +76,40 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn serve(config: Config) -> Result<ExitCode, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut ends = Ends(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let app = App::open(config, WorkerProgram::current())?;
     let server = Server::start(app).await?;
     tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+        name = ends.next() => tracing::info!("{name}: draining"),
         () = server.poisoned() => {}
         () = reload(&server, hangup) => {}
     }
-    let intact = server.drain().await;
+    let hurry = CancellationToken::new();
+    let again = async {
+        let name = ends.next().await;
+        tracing::warn!("{name} again: ending jobs now");
+        hurry.cancel();
+        std::future::pending().await
+    };
+    let intact = tokio::select! {
+        intact = server.drain(hurry.clone()) => intact,
+        never = again => never,
+    };
     tracing::info!(intact, "stopped");
     Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The signals that end the server.
+struct Ends(Signal, Signal);
+
+impl Ends {
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.0.recv() => "SIGTERM",
+            _ = self.1.recv() => "SIGINT",
+        }
+    }
 }
 
 /// Reads the label maps again at every SIGHUP, and never ends.

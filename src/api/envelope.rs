@@ -14,7 +14,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use media::RequestId;
 
 use super::{
@@ -35,6 +35,17 @@ const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
     ),
 ];
 
+/// The headers of an answer that no route gave.
+pub fn refusal_headers() -> HeaderMap {
+    let mut headers = HeaderMap::from_iter(DEFAULTS);
+    headers.insert(REQUEST_ID, id_value(RequestId::from_bytes(crate::random_bytes())));
+    headers
+}
+
+fn id_value(request_id: RequestId) -> HeaderValue {
+    HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII")
+}
+
 /// Wraps every request.
 pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -54,8 +65,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         headers.entry(name).or_insert(value);
     }
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
-    let id = HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII");
-    headers.insert(REQUEST_ID, id);
+    headers.insert(REQUEST_ID, id_value(request_id));
     let us = started.elapsed().as_micros() as u64;
     tracing::info!(%request_id, %method, path, status = response.status().as_u16(), us, "request");
     response

@@ -211,6 +211,39 @@ fn a_job_that_outlasts_the_drain_fails_by_name() {
 }
 
 #[test]
+fn a_draining_server_answers_and_a_second_signal_ends_it() {
+    let Some(clips) = clips("a_draining_server_answers_and_a_second_signal_ends_it") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let mut server = setup.start();
+    let run = server.create_run();
+    let ingest = json!({"source_uri": "phone_adx-1080p-av1.mp4", "max_frames": 500_000});
+    let path = format!("/v1/runs/{run}/ingest");
+    let (started, reply) = std::thread::scope(|scope| {
+        let long = scope.spawn(|| server.post(&path, &ingest));
+        std::thread::sleep(Duration::from_millis(800));
+        server.terminate();
+        std::thread::sleep(Duration::from_millis(300));
+        let fresh = reqwest::blocking::Client::new();
+        let health = fresh.get(format!("http://{}/v1/health", server.addr())).send();
+        assert_eq!(health.expect("accepted").status(), 200);
+        let ready = server.get("/v1/ready");
+        assert!(ready.status == 503 && ready.text.contains("shutting down"), "{}", ready.text);
+        assert_eq!(server.post("/v1/runs", &json!({})).status, 503, "no new work");
+        let started = Instant::now();
+        server.terminate();
+        (started, long.join().expect("no panic"))
+    });
+    assert_eq!(reply.status, 503, "{}", reply.text);
+    assert!(server.wait(Duration::from_secs(5)).success());
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let events = setup.start().events(&run);
+    assert_eq!(events.last().expect("events")["payload"]["reason"], "shutdown");
+}
+
+#[test]
 fn a_restart_shows_what_was_there_before() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());

@@ -28,7 +28,31 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use crate::idle::{Activity, Expired, IdleBody, IdleStream, InFlight};
+use crate::{
+    idle::{Activity, Expired, IdleBody, IdleStream, InFlight},
+    refusal::{self, Headers},
+};
+
+/// Most headers of a request, where hyper alone has 100: their bytes are what counts.
+const HEADERS_MAX: usize = 1024;
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Answers requests.
+    pub router: Router,
+    /// The headers of the answers that the router does not give.
+    pub refusal_headers: Headers,
+}
+
+/// When serving ends.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    /// Accepts no further connection, and lets those that are open finish.
+    pub stop: CancellationToken,
+    /// After `stop`, closes those that have not finished.
+    pub cut: CancellationToken,
+}
 
 /// How much of the server one peer may take, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +65,6 @@ pub struct Limits {
     pub connections_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams_max: u32,
-    /// How long connections may finish after a stop.
-    pub drain: Duration,
 }
 
 impl Default for Limits {
@@ -52,7 +74,6 @@ impl Default for Limits {
             idle: Duration::from_secs(30),
             connections_max: 4096,
             streams_max: 128,
-            drain: Duration::from_secs(10),
         }
     }
 }
@@ -64,18 +85,15 @@ pub struct Drained {
     pub cut: usize,
 }
 
-/// Serves `router` on `listener` until `stop`, then lets open requests finish within the drain.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    limits: Limits,
-    stop: CancellationToken,
-) -> Drained {
+/// Serves `site` on `listener` until it is stopped, then lets open requests finish until cut.
+pub async fn serve(listener: TcpListener, site: Site, limits: Limits, ends: Ends) -> Drained {
+    let stop = ends.stop;
+    // Not `ends.cut` itself: those that are left are counted before they are closed.
+    let cut = CancellationToken::new();
     let slots = Arc::new(Semaphore::new(limits.connections_max));
     let connections = TaskTracker::new();
-    let cut = CancellationToken::new();
     while let Some((stream, slot)) = accept(&listener, &slots, &stop).await {
-        let connection = connection(stream, router.clone(), limits, stop.clone());
+        let connection = connection(stream, site.clone(), limits, stop.clone());
         let cut = cut.clone();
         connections.spawn(async move {
             let _slot = slot;
@@ -84,7 +102,7 @@ pub async fn serve(
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(limits.drain, connections.wait()).await.is_ok() {
+    if ends.cut.run_until_cancelled(connections.wait()).await.is_some() {
         return Drained { cut: 0 };
     }
     let left = connections.len();
@@ -124,15 +142,20 @@ fn is_peer_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken) {
+async fn connection(stream: TcpStream, site: Site, limits: Limits, stop: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let activity = Arc::new(Activity::default());
-    let io = TokioIo::new(IdleStream::new(stream, limits.idle, Arc::clone(&activity)));
+    let io = TokioIo::new(IdleStream::new(
+        stream,
+        limits.idle,
+        Arc::clone(&activity),
+        site.refusal_headers,
+    ));
     let service = service_fn(move |request| {
         let in_flight = activity.begin();
-        answer(request, router.clone(), limits, in_flight)
+        answer(request, site.clone(), limits, in_flight)
     });
     let builder = builder(&limits);
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
@@ -156,6 +179,7 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         // `IdleStream` times the head, and answers 408 where hyper only closes.
         .header_read_timeout(None)
         // Room for a head one byte past the limit, which `answer` then refuses.
+        .max_headers(HEADERS_MAX)
         .max_buf_size(limits.header_bytes_max + 4096);
     builder
         .http2()
@@ -169,21 +193,26 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 
 async fn answer(
     request: Request<Incoming>,
-    router: Router,
+    site: Site,
     limits: Limits,
     in_flight: InFlight,
 ) -> Result<Response<CountedBody>, Infallible> {
     let mut response = if head_bytes(&request) > limits.header_bytes_max {
-        refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request headers too large")
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        refusal::response(status, "request headers too large", site.refusal_headers)
     } else {
         let close = request.version() < Version::HTTP_2;
         let expired: Expired = Arc::new(AtomicBool::new(false));
         let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired)));
-        let response = match router.oneshot(request.map(body)).await {
+        let response = match site.router.oneshot(request.map(body)).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        if expired.load(Ordering::Relaxed) { timed_out(response, close) } else { response }
+        if expired.load(Ordering::Relaxed) {
+            timed_out(response, close, site.refusal_headers)
+        } else {
+            response
+        }
     };
     let body = std::mem::take(response.body_mut());
     Ok(response.map(|_| CountedBody { body, _in_flight: in_flight }))
@@ -199,20 +228,14 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
     line + request.headers().iter().map(field).sum::<usize>()
 }
 
-fn refusal(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
-}
-
 /// Whatever the router made of the broken-off body, the peer is told why; its headers stay.
-fn timed_out(response: Response<Body>, close: bool) -> Response<Body> {
-    let mut told = refusal(StatusCode::REQUEST_TIMEOUT, "request timed out");
+fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Response<Body> {
+    let mut told = refusal::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.extend(told.headers_mut().drain());
+    // The router's headers stand, its id above all; only the type is of the new text.
+    let plain = told.headers_mut().remove(header::CONTENT_TYPE);
+    parts.headers.extend(plain.map(|plain| (header::CONTENT_TYPE, plain)));
     if close {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::{
@@ -22,10 +23,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// The answer to half a request head; nothing of the request was acted on.
-const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-    content-type: text/plain; charset=utf-8\r\ncontent-length: 17\r\nconnection: close\r\n\r\n\
-    request timed out";
+use crate::refusal::{self, Headers};
 
 /// What a connection is doing, shared between its socket and its requests.
 #[derive(Debug, Default)]
@@ -66,13 +64,36 @@ pub(crate) struct IdleStream<S> {
     /// Requests begun when the last byte came that belonged to none of them.
     half_request: Option<u64>,
     speaks_http1: Option<bool>,
+    refusal_headers: Headers,
+    refusal: Option<Refusal>,
+}
+
+/// A refusal of hyper's being replaced by one with our headers.
+struct Refusal {
+    /// What is left to send of ours.
+    rest: Bytes,
+    /// Bytes of hyper's, which it believes it is sending.
+    replaces: usize,
 }
 
 impl<S> IdleStream<S> {
-    pub(crate) fn new(stream: S, idle: Duration, activity: Arc<Activity>) -> IdleStream<S> {
-        let silence = Box::pin(sleep(idle));
-        let (stuck, half_request, speaks_http1) = (None, None, None);
-        IdleStream { stream, idle, activity, silence, stuck, half_request, speaks_http1 }
+    pub(crate) fn new(
+        stream: S,
+        idle: Duration,
+        activity: Arc<Activity>,
+        refusal_headers: Headers,
+    ) -> IdleStream<S> {
+        IdleStream {
+            stream,
+            idle,
+            activity,
+            silence: Box::pin(sleep(idle)),
+            stuck: None,
+            half_request: None,
+            speaks_http1: None,
+            refusal_headers,
+            refusal: None,
+        }
     }
 
     fn received(&mut self, bytes: &[u8]) {
@@ -109,7 +130,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
         ready!(self.silence.as_mut().poll(cx));
         if self.holds_half_a_request() {
             // A full send buffer loses the courtesy, not the close.
-            let told = Pin::new(&mut self.stream).poll_write(cx, TIMEOUT_RESPONSE);
+            let status = StatusCode::REQUEST_TIMEOUT;
+            let answer = refusal::bytes(status, "request timed out", self.refusal_headers);
+            let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
             tracing::debug!(told = told.is_ready(), "gave up on half a request head");
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -117,6 +140,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> IdleStream<S> {
+    fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let IdleStream { stream, refusal, .. } = self;
+        let Some(Refusal { rest, replaces }) = refusal else { return Poll::Ready(Ok(0)) };
+        while !rest.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => drop(rest.split_to(sent)),
+            }
+        }
+        let replaced = *replaces;
+        *refusal = None;
+        Poll::Ready(Ok(replaced))
+    }
+
     fn watch_writes<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -138,7 +175,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if self.refusal.is_none() && self.speaks_http1 == Some(true) {
+            self.refusal = refusal::bare(buf).map(|status| {
+                let text = status.canonical_reason().unwrap_or_default();
+                let rest = refusal::bytes(status, text, self.refusal_headers).into();
+                Refusal { rest, replaces: buf.len() }
+            });
+        }
+        let outcome = match self.refusal.is_some() {
+            true => self.poll_refusal(cx),
+            false => Pin::new(&mut self.stream).poll_write(cx, buf),
+        };
         self.watch_writes(cx, outcome)
     }
 
@@ -147,6 +194,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next()) {
+            return self.poll_write(cx, only);
+        }
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.watch_writes(cx, outcome)
     }

@@ -9,7 +9,9 @@ mod error;
 mod http;
 mod idle;
 mod listener;
+mod refusal;
 
 pub use error::TransportError;
-pub use http::{Drained, Limits, serve};
+pub use http::{Drained, Ends, Limits, Site, serve};
 pub use listener::bind;
+pub use refusal::Headers;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use axum::routing::{get, post};
+use http::{HeaderMap, HeaderName};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     task::JoinHandle,
@@ -11,10 +12,11 @@ use tokio::{
 use super::*;
 
 const IDLE: Duration = Duration::from_millis(300);
+const X_ID: HeaderName = HeaderName::from_static("x-id");
 
 struct Served {
     addr: std::net::SocketAddr,
-    stop: CancellationToken,
+    ends: Ends,
     task: JoinHandle<Drained>,
 }
 
@@ -29,13 +31,14 @@ async fn start(limits: Limits) -> Served {
         .route("/echo", post(|body: Bytes| async move { body }));
     let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.expect("a free port");
     let addr = listener.local_addr().expect("bound");
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, router, limits, stop.clone()));
-    Served { addr, stop, task }
+    let refusal_headers = || HeaderMap::from_iter([(X_ID, HeaderValue::from_static("7"))]);
+    let (site, ends) = (Site { router, refusal_headers }, Ends::default());
+    let task = tokio::spawn(serve(listener, site, limits, ends.clone()));
+    Served { addr, ends, task }
 }
 
 fn short() -> Limits {
-    Limits { idle: IDLE, drain: IDLE * 2, ..Limits::default() }
+    Limits { idle: IDLE, ..Limits::default() }
 }
 
 /// Sends `bytes` and reads until the server closes.
@@ -66,7 +69,8 @@ fn head_of(total: usize) -> Vec<u8> {
 async fn every_silence_and_excess_has_its_answer() {
     let served = start(short()).await;
     let limit = Limits::default().header_bytes_max;
-    let cases: [(&str, Vec<u8>, &str); 8] = [
+    let many = format!("GET / HTTP/1.1\r\nconnection: close\r\n{}\r\n", "x-a: b\r\n".repeat(999));
+    let cases: [(&str, Vec<u8>, &str); 11] = [
         ("whole request", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), "HTTP/1.1 200"),
         ("half a head", b"GET / HTTP/1.1\r\nhost".to_vec(), "HTTP/1.1 408"),
         ("one byte", b"G".to_vec(), "HTTP/1.1 408"),
@@ -79,11 +83,18 @@ async fn every_silence_and_excess_has_its_answer() {
         ("head at the limit", head_of(limit), "HTTP/1.1 200"),
         ("head one past it", head_of(limit + 1), "HTTP/1.1 431"),
         ("head far past it", head_of(limit * 2), "HTTP/1.1 431"),
+        ("many small headers", many.into_bytes(), "HTTP/1.1 200"),
+        ("no HTTP", b"GET / HTTP/9.9\r\n\r\n".to_vec(), "HTTP/1.1 400"),
+        ("a broken header", b"GET / HTTP/1.1\r\na b: c\r\n\r\n".to_vec(), "HTTP/1.1 400"),
     ];
     for (name, bytes, expected) in cases {
         let reply = exchange(&served, &bytes).await;
         assert!(reply.starts_with(expected), "{name}: {reply:?}");
         assert_eq!(reply.is_empty(), expected.is_empty(), "{name}: {reply:?}");
+        // The answer to half a body is the router's, which adds its own.
+        if reply.starts_with("HTTP/1.1 4") && name != "half a body" {
+            assert!(reply.contains("\r\nx-id: 7\r\n"), "{name}: {reply:?}");
+        }
     }
 }
 
@@ -121,11 +132,16 @@ async fn a_full_server_lets_further_connections_wait() {
 #[tokio::test]
 async fn a_drain_finishes_what_fits_and_cuts_the_rest() {
     for (drain, cut) in [(IDLE * 8, 0), (IDLE, 1)] {
-        let served = start(Limits { drain, ..short() }).await;
+        let served = start(short()).await;
         let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
         stream.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
         tokio::time::sleep(IDLE / 2).await;
-        served.stop.cancel();
+        served.ends.stop.cancel();
+        let cut_later = served.ends.cut.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(drain).await;
+            cut_later.cancel();
+        });
         let mut reply = String::new();
         let read = stream.read_to_string(&mut reply).await;
         assert_eq!(served.task.await.expect("no panic"), Drained { cut }, "drain {drain:?}");
