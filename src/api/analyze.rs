@@ -267,9 +267,15 @@ pub async fn analyze(
     if state.is_terminal() {
         return Err(RunError::Terminal(state).into());
     }
+    let place = app.analyses.enter().await.map_err(|_| ApiError::AnalysesFull)?;
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
-    let done =
-        app.blocking(move || analysis(&reader, &source, caller.request_id, request)).await??;
+    let done = app
+        .blocking(move || {
+            // Also when the caller goes away, the place is taken until the work is over.
+            let _place = place;
+            analysis(&reader, &source, caller.request_id, request)
+        })
+        .await??;
     app.registry.commit(&run, done.events).await.map_err(|error| match error {
         RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
         error => error.into(),

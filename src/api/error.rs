@@ -60,6 +60,9 @@ pub enum ApiError {
     /// The log refused.
     #[error("{0}")]
     Log(#[from] TimelineError),
+    /// As many analyses wait as may.
+    #[error("as many analyses as may are waiting already: send this one again later")]
+    AnalysesFull,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -92,7 +95,7 @@ impl ApiError {
             ApiError::CorsForbidden => ErrorKind::Forbidden,
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
-            ApiError::RateLimited { .. } => ErrorKind::Exhausted,
+            ApiError::RateLimited { .. } | ApiError::AnalysesFull => ErrorKind::Exhausted,
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
             // A payload too large for the log is not something that a field of the request names.
