@@ -23,10 +23,20 @@ pub struct Detail {
 
 impl Detail {
     /// A complaint about `field`.
+    ///
+    /// A longer name than any of ours is cut: an answer must not repeat what was sent.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Detail {
-        Detail { field: field.into(), message: message.into() }
+        let mut field = field.into();
+        if field.len() > FIELD_BYTES_MAX {
+            field.truncate(field.floor_char_boundary(FIELD_BYTES_MAX));
+            field.push('\u{2026}');
+        }
+        Detail { field, message: message.into() }
     }
 }
+
+/// Bytes of a field's name that are repeated.
+const FIELD_BYTES_MAX: usize = 128;
 
 /// Why a value is refused, without its field's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

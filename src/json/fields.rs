@@ -7,12 +7,17 @@ use serde_json::{Map, Value};
 
 use super::{Detail, Problem};
 
+/// Complaints kept; of the rest the number is told.
+const DETAILS_MAX: usize = 32;
+
 /// Reads the fields of one object and remembers what was wrong with them.
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
     prefix: String,
     asked: Vec<&'a str>,
     details: Vec<Detail>,
+    /// Complaints that are not kept.
+    more: usize,
 }
 
 impl<'a> Fields<'a> {
@@ -26,13 +31,21 @@ impl<'a> Fields<'a> {
 
     /// The fields of `object`, each called `prefix` and its key.
     pub fn within(object: &'a Map<String, Value>, prefix: String) -> Fields<'a> {
-        Fields { object, prefix, asked: Vec::new(), details: Vec::new() }
+        Fields { object, prefix, asked: Vec::new(), details: Vec::new(), more: 0 }
     }
 
     /// Notes a complaint about `field`.
     pub fn refuse(&mut self, field: &str, problem: impl Into<Problem>) {
         let field = format!("{}{field}", self.prefix);
-        self.details.push(Detail::new(field, problem.into().0));
+        self.note(Detail::new(field, problem.into().0));
+    }
+
+    fn note(&mut self, detail: Detail) {
+        if self.details.len() < DETAILS_MAX {
+            self.details.push(detail);
+        } else {
+            self.more += 1;
+        }
     }
 
     /// The value of `field`; `None` when it is missing or null, or was refused.
@@ -87,7 +100,8 @@ impl<'a> Fields<'a> {
             };
             let mut fields = Fields::within(object, format!("{}{field}[{at}].", self.prefix));
             values.extend(read(&mut fields));
-            self.details.append(&mut fields.details);
+            fields.details.into_iter().for_each(|detail| self.note(detail));
+            self.more += fields.more;
         }
         (values.len() == items.len()).then_some(values)
     }
@@ -102,11 +116,14 @@ impl<'a> Fields<'a> {
     }
 
     /// What `build` makes of the fields when none was refused.
-    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
+    pub fn finish<T>(mut self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
         if self.details.is_empty()
             && let Some(value) = build()
         {
             return Ok(value);
+        }
+        if self.more > 0 {
+            self.details.push(Detail::new("body", format!("and {} more", self.more)));
         }
         Err(self.details)
     }

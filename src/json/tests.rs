@@ -84,3 +84,21 @@ fn bounds_are_inclusive_and_types_are_not_guessed() {
         check(text, (false, false));
     }
 }
+
+#[test]
+fn an_answer_is_short_however_much_is_wrong() {
+    let keys: Vec<String> = (0..1000).map(|at| format!("\"{at}\": 1")).collect();
+    let long = "\u{e9}".repeat(5000);
+    let text = format!("{{\"l\": [{{}}, {{}}], {}, \"a{long}\": 1}}", keys.join(", "));
+    let value = parse(text.as_bytes()).expect("JSON");
+    let mut fields = Fields::of(&value).expect("an object");
+    fields.objects("l", 1..=2, |item| item.required("p", score));
+    fields.refuse_unknown();
+    let details = fields.finish(|| Some(())).expect_err("refused");
+    assert_eq!(details.len(), 33);
+    assert_eq!(details[0].field, "l[0].p");
+    assert_eq!(details[32], Detail::new("body", "and 971 more"));
+    let twice = format!("{{\"{long}\": 1, \"{long}\": 1}}");
+    let Err(JsonError::Invalid(details)) = parse(twice.as_bytes()) else { panic!("refused") };
+    assert_eq!(details[0].field, format!("{}\u{2026}", "\u{e9}".repeat(64)));
+}
