@@ -1,37 +1,85 @@
 //! The marker timeline of a run.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State, response::IntoResponse};
-use media::{Marker, MarkerStatus, RequestId, RunId, Seq};
+use axum::{Json, extract::State};
+use http::Uri;
+use media::{Marker, MarkerId, MarkerStatus, RequestId, RunId, Seq};
 use serde::Serialize;
+use serde_json::Value;
 use timeline::{Event, EventKind, Timeline, TimelineError};
 
 use super::{
     ApiResult, App,
     extract::{Caller, Owned, Params},
+    page::{limit, linked},
     wire::{MarkerRecord, shown},
 };
-use crate::json::{digits, name, text};
+use crate::json::{Problem, digits, name, text};
 
 /// Events read from the log at a time.
 const READ: usize = 1000;
 
-/// The markers of `run`; an analysis repeated gives the same ids, of which the last counts.
-fn read(timeline: &Timeline, run: RunId) -> Result<Vec<Marker>, TimelineError> {
-    let mut markers = HashMap::new();
+/// What markers are sorted by: first frame, last frame, id.
+type Key = (u64, u64, MarkerId);
+
+/// Which markers are asked for.
+struct Wanted {
+    run: RunId,
+    status: Option<MarkerStatus>,
+    event_type: Option<String>,
+    from_frame: u64,
+    to_frame: u64,
+    /// Only those that come later.
+    after: Option<Key>,
+    limit: usize,
+}
+
+impl Wanted {
+    fn has(&self, marker: &Marker) -> bool {
+        self.status.is_none_or(|status| marker.status == status)
+            && self.event_type.as_deref().is_none_or(|name| marker.event_type.as_str() == name)
+            && marker.end_frame >= self.from_frame
+            && marker.start_frame <= self.to_frame
+            && self.after.is_none_or(|after| key(marker) > after)
+    }
+}
+
+fn key(marker: &Marker) -> Key {
+    (marker.start_frame, marker.end_frame, marker.marker_id)
+}
+
+/// The first markers that are asked for, one more than the limit where there are more.
+///
+/// An analysis repeated gives the same ids, of which the last counts.
+fn read(timeline: &Timeline, wanted: &Wanted) -> Result<BTreeMap<Key, Marker>, TimelineError> {
+    let mut markers = BTreeMap::new();
     let mut from = Seq(0);
     loop {
-        let page = timeline.read(run, from, READ, Some(EventKind::MarkerEmitted))?;
-        let Some(last) = page.last() else { break };
+        let page = timeline.read(wanted.run, from, READ, Some(EventKind::MarkerEmitted))?;
+        let Some(last) = page.last() else { return Ok(markers) };
         from = Seq(last.head.seq.0 + 1);
         for stored in page {
-            if let Event::MarkerEmitted(marker) = stored.decode()? {
-                markers.insert(marker.marker_id, marker);
+            let Event::MarkerEmitted(marker) = stored.decode()? else { continue };
+            if wanted.has(&marker) {
+                markers.insert(key(&marker), marker);
+            }
+            if markers.len() > wanted.limit + 1 {
+                markers.pop_last();
             }
         }
     }
-    Ok(markers.into_values().collect())
+}
+
+/// A cursor is the key of the last marker of the page before.
+fn cursor(value: &Value) -> Result<Key, Problem> {
+    let read = |text: &str| {
+        let mut parts = text.splitn(3, '.');
+        let mut number = || parts.next()?.parse().ok();
+        let (start, end) = (number()?, number()?);
+        Some((start, end, parts.next()?.parse().ok()?))
+    };
+    value.as_str().and_then(read).ok_or("must be one that a Link header gave".into())
 }
 
 /// `GET /v1/runs/{id}/markers`
@@ -40,23 +88,28 @@ pub async fn list(
     caller: Caller,
     Owned(run): Owned,
     params: Params,
+    uri: Uri,
 ) -> ApiResult {
     let mut fields = params.fields()?;
     let names = "exact, provisional, finalized";
-    let status = fields.optional("status", name(names, MarkerStatus::from_name));
-    let event_type = fields.optional("event_type", text(1..=128));
-    let from_frame = fields.optional("from_frame", digits(0..=u64::MAX)).unwrap_or(0);
-    let to_frame = fields.optional("to_frame", digits(0..=u64::MAX)).unwrap_or(u64::MAX);
+    let wanted = Wanted {
+        run: run.id(),
+        status: fields.optional("status", name(names, MarkerStatus::from_name)),
+        event_type: fields.optional("event_type", text(1..=128)).map(str::to_owned),
+        from_frame: fields.optional("from_frame", digits(0..=u64::MAX)).unwrap_or(0),
+        to_frame: fields.optional("to_frame", digits(0..=u64::MAX)).unwrap_or(u64::MAX),
+        after: fields.optional("cursor", cursor),
+        limit: limit(&mut fields),
+    };
     fields.finish(|| Some(()))?;
-    let (timeline, id) = (app.registry.timeline().clone(), run.id());
-    let mut markers = app.blocking(move || read(&timeline, id)).await??;
-    markers.retain(|marker| {
-        status.is_none_or(|status| marker.status == status)
-            && event_type.is_none_or(|name| marker.event_type.as_str() == name)
-            && marker.end_frame >= from_frame
-            && marker.start_frame <= to_frame
-    });
-    markers.sort_by_key(|marker| (marker.start_frame, marker.end_frame, marker.marker_id));
+    let (timeline, most) = (app.registry.timeline().clone(), wanted.limit);
+    let mut markers = app.blocking(move || read(&timeline, &wanted)).await??;
+    let more = markers.len() > most;
+    if more {
+        markers.pop_last();
+    }
+    let last = markers.last_key_value().filter(|_| more);
+    let next = last.map(|((start, end, id), _)| format!("{start}.{end}.{id}"));
     #[derive(Serialize)]
     struct Answer<'a> {
         #[serde(serialize_with = "shown")]
@@ -65,7 +118,7 @@ pub async fn list(
         run_id: RunId,
         markers: Vec<MarkerRecord<'a>>,
     }
-    let records = markers.iter().map(MarkerRecord::new).collect();
+    let records = markers.values().map(MarkerRecord::new).collect();
     let answer = Answer { request_id: caller.request_id, run_id: run.id(), markers: records };
-    Ok(Json(answer).into_response())
+    Ok(linked(Json(answer), &uri, next))
 }

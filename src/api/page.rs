@@ -1,5 +1,7 @@
 //! Lists that can grow: a limit, an opaque cursor, and a `Link` to the next page.
 
+use std::fmt::Display;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Uri, header};
 use media::Seq;
@@ -15,16 +17,21 @@ pub struct Paging {
     pub cursor: Option<Seq>,
 }
 
+/// Reads `limit`.
+pub fn limit(fields: &mut Fields<'_>) -> usize {
+    fields.optional("limit", digits(1..=1000)).unwrap_or(100) as usize
+}
+
 /// Reads `limit` and `cursor`.
 pub fn paging(fields: &mut Fields<'_>) -> Paging {
     Paging {
-        limit: fields.optional("limit", digits(1..=1000)).unwrap_or(100) as usize,
+        limit: limit(fields),
         cursor: fields.optional("cursor", digits(0..=u64::MAX)).map(Seq),
     }
 }
 
 /// Adds the link to the page at `next`, where there is one.
-pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<Seq>) -> Response {
+pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>) -> Response {
     let mut response = response.into_response();
     let Some(next) = next else { return response };
     let kept = uri.query().into_iter().flat_map(|query| query.split('&'));

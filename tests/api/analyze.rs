@@ -70,3 +70,52 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
     assert_eq!(analysed.len(), 3);
     assert!(analysed.iter().all(|event| event["payload"]["sampling_policy"] == "fixed"));
 }
+
+/// The path and query of the next page.
+fn next(reply: &Reply) -> Option<String> {
+    let link = reply.header("link").strip_prefix('<')?;
+    Some(link.strip_suffix(">; rel=\"next\"").expect("a next page").to_owned())
+}
+
+#[test]
+fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    // Every second index is skipped, so every frame has a marker of its own.
+    let frame = |index: u64| {
+        json!({
+            "frame_index": index * 2, "pts_ms": index * 80, "perceptual_hash": "00000000000000ff",
+            "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
+            "noise_variance_score": 0.1, "scene_score": 0.0,
+        })
+    };
+    let frames: Value = (0..250).map(frame).collect();
+    let body = json!({"model": "m", "frames": frames});
+    let path = format!("/v1/runs/{run}/markers");
+    // The same analysis twice gives the same markers, not two of each.
+    for _ in 0..2 {
+        assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &body).status, 200);
+    }
+    let all = server.get(&format!("{path}?limit=1000"));
+    let all_markers = all.json()["markers"].as_array().expect("an array").clone();
+    assert_eq!((all_markers.len(), next(&all)), (250, None));
+    for (query, first) in [("", 100), ("?limit=249&from_frame=0", 249), ("?limit=1", 1)] {
+        let mut reply = server.get(&format!("{path}{query}"));
+        let mut found = Vec::new();
+        loop {
+            found.extend(reply.json()["markers"].as_array().expect("an array").clone());
+            assert!(found.len() >= first, "{query}");
+            if query == "?limit=1" && found.len() == 3 {
+                break;
+            }
+            let Some(path) = next(&reply) else { break };
+            reply = server.get(&path);
+        }
+        assert!(found[..] == all_markers[..found.len()], "{query}");
+        assert!(query == "?limit=1" || found.len() == 250, "{query}");
+    }
+    for query in ["limit=0", "limit=x", "cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
+        assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
+    }
+}

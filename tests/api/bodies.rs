@@ -180,6 +180,7 @@ fn list_and_query_limits_hold_at_the_bound_and_not_past_it() {
         "/v1/runs".to_owned(),
         format!("/v1/runs/{run}/events"),
         format!("/v1/runs/{run}/keyframes"),
+        format!("/v1/runs/{run}/markers"),
     ] {
         for (limit, status) in [
             ("1", 200),
