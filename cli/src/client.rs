@@ -8,7 +8,7 @@ use media::RunId;
 use reqwest::{
     Method, StatusCode, Url,
     blocking::{Client as Http, RequestBuilder, Response},
-    header::HeaderValue,
+    header::{HeaderMap, HeaderValue, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -111,6 +111,29 @@ impl Client {
         self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
     }
 
+    /// Every page of the list at `path`, by the links from page to page.
+    pub fn pages<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        mut each: impl FnMut(T),
+    ) -> Result<(), CliError> {
+        let mut url = self.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        loop {
+            let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
+            let next = next_query(reply.headers());
+            each(self.parse(reply)?);
+            // Only the query: a proxy may have put the server's paths elsewhere.
+            match next {
+                Some(next) if url.query() != Some(&next) => url.set_query(Some(&next)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// `POST path` with a JSON body.
     pub fn post<T: DeserializeOwned>(
         &self,
@@ -174,6 +197,14 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
+}
+
+/// The query of the link to the next page.
+fn next_query(headers: &HeaderMap) -> Option<String> {
+    let links = headers.get(LINK)?.to_str().ok()?;
+    let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
+    let (target, _) = next.trim().strip_prefix('<')?.split_once('>')?;
+    Some(target.split_once('?')?.1.to_owned())
 }
 
 /// The innermost cause, which names the fault ("connection refused") rather than the layer.
@@ -245,6 +276,18 @@ mod tests {
             let status = StatusCode::from_u16(status).expect("valid status");
             assert_eq!(api_error(status, text).message, message);
         }
+    }
+
+    #[test]
+    fn the_next_page_is_where_the_link_says() {
+        let next = |link: Option<&'static str>| {
+            let link = link.map(|link| (LINK, HeaderValue::from_static(link)));
+            next_query(&link.into_iter().collect())
+        };
+        assert_eq!(next(None), None);
+        assert_eq!(next(Some("</a?x=1>; rel=\"prev\"")), None);
+        let link = "</a?x=1>; rel=\"prev\", </v1/a?limit=2&cursor=3.4.mk-5>; rel=\"next\"";
+        assert_eq!(next(Some(link)).as_deref(), Some("limit=2&cursor=3.4.mk-5"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::{
     progress::Through,
     report::{Report, Shelf, Still},
     runs::{AnalyzeBody, IngestBody},
-    wire::{MarkerRecord, MarkersReply, QueryReply, SignalRecord},
+    wire::{MarkerRecord, QueryReply, SignalRecord},
 };
 
 /// Recorded only: the demo asks no model anything.
@@ -132,7 +132,7 @@ fn work(
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
     let body = AnalyzeBody { model: MODEL.to_owned(), ..AnalyzeBody::default() };
     let _: Value = client.post(&client.run_path(&run.run_id, "/analyze")?, &body, LONG)?;
-    let reply: MarkersReply = client.get(&client.run_path(&run.run_id, "/markers")?, &[])?;
+    let markers = markers::fetch(client, &run.run_id, &[])?;
     let decoded = frames_decoded(client, &run.run_id)?;
     let signals: Option<Vec<Signal>> = decoded.signals.iter().map(SignalRecord::signal).collect();
     let signals = signals.ok_or_else(|| CliError::Reply {
@@ -153,13 +153,13 @@ fn work(
         facts: facts(stream.as_ref(), &ingested, decoded.pixel_format, &run.run_id),
         warning: ingested.truncated.then(|| "The source ends early.".to_owned()),
         signals: &signals,
-        markers: &reply.markers,
+        markers: &markers,
         stills: &stills,
         gate,
         made_at: analyze::now(),
     }
     .write(report)?;
-    Ok(reply.markers)
+    Ok(markers)
 }
 
 fn facts(

@@ -43,14 +43,26 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
     ];
     let query: Vec<(&str, String)> =
         filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let reply: MarkersReply = client.get(&client.run_path(&args.run, "/markers")?, &query)?;
+    let markers = fetch(&client, &args.run, &query)?;
     let mut out = Out::stdout();
     if args.json {
-        out.json(&reply.markers)?;
+        out.json(&markers)?;
     } else {
-        out.table(&table(&reply.markers))?;
+        out.table(&table(&markers))?;
     }
     out.finish()
+}
+
+/// Every marker of `run` that the filters of `query` let through.
+pub fn fetch(
+    client: &Client,
+    run: &str,
+    query: &[(&str, String)],
+) -> Result<Vec<MarkerRecord>, CliError> {
+    let mut markers = Vec::new();
+    let path = client.run_path(run, "/markers")?;
+    client.pages(&path, query, |page: MarkersReply| markers.extend(page.markers))?;
+    Ok(markers)
 }
 
 /// One line a marker.
