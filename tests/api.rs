@@ -13,6 +13,8 @@ mod bodies;
 mod ingest;
 #[path = "api/lifecycle.rs"]
 mod lifecycle;
+#[path = "api/mutants.rs"]
+mod mutants;
 #[path = "api/replay.rs"]
 mod replay;
 #[path = "api/routes.rs"]

@@ -1,0 +1,92 @@
+//! Broken media over HTTP: whatever a file holds, the answer is frames or a reason.
+
+use std::{path::Path, process::Command};
+
+use serde_json::json;
+
+use crate::support::Setup;
+
+/// A few frames of a test picture, or a loud line that says why there are none.
+fn clip(dir: &Path, name: &str, codec: &[&str]) -> Option<Vec<u8>> {
+    let path = dir.join(name);
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "testsrc=size=96x64:rate=10:duration=2"])
+        .args(codec)
+        .args(["-pix_fmt", "yuv420p", "-y"])
+        .arg(&path)
+        .status();
+    match made {
+        Ok(status) if status.success() => Some(std::fs::read(&path).expect("readable")),
+        other => {
+            println!("SKIPPED {name}: ffmpeg makes no such clip: {other:?}");
+            None
+        }
+    }
+}
+
+/// The `n`th way to break `bytes`, the same each time.
+fn mutant(bytes: &[u8], n: u64) -> Vec<u8> {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut below = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit as u64) as usize
+    };
+    let mut bytes = bytes.to_vec();
+    let at = below(bytes.len());
+    let end = (at + 1 + below(200)).min(bytes.len());
+    match n % 5 {
+        0 => (0..1 + below(30)).for_each(|_| {
+            let at = below(bytes.len());
+            bytes[at] ^= 1 << below(8);
+        }),
+        1 => bytes.truncate(at),
+        2 => bytes[at..end].fill(0xff),
+        3 => drop(bytes.drain(at..end)),
+        // The boxes or elements at the start, where sizes and counts stand.
+        _ => (0..4).for_each(|_| {
+            let at = below(bytes.len().min(600));
+            bytes[at] = below(256) as u8;
+        }),
+    }
+    bytes
+}
+
+#[test]
+fn mutated_media_get_frames_or_a_reason_and_the_server_goes_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mp4 = clip(dir.path(), "whole.mp4", &["-c:v", "mpeg4", "-g", "5"]);
+    let webm = clip(dir.path(), "whole.webm", &["-c:v", "libvpx", "-b:v", "100k"]);
+    let clips: Vec<Vec<u8>> = mp4.into_iter().chain(webm).collect();
+    if clips.is_empty() {
+        return;
+    }
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let ingest = |name: &str| {
+        let run = server.create_run();
+        server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": name }))
+    };
+    let mut statuses = Vec::new();
+    for n in 0..50 {
+        let name = format!("mutant-{n}");
+        let bytes = mutant(&clips[n as usize % clips.len()], n);
+        std::fs::write(dir.path().join(&name), bytes).expect("written");
+        let reply = ingest(&name);
+        match reply.status {
+            200 => assert!(reply.json()["decoded_frames"].is_u64(), "{name}: {}", reply.text),
+            422 => assert!(!reply.source_message().is_empty(), "{name}: {}", reply.text),
+            status => panic!("{name}: {status}: {}", reply.text),
+        }
+        statuses.push(reply.status);
+    }
+    assert!(statuses.contains(&200) && statuses.contains(&422), "{statuses:?}");
+    let whole = if dir.path().join("whole.mp4").exists() { "whole.mp4" } else { "whole.webm" };
+    let reply = ingest(whole);
+    assert_eq!(
+        (reply.status, &reply.json()["decoded_frames"]),
+        (200, &json!(20)),
+        "{}",
+        reply.text
+    );
+}
