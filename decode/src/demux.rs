@@ -122,7 +122,6 @@ pub struct Demuxer {
     segmenter: Segmenter<Packet>,
     /// Earliest and latest instant of the packets read.
     seen: Option<(Timestamp, Timestamp)>,
-    damaged_packets: u64,
     read_failed: bool,
     ended: bool,
 }
@@ -185,7 +184,6 @@ impl Demuxer {
             limits,
             segmenter,
             seen: None,
-            damaged_packets: 0,
             read_failed: false,
             ended: false,
         })
@@ -202,6 +200,13 @@ impl Demuxer {
 
     pub(crate) fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The same file from its beginning.
+    pub(crate) fn reopened(mut self) -> Result<Demuxer, DecodeError> {
+        let mut input = self.format.take_input();
+        input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })?;
+        Demuxer::open(input, self.limits)
     }
 
     /// The next segment; `None` after the last.
@@ -226,11 +231,6 @@ impl Demuxer {
         self.ended.then(|| self.segmenter.pending_packets())
     }
 
-    /// Everything from here on continues one decoder.
-    pub(crate) fn stop_cutting(&mut self) {
-        self.segmenter.stop_cutting();
-    }
-
     /// The packets read so far fall short of what was declared, or reading them failed.
     pub(crate) fn is_truncated(&self) -> bool {
         let Some(declared) = self.stream.duration else { return self.read_failed };
@@ -242,17 +242,11 @@ impl Demuxer {
         self.read_failed || covered_ms.saturating_add(SHORTFALL_MS_MAX) < declared.as_millis()
     }
 
-    /// Packets that arrived damaged.
-    pub(crate) fn damaged_packets(&self) -> u64 {
-        self.damaged_packets
-    }
-
     fn take(&mut self, packet: Packet) {
         self.note_times(&packet);
         if usize::try_from(packet.stream()) != Ok(self.stream_index) {
             return;
         }
-        self.damaged_packets += u64::from(packet.is_corrupt());
         self.segmenter.push(Unit {
             pts: packet.pts(),
             is_discarded: packet.is_discarded(),

@@ -12,7 +12,7 @@ mod packet;
 mod parameters;
 mod picture;
 
-pub(crate) use codec::{Context, Output};
+pub(crate) use codec::{Context, OnDamage, Output};
 pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};
 pub(crate) use packet::Packet;
@@ -23,9 +23,10 @@ use std::sync::Once;
 
 use ffmpeg_next::ffi;
 
-/// Hostile files would otherwise write to stderr as fast as they are read.
+/// Hostile files would otherwise write to stderr as fast as they are read; what decoders complain
+/// about is noted instead.
 fn silence_log() {
     static ONCE: Once = Once::new();
-    // SAFETY: sets one process-wide integer; takes no pointer.
-    ONCE.call_once(|| unsafe { ffi::av_log_set_level(ffi::AV_LOG_QUIET) });
+    // SAFETY: sets one process-wide function, which may be called from any thread.
+    ONCE.call_once(|| unsafe { ffi::av_log_set_callback(Some(codec::note_complaint)) });
 }

@@ -2,7 +2,8 @@
 //!
 //! Promises that sinks see the frames, times and indices of one sequential decode. Indices of a
 //! segment are predicted from its packets; where decoding proves the prediction wrong, later
-//! segments are decoded again, and where it keeps being wrong the file is decoded in one piece.
+//! segments are decoded again. Damage is decoded again too, by one new decoder on one thread, as
+//! that alone gives the same pictures on every run.
 
 mod schedule;
 mod worker;
@@ -12,8 +13,8 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 use media::{Extent, Frame, Rate};
 
 use crate::{DecodeError, Demuxer, Sampling, sampling::Position};
-use schedule::{Schedule, StopOnPanic};
-use worker::{Finished, Outcome, Worker};
+use schedule::{Job, Schedule, StopOnPanic};
+use worker::{Decoded, Halt, Outcome, Worker};
 
 /// How to decode a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct FileOptions {
     /// Decoding threads, at least 1.
     pub threads: usize,
     /// Skip packets that no sampled frame needs; `false` decodes everything for the same result.
+    ///
+    /// Damage in skipped packets alone is neither counted nor changes any frame's source index;
+    /// a segment that shows damage is decoded in full.
     pub plan: bool,
 }
 
@@ -82,26 +86,67 @@ pub struct FileReport {
 ///
 /// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work.
 pub fn decode_file<S: FrameSink>(
-    demuxer: Demuxer,
+    mut demuxer: Demuxer,
     options: &FileOptions,
     make_sink: impl Fn() -> S + Sync,
     mut deliver: impl FnMut(S::Output) -> ControlFlow<()>,
 ) -> Result<FileReport, DecodeError> {
-    let threads = options.threads.max(1);
-    let stream = demuxer.stream().clone();
-    let schedule = Schedule::new(demuxer, options, threads);
+    let source_rate = demuxer.stream().source_rate;
     let mut collector = Collector::default();
-    let (schedule_ref, make_sink) = (&schedule, &make_sink);
+    let mut conceals = false;
+    let facts = loop {
+        let schedule = Schedule::new(demuxer, options, conceals);
+        let ending = decode_once(&schedule, &mut collector, &make_sink, &mut deliver)?;
+        let (facts, read) = schedule.into_parts();
+        match ending {
+            Ending::Final => break facts,
+            Ending::Damaged => {
+                // Before the damage the same frames come out again; sinks have given them already.
+                collector = Collector { delivered: collector.next, ..Collector::default() };
+                demuxer = read.reopened()?;
+                conceals = true;
+            }
+        }
+    };
+    let damaged_packets = collector.damaged_packets;
+    if collector.position.source_frames == 0 && facts.is_complete {
+        return Err(DecodeError::NothingDecoded { damaged_packets });
+    }
+    Ok(FileReport {
+        decoder: collector.decoder,
+        frames: collector.position.sampled,
+        source_frames: collector.position.source_frames,
+        source_rate,
+        truncated: facts.truncated,
+        damaged_packets,
+        first_extent: collector.first_extent,
+    })
+}
+
+/// How a round of decoding ended.
+enum Ending {
+    Final,
+    /// Pieces decoded on several threads turned out damaged; they need another round.
+    Damaged,
+}
+
+fn decode_once<S: FrameSink>(
+    schedule: &Schedule,
+    collector: &mut Collector,
+    make_sink: &(impl Fn() -> S + Sync),
+    deliver: &mut impl FnMut(S::Output) -> ControlFlow<()>,
+) -> Result<Ending, DecodeError> {
     thread::scope(|scope| {
+        let _stop = StopOnPanic(schedule);
         // As many results as segments may be in flight, so no worker waits to send one.
         let (sender, results) = mpsc::sync_channel(schedule.window());
-        for index in 0..threads {
+        for index in 0..schedule.task.threads {
             let sender = sender.clone();
             let spawned = thread::Builder::new().name(format!("decode-{index}")).spawn_scoped(
                 scope,
                 move || {
-                    let _stop = StopOnPanic(schedule_ref);
-                    Worker::new(schedule_ref, make_sink()).run(&sender);
+                    let _stop = StopOnPanic(schedule);
+                    Worker::new(schedule, make_sink()).run(&sender);
                 },
             );
             if let Err(error) = spawned {
@@ -110,23 +155,9 @@ pub fn decode_file<S: FrameSink>(
             }
         }
         drop(sender);
-        let outcome = collector.run(&schedule, &results, &mut deliver);
+        let ending = collector.run(schedule, &results, deliver);
         schedule.stop();
-        outcome
-    })?;
-    let facts = schedule.into_facts();
-    if collector.position.source_frames == 0 && facts.is_complete {
-        let damaged_packets = collector.damaged_packets + facts.damaged_packets;
-        return Err(DecodeError::NothingDecoded { damaged_packets });
-    }
-    Ok(FileReport {
-        decoder: collector.decoder,
-        frames: collector.position.sampled,
-        source_frames: collector.position.source_frames,
-        source_rate: stream.source_rate,
-        truncated: facts.truncated,
-        damaged_packets: collector.damaged_packets + facts.damaged_packets,
-        first_extent: collector.first_extent,
+        ending
     })
 }
 
@@ -135,6 +166,8 @@ pub fn decode_file<S: FrameSink>(
 struct Collector {
     position: Position,
     next: u64,
+    /// Segments whose outputs an earlier round has delivered.
+    delivered: u64,
     decoder: String,
     damaged_packets: u64,
     first_extent: Option<Extent>,
@@ -146,37 +179,46 @@ impl Collector {
         schedule: &Schedule,
         results: &mpsc::Receiver<Outcome<O>>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<Ending, DecodeError> {
         let mut early = BTreeMap::new();
         // Ends when every worker has returned.
-        for (ordinal, result) in results {
-            early.insert(ordinal, result);
-            while let Some(result) = early.remove(&self.next) {
-                let finished = result?;
-                if finished.job.start != self.position {
-                    schedule.again(finished.job, self.position);
+        for outcome in results {
+            early.insert(outcome.job.ordinal, outcome);
+            while let Some(Outcome { job, result }) = early.remove(&self.next) {
+                if job.start != self.position {
+                    schedule.again(job, self.position);
                     break;
                 }
-                if self.accept(schedule, finished, deliver).is_break() {
-                    return Ok(());
+                match result {
+                    Ok(decoded) => {
+                        if self.accept(schedule, &job, decoded, deliver).is_break() {
+                            return Ok(Ending::Final);
+                        }
+                    }
+                    Err(Halt::SinkEnded) => return Ok(Ending::Final),
+                    Err(Halt::Damaged) => return Ok(Ending::Damaged),
+                    Err(Halt::Error(error)) => return Err(error),
                 }
             }
         }
-        Ok(())
+        Ok(Ending::Final)
     }
 
     fn accept<O>(
         &mut self,
         schedule: &Schedule,
-        finished: Finished<O>,
+        job: &Job,
+        decoded: Decoded<O>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        let is_new = self.next >= self.delivered;
         self.next += 1;
-        self.position = finished.end;
-        self.damaged_packets += finished.damaged_packets;
-        self.first_extent = self.first_extent.or(finished.first_extent);
-        self.decoder = finished.decoder;
+        self.position = decoded.end;
+        let flagged = job.segment.units.iter().filter(|unit| unit.payload.is_corrupt()).count();
+        self.damaged_packets += decoded.damaged_packets + flagged as u64;
+        self.first_extent = self.first_extent.or(decoded.first_extent);
+        self.decoder = decoded.decoder;
         schedule.delivered(self.position);
-        deliver(finished.output)
+        if is_new { deliver(decoded.output) } else { ControlFlow::Continue(()) }
     }
 }

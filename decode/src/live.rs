@@ -9,7 +9,7 @@ use media::{AccessUnit, Codec, Frame, Pixels};
 use crate::{
     DecodeError, Limits,
     demux::check_extent,
-    ffi::{AvError, Context, Output, Packet, RawFrame},
+    ffi::{AvError, Context, OnDamage, Output, Packet, RawFrame},
     gop::Gop,
     pts_pairing::PtsPairing,
 };
@@ -42,7 +42,7 @@ pub struct LiveOptions {
 
 /// Opens the decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    let context = Context::open(codec, None, 1, options.limits.side_px)?;
+    let context = Context::open(codec, None, 1, OnDamage::Conceal, options.limits.side_px)?;
     Ok(Box::new(SoftwareDecoder {
         codec,
         limits: options.limits,

@@ -1,11 +1,11 @@
 //! A software decoder of libav.
 
 use std::{
-    ffi::{CStr, c_int},
+    ffi::{CStr, c_char, c_int, c_void},
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -25,11 +25,23 @@ pub(crate) enum Output {
     End,
 }
 
+/// What a decoder does about bytes that are not as they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnDamage {
+    /// Says so, and is used no further: what it would show depends on its threads' timing.
+    Refuse,
+    /// Shows what it can; on one thread that is always the same.
+    Conceal,
+}
+
 /// What the decoder's threads share with us.
 struct Guard {
     side_px_max: u32,
+    on_damage: OnDamage,
     /// Width and height of a picture that was refused, one half each; 0 for none.
     refused: AtomicU64,
+    /// Something was logged that undamaged bytes give no cause for.
+    complained: AtomicBool,
 }
 
 /// Owns an open `AVCodecContext`.
@@ -65,6 +77,7 @@ impl Context {
         codec: Codec,
         parameters: Option<&Parameters>,
         threads: usize,
+        on_damage: OnDamage,
         side_px_max: u32,
     ) -> Result<Context, DecodeError> {
         super::silence_log();
@@ -79,7 +92,12 @@ impl Context {
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
-        let guard = Arc::new(Guard { side_px_max, refused: AtomicU64::new(0) });
+        let guard = Arc::new(Guard {
+            side_px_max,
+            on_damage,
+            refused: AtomicU64::new(0),
+            complained: AtomicBool::new(false),
+        });
         let context = Context { raw, guard, spare: None };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
@@ -96,6 +114,10 @@ impl Context {
                 (*raw).pkt_timebase = parameters.timebase();
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
+            if on_damage == OnDamage::Refuse && matches!(codec, Codec::H264 | Codec::H265) {
+                // Else errors inside a picture are only concealed.
+                (*raw).err_recognition |= ffi::AV_EF_EXPLODE;
+            }
             if codec == Codec::Av1 {
                 // libdav1d allocates its pictures itself.
                 (*raw).max_pixels = i64::from(side_px_max) * i64::from(side_px_max);
@@ -105,6 +127,10 @@ impl Context {
         AvError::check(unsafe { ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()) })
             .map_err(failed("avcodec_open2"))?;
         Ok(context)
+    }
+
+    pub(crate) fn on_damage(&self) -> OnDamage {
+        self.guard.on_damage
     }
 
     /// `software:` and libav's name of the open decoder.
@@ -157,6 +183,12 @@ impl Context {
         (refused != 0).then_some(DecodeError::PictureTooLarge { width, height, max })
     }
 
+    /// It met damage that no error and no frame need tell of: libav's threads may hand a picture
+    /// out before its flags are set, and some decoders only log. Only asked where damage is refused.
+    pub(crate) fn complained(&self) -> bool {
+        self.guard.on_damage == OnDamage::Refuse && self.guard.complained.load(Ordering::Relaxed)
+    }
+
     /// Forgets every picture; the next packet must be a clean start.
     pub(crate) fn reset(&mut self) {
         // SAFETY: the context is open.
@@ -172,7 +204,38 @@ impl Drop for Context {
     }
 }
 
-/// libav's own allocation for every picture within the limit; may run on any decoder thread.
+/// Takes libav's log messages; sets the mark of the decoder that complains, on any of its threads.
+///
+/// `V` is the platform's list of arguments, which is not looked at.
+pub(super) unsafe extern "C" fn note_complaint<V>(
+    who: *mut c_void,
+    level: c_int,
+    format: *const c_char,
+    _arguments: V,
+) {
+    if who.is_null() || format.is_null() {
+        return;
+    }
+    // SAFETY: what logs begins with a pointer to its class, and the message is a C string; of a
+    // codec's class are codec contexts alone, and those with our `get_buffer` have our guard.
+    unsafe {
+        if *who.cast::<*const ffi::AVClass>() != ffi::avcodec_get_class() {
+            return;
+        }
+        let context = who.cast::<ffi::AVCodecContext>();
+        let ours: unsafe extern "C" fn(_, _, _) -> _ = get_buffer;
+        let is_ours = (*context).get_buffer2.is_some_and(|set| std::ptr::fn_addr_eq(set, ours));
+        // H.264 tells of pictures that end early in passing.
+        let conceals = || CStr::from_ptr(format).to_bytes().starts_with(b"concealing");
+        if is_ours && (level <= ffi::AV_LOG_ERROR as c_int || conceals()) {
+            let guard = &*(*context).opaque.cast::<Guard>();
+            guard.complained.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// libav's own allocation for every picture within the limit, cleared, as damage may leave parts of
+/// it unwritten; may run on any decoder thread.
 unsafe extern "C" fn get_buffer(
     context: *mut ffi::AVCodecContext,
     frame: *mut ffi::AVFrame,
@@ -188,5 +251,15 @@ unsafe extern "C" fn get_buffer(
         return AvError::REFUSED.0;
     }
     // SAFETY: the arguments are libav's own.
-    unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) }
+    let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
+    if code >= 0 {
+        // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
+        // shared with anyone.
+        unsafe {
+            for buffer in (*frame).buf.into_iter().filter(|buffer| !buffer.is_null()) {
+                std::ptr::write_bytes((*buffer).data, 0, (*buffer).size);
+            }
+        }
+    }
+    code
 }

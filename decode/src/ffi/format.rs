@@ -92,6 +92,11 @@ impl Format {
         Ok(format)
     }
 
+    /// Takes the input away; from here on nothing more is read.
+    pub(crate) fn take_input(&mut self) -> Box<dyn Input> {
+        self.io.take_input()
+    }
+
     fn header_error(&self, error: AvError) -> DecodeError {
         if self.io.refused() {
             return DecodeError::NestedResource { name: self.name.clone() };

@@ -73,6 +73,13 @@ impl Io {
         self.source
     }
 
+    /// Takes the input away; from here on nothing more is read.
+    pub(super) fn take_input(&mut self) -> Box<dyn Input> {
+        // SAFETY: as in `refused`, and `&mut self` keeps everyone else off.
+        let source = unsafe { &mut *self.source };
+        std::mem::replace(&mut source.input, Box::new(std::io::empty()))
+    }
+
     pub(super) fn refused(&self) -> bool {
         // SAFETY: `source` lives as long as self; callbacks run only inside libav calls that
         // the owner of this value makes, so none runs now.

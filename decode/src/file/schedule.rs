@@ -22,9 +22,11 @@ use crate::{
 const SEGMENTS_PER_THREAD: usize = 2;
 /// Coded bytes in flight past which no further segment is handed out.
 const IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
-/// After so many wrong predictions the rest is decoded by one continuing decoder: the container
-/// and the codec count pictures differently.
+/// After so many wrong predictions segments are handed out one at a time: the container and the
+/// codec count pictures differently.
 const CORRECTIONS_MAX: u32 = 3;
+/// Most threads of one libav decoder; libav gains nothing from more.
+const WIDE_THREADS_MAX: usize = 16;
 
 /// One segment to decode.
 pub(super) struct Job {
@@ -54,6 +56,9 @@ impl Job {
 pub(super) struct Task {
     pub(super) options: FileOptions,
     pub(super) threads: usize,
+    /// Pieces are decoded with damage concealed, because there is some or because one thread
+    /// has nothing to gain from doing otherwise at first.
+    pub(super) conceals: bool,
     pub(super) codec: Codec,
     pub(super) parameters: Arc<Parameters>,
     pub(super) limits: Limits,
@@ -65,11 +70,16 @@ pub(super) struct Task {
 }
 
 impl Task {
-    fn new(demuxer: &Demuxer, options: &FileOptions, threads: usize) -> Task {
+    fn new(demuxer: &Demuxer, options: &FileOptions, conceals: bool) -> Task {
         let stream = demuxer.stream();
+        let threads = options.threads.max(1);
         Task {
             options: options.clone(),
             threads,
+            // These two decoders do not tell of all damage.
+            conceals: conceals
+                || threads == 1
+                || matches!(stream.codec, Codec::Mpeg4 | Codec::Mjpeg),
             codec: stream.codec,
             parameters: demuxer.parameters(),
             limits: demuxer.limits(),
@@ -82,7 +92,7 @@ impl Task {
     /// One more than there are cores, as frame threads wait for rows of their reference frames:
     /// 0.38 s instead of 0.43 s wall on two cores for a 10 s 720p stream of two GOPs.
     pub(super) fn wide_threads(&self) -> usize {
-        if self.threads == 1 { 1 } else { self.threads + 1 }
+        if self.threads == 1 { 1 } else { (self.threads + 1).min(WIDE_THREADS_MAX) }
     }
 
     pub(super) fn at(&self, ticks: i64) -> Timestamp {
@@ -131,6 +141,7 @@ struct InFlight {
     segment: Arc<Segment<Packet>>,
     packets_left: Arc<AtomicUsize>,
     bytes: usize,
+    is_wide: bool,
     predicted_end: Position,
 }
 
@@ -159,8 +170,13 @@ impl State {
     }
 
     fn has_room(&self, window: usize) -> bool {
+        let window = if self.is_one_at_a_time() { 1 } else { window };
         let bytes: usize = self.in_flight.iter().map(|segment| segment.bytes).sum();
         self.in_flight.len() < window && bytes < IN_FLIGHT_BYTES_MAX
+    }
+
+    fn is_one_at_a_time(&self) -> bool {
+        self.corrections >= CORRECTIONS_MAX
     }
 
     fn pull(&mut self, task: &Task) -> Option<Job> {
@@ -171,10 +187,14 @@ impl State {
         let bytes = segment.units.iter().map(|unit| unit.bytes).sum();
         let segment = Arc::new(segment);
         let packets_left = Arc::new(AtomicUsize::new(segment.units.len()));
+        // One decoder with many threads at a time keeps their number in proportion.
+        let is_wide = !self.in_flight.iter().any(|other| other.is_wide)
+            && (self.is_one_at_a_time()
+                || self.outlasts_all_other_work(segment.units.len(), task.threads));
         let job = Job {
             ordinal: self.next_ordinal,
             start: self.predicted,
-            is_wide: self.outlasts_all_other_work(segment.units.len(), task.threads),
+            is_wide,
             is_again: false,
             packets_left: Arc::clone(&packets_left),
             segment: Arc::clone(&segment),
@@ -185,6 +205,7 @@ impl State {
             segment,
             packets_left,
             bytes,
+            is_wide,
             predicted_end: self.predicted,
         });
         Some(job)
@@ -206,9 +227,6 @@ impl State {
             return;
         }
         self.corrections += 1;
-        if self.corrections >= CORRECTIONS_MAX {
-            self.demuxer.stop_cutting();
-        }
         self.predicted = end;
         for later in &mut self.in_flight {
             later.predicted_end = task.predict(&later.segment, self.predicted);
@@ -222,7 +240,6 @@ pub(super) struct Facts {
     /// The source was read to its end and all of it was delivered.
     pub(super) is_complete: bool,
     pub(super) truncated: bool,
-    pub(super) damaged_packets: u64,
 }
 
 /// Hands out segments, bounded and in an order that keeps every prediction checkable.
@@ -233,8 +250,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, threads: usize) -> Schedule {
-        let task = Task::new(&demuxer, options, threads);
+    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, conceals: bool) -> Schedule {
+        let task = Task::new(&demuxer, options, conceals);
         let state = State {
             demuxer,
             predicted: Position::default(),
@@ -332,14 +349,12 @@ impl Schedule {
         self.changed.notify_all();
     }
 
-    pub(super) fn into_facts(self) -> Facts {
+    /// What came of it, and the demuxer for another round.
+    pub(super) fn into_parts(self) -> (Facts, Demuxer) {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_complete = state.exhausted && state.in_flight.is_empty();
-        Facts {
-            is_complete,
-            truncated: is_complete && state.demuxer.is_truncated(),
-            damaged_packets: state.demuxer.damaged_packets(),
-        }
+        let truncated = is_complete && state.demuxer.is_truncated();
+        (Facts { is_complete, truncated }, state.demuxer)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

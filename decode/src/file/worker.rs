@@ -14,7 +14,7 @@ use super::{
 use crate::{
     DecodeError,
     demux::check_extent,
-    ffi::{AvError, Context, Output, RawFrame},
+    ffi::{AvError, Context, OnDamage, Output, RawFrame},
     plan::Plan,
     sampling::Position,
 };
@@ -23,22 +23,27 @@ use crate::{
 const DRAIN_ERRORS_MAX: u32 = 64;
 
 /// A decoded segment.
-pub(super) struct Finished<O> {
-    pub(super) job: Job,
+pub(super) struct Decoded<O> {
     /// Where the source stands after it.
     pub(super) end: Position,
     pub(super) decoder: String,
+    /// Packets that the decoder flagged or refused.
     pub(super) damaged_packets: u64,
     pub(super) first_extent: Option<Extent>,
     pub(super) output: O,
 }
 
-/// What a worker says about the segment of some ordinal.
-pub(super) type Outcome<O> = (u64, Result<Finished<O>, DecodeError>);
+/// What became of a segment; whether it counts depends on where its job started.
+pub(super) struct Outcome<O> {
+    pub(super) job: Job,
+    pub(super) result: Result<Decoded<O>, Halt>,
+}
 
 /// Why a segment's decoding was given up.
-enum Halt {
+pub(super) enum Halt {
     SinkEnded,
+    /// A decoder that refuses damage met some.
+    Damaged,
     Error(DecodeError),
 }
 
@@ -56,10 +61,17 @@ struct Tally {
 }
 
 impl Tally {
-    /// The decoder refused a packet; that is no more than damage unless the picture is too large.
-    fn note_error(&mut self, context: &Context) -> Result<(), DecodeError> {
+    /// The decoder flagged or refused a packet; where damage is concealed that is no more than
+    /// damage, unless the picture is too large.
+    fn note_damage(&mut self, context: &Context) -> Result<(), Halt> {
+        if let Some(error) = context.too_large() {
+            return Err(error.into());
+        }
+        if context.on_damage() == OnDamage::Refuse {
+            return Err(Halt::Damaged);
+        }
         self.damaged_packets += 1;
-        context.too_large().map_or(Ok(()), Err)
+        Ok(())
     }
 }
 
@@ -70,26 +82,23 @@ pub(super) struct Worker<'a, S> {
     schedule: &'a Schedule,
     task: &'a Task,
     sink: S,
-    /// A decoder on this thread alone, kept across segments.
+    /// A decoder on this thread alone, kept across segments until it meets damage.
     narrow: Option<Context>,
-    /// A decoder on all threads.
-    wide: Option<Context>,
 }
 
 impl<'a, S: FrameSink> Worker<'a, S> {
     pub(super) fn new(schedule: &'a Schedule, sink: S) -> Worker<'a, S> {
-        Worker { schedule, task: &schedule.task, sink, narrow: None, wide: None }
+        Worker { schedule, task: &schedule.task, sink, narrow: None }
     }
 
     /// Decodes until there is nothing left to do.
     pub(super) fn run(mut self, results: &SyncSender<Outcome<S::Output>>) {
         while let Some(job) = self.schedule.next() {
-            let ordinal = job.ordinal;
             let flow = if job.segment.is_continued {
                 self.decode_pieces(job, results)
             } else {
-                let outcome = self.decode_closed(job);
-                self.report(ordinal, outcome, results)
+                let result = self.decode_closed(&job);
+                self.report(Outcome { job, result }, results)
             };
             if flow.is_break() {
                 return;
@@ -99,44 +108,50 @@ impl<'a, S: FrameSink> Worker<'a, S> {
 
     fn report(
         &self,
-        ordinal: u64,
-        outcome: Result<Finished<S::Output>, Halt>,
+        outcome: Outcome<S::Output>,
         results: &SyncSender<Outcome<S::Output>>,
     ) -> ControlFlow<()> {
-        let result = match outcome {
-            Ok(finished) => Ok(finished),
-            Err(Halt::Error(error)) => Err(error),
-            Err(Halt::SinkEnded) => {
-                self.schedule.stop();
-                return ControlFlow::Break(());
-            }
-        };
-        let is_last = result.is_err();
-        // Nobody receives any more once the collector has given up.
-        if results.send((ordinal, result)).is_err() || is_last {
+        if matches!(outcome.result, Err(Halt::SinkEnded)) {
+            self.schedule.stop();
             return ControlFlow::Break(());
         }
-        ControlFlow::Continue(())
+        // Nobody receives any more once the collector has given up.
+        results.send(outcome).map_or(ControlFlow::Break(()), ControlFlow::Continue)
     }
 
     /// A segment that begins and ends at clean starts.
-    fn decode_closed(&mut self, job: Job) -> Result<Finished<S::Output>, Halt> {
-        if job.is_again {
-            (self.narrow, self.wide) = (None, None);
+    ///
+    /// Only one decoder, new and on one thread, has a say about damage, so that neither the
+    /// number of threads nor their timing matters.
+    fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
+        match self.undamaged_pass(job) {
+            Err(Halt::Damaged | Halt::Error(_)) => {
+                let mut context = self.open(1, OnDamage::Conceal)?;
+                self.full_pass(job, &mut context, &mut None)
+            }
+            done => done,
         }
-        let kept = if job.is_wide { self.wide.take() } else { self.narrow.take() };
+    }
+
+    /// The fast way through a segment, which ends at the first sign of damage.
+    fn undamaged_pass(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
+        let kept = self.narrow.take().filter(|_| !job.is_again && !job.is_wide);
         let mut context = match kept {
             Some(context) => context,
-            None => self.open(if job.is_wide { self.task.wide_threads() } else { 1 })?,
+            None => {
+                let threads = if job.is_wide { self.task.wide_threads() } else { 1 };
+                self.open(threads, OnDamage::Refuse)?
+            }
         };
-        let finished = match self.plan(&job) {
+        let decoded = match self.plan(job) {
             Some(planned) => self.planned_pass(job, planned, &mut context)?,
             None => self.full_pass(job, &mut context, &mut None)?,
         };
-        context.reset();
-        let keep = if finished.job.is_wide { &mut self.wide } else { &mut self.narrow };
-        *keep = Some(context);
-        Ok(finished)
+        if !job.is_wide {
+            context.reset();
+            self.narrow = Some(context);
+        }
+        Ok(decoded)
     }
 
     /// Segments that continue one decoder, until one ends clean.
@@ -145,17 +160,29 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         first: Job,
         results: &SyncSender<Outcome<S::Output>>,
     ) -> ControlFlow<()> {
-        let mut context =
-            match self.wide.take().map_or_else(|| self.open(self.task.wide_threads()), Ok) {
-                Ok(context) => context,
-                Err(error) => return self.report(first.ordinal, Err(Halt::Error(error)), results),
-            };
+        let opened = if self.task.conceals {
+            self.open(1, OnDamage::Conceal)
+        } else {
+            self.open(self.task.wide_threads(), OnDamage::Refuse)
+        };
+        let mut context = match opened {
+            Ok(context) => context,
+            Err(error) => {
+                return self.report(Outcome { job: first, result: Err(error.into()) }, results);
+            }
+        };
         let (mut job, mut last_ticks) = (first, None);
         let end = loop {
-            let (ordinal, is_continued) = (job.ordinal, job.segment.is_continued);
-            let outcome = self.full_pass(job, &mut context, &mut last_ticks);
-            let end = outcome.as_ref().map_or_else(|_| Position::default(), |piece| piece.end);
-            self.report(ordinal, outcome, results)?;
+            let is_continued = job.segment.is_continued;
+            let mut result = self.full_pass(&job, &mut context, &mut last_ticks);
+            if !self.task.conceals && matches!(result, Err(Halt::Error(_))) {
+                // Which error comes first depends on the timing of its threads too.
+                result = Err(Halt::Damaged);
+            }
+            let end = result.as_ref().map(|piece| piece.end).ok();
+            self.report(Outcome { job, result }, results)?;
+            // What follows a piece that failed is never asked for.
+            let Some(end) = end else { return ControlFlow::Break(()) };
             if !is_continued {
                 break end;
             }
@@ -164,15 +191,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                 None => break end,
             }
         };
-        context.reset();
-        self.wide = Some(context);
         self.schedule.end_pieces(end);
         ControlFlow::Continue(())
     }
 
-    fn open(&self, threads: usize) -> Result<Context, DecodeError> {
+    fn open(&self, threads: usize, on_damage: OnDamage) -> Result<Context, DecodeError> {
         let Task { codec, parameters, limits, .. } = self.task;
-        Context::open(*codec, Some(parameters), threads, limits.side_px)
+        Context::open(*codec, Some(parameters), threads, on_damage, limits.side_px)
     }
 
     /// What to leave out of `job`; `None` when everything has to be decoded.
@@ -191,10 +216,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     /// Decodes what `planned` asks for; in full when something else comes out.
     fn planned_pass(
         &mut self,
-        job: Job,
+        job: &Job,
         planned: PlannedJob,
         context: &mut Context,
-    ) -> Result<Finished<S::Output>, Halt> {
+    ) -> Result<Decoded<S::Output>, Halt> {
         let PlannedJob { plan, times, end } = planned;
         self.sink.begin(job.info());
         let mut tally = Tally::default();
@@ -219,13 +244,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         };
         if !plan.targets.is_empty() {
             let is_needed = |index: usize| plan.needed[index];
-            feed(context, task, &job, is_needed, &mut tally, &mut on_frame)?;
+            feed(context, task, job, is_needed, &mut tally, &mut on_frame)?;
         }
         if taken < plan.targets.len() {
             context.reset();
             return self.full_pass(job, context, &mut None);
         }
-        Ok(self.finish(job, end, tally, context))
+        Ok(self.finish(end, tally, context))
     }
 
     /// Decodes everything and samples what comes out.
@@ -233,10 +258,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     /// `last_ticks` is the time of the frame before, carried from piece to piece.
     fn full_pass(
         &mut self,
-        job: Job,
+        job: &Job,
         context: &mut Context,
         last_ticks: &mut Option<i64>,
-    ) -> Result<Finished<S::Output>, Halt> {
+    ) -> Result<Decoded<S::Output>, Halt> {
         self.sink.begin(job.info());
         let mut tally = Tally::default();
         let (sink, task) = (&mut self.sink, self.task);
@@ -255,20 +280,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             }
             Ok(if sampler.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        feed(context, task, &job, |_| true, &mut tally, &mut on_frame)?;
+        feed(context, task, job, |_| true, &mut tally, &mut on_frame)?;
         let end = sampler.position;
-        Ok(self.finish(job, end, tally, context))
+        Ok(self.finish(end, tally, context))
     }
 
-    fn finish(
-        &mut self,
-        job: Job,
-        end: Position,
-        tally: Tally,
-        context: &Context,
-    ) -> Finished<S::Output> {
-        Finished {
-            job,
+    fn finish(&mut self, end: Position, tally: Tally, context: &Context) -> Decoded<S::Output> {
+        Decoded {
             end,
             decoder: context.name(),
             damaged_packets: tally.damaged_packets,
@@ -321,7 +339,7 @@ fn feed(
         };
         let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
         if sent.is_err() {
-            tally.note_error(context)?;
+            tally.note_damage(context)?;
         }
         if drain(context, task, tally, on_frame)?.is_break() {
             return Ok(());
@@ -331,10 +349,13 @@ fn feed(
     if !job.segment.is_continued {
         // With frame threads this is where the errors of the last packets come to light.
         if context.send_end().is_err() {
-            tally.note_error(context)?;
+            tally.note_damage(context)?;
         }
         // Whether it had enough no longer matters: there is no more.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
+    }
+    if context.complained() {
+        tally.note_damage(context)?;
     }
     Ok(())
 }
@@ -349,7 +370,9 @@ fn drain(
     loop {
         match context.receive() {
             Ok(Output::Frame(frame)) => {
-                tally.damaged_packets += u64::from(frame.is_damaged());
+                if frame.is_damaged() || context.complained() {
+                    tally.note_damage(context)?;
+                }
                 if let Some(extent) = frame.extent() {
                     check_extent(extent, task.limits)?;
                     tally.first_extent = tally.first_extent.or(Some(extent));
@@ -361,7 +384,7 @@ fn drain(
             Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
-                tally.note_error(context)?;
+                tally.note_damage(context)?;
             }
             Err(error) => return Err(libav(error).into()),
         }

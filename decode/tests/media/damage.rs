@@ -133,6 +133,59 @@ fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
     }
 }
 
+/// `count` bits of `bytes` flipped, past the headers; the same ones for the same seed.
+fn with_flipped_bits(bytes: &[u8], count: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut damaged = bytes.to_vec();
+    let header = bytes.len() / 10;
+    for _ in 0..count {
+        let at = header + random(bytes.len() - header);
+        damaged[at] ^= 1 << random(8);
+    }
+    damaged
+}
+
+#[test]
+fn damage_decodes_to_the_same_frames_on_any_thread_count() {
+    if !have_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let x264 = "-c:v libx264 -preset veryfast -bf 2 -movflags +faststart";
+    let x265 = "-c:v libx265 -preset ultrafast";
+    let lines = [
+        ("gops.mp4", format!("{x264} -g 50")),
+        ("one-gop.mp4", format!("{x264} -g 9999")),
+        ("open-gop.mp4", format!("{x264} -g 50 -x264-params open-gop=1")),
+        ("gops.ts", format!("{x264} -g 50")),
+        ("gops.265", format!("{x265} -x265-params log-level=none:keyint=50:open-gop=0")),
+        ("one-gop.265", format!("{x265} -x265-params log-level=none:keyint=9999")),
+        ("vp8.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 50".to_owned()),
+        ("vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 9999".to_owned()),
+        ("av1.mkv", "-c:v libsvtav1 -preset 12 -g 50".to_owned()),
+        ("mpeg4.avi", "-c:v mpeg4 -g 50".to_owned()),
+        ("mjpeg.avi", "-c:v mjpeg -pix_fmt yuvj420p".to_owned()),
+    ];
+    for (name, line) in lines {
+        let path = dir.path().join(name);
+        let source = "-f lavfi -i testsrc2=size=192x108:rate=25:duration=10 -pix_fmt yuv420p";
+        make(&path, &format!("{source} {line}"));
+        let whole = std::fs::read(&path).expect("made");
+        for (seed, count) in (1..).zip([1, 4, 20, 60]) {
+            let bytes = with_flipped_bits(&whole, count, seed);
+            let alone = decode_bytes(bytes.clone(), &every(1));
+            for threads in [1, 2, 5, 2, 5, 2, 5] {
+                let result = decode_bytes(bytes.clone(), &every(threads));
+                assert!(result == alone, "{name} seed {seed} on {threads}");
+            }
+        }
+    }
+}
+
 #[test]
 fn flipped_bits_end_in_a_report_or_an_error() {
     each_clip(|path, whole| {

@@ -141,7 +141,7 @@ pub fn decode_bytes(
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default())?;
-    decode_demuxer(demuxer, options, false)
+    decode_demuxer(demuxer, options, true)
 }
 
 fn decode_demuxer(
