@@ -148,6 +148,11 @@ impl App {
     }
 }
 
+/// Reads the files that a start reads after the configuration.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    Ok(load_labels(config).map(drop)?)
+}
+
 fn load_labels(config: &Config) -> Result<LabelMaps, LabelError> {
     config.label_maps_path.as_deref().map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
 }
@@ -156,7 +161,11 @@ fn sandbox_level(supervisor: &Supervisor) -> String {
     match supervisor.sandbox_report() {
         Ok(report) => {
             let level = level_name(&report);
-            tracing::info!(level, ?report, "media workers are sandboxed");
+            if report.is_full() {
+                tracing::info!(level, %report, "media workers are sandboxed");
+            } else {
+                tracing::warn!(level, %report, "media workers are sandboxed in part only");
+            }
             level.to_owned()
         }
         Err(error) => {

@@ -39,6 +39,10 @@ pub enum Origins {
 pub struct Tool {
     /// What it is called.
     pub name: &'static str,
+    /// The variable that says where it is.
+    pub variable: &'static str,
+    /// Where it was looked for.
+    pub searched: String,
     /// Where it is; `None` when it is missing.
     pub path: Option<PathBuf>,
 }
@@ -86,11 +90,21 @@ pub struct Config {
 
 impl Config {
     /// Resolves the process's environment.
+    #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
     pub fn from_env() -> Result<Config, Vec<VarError>> {
-        // Names and values that are not Unicode cannot be settings.
-        Config::resolve(env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }))
+        let (mut values, mut errors) = (Vec::new(), Vec::new());
+        for (name, value) in env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => values.push((name, value)),
+                (Ok(name), Err(_)) if name.starts_with(vars::PREFIX) => {
+                    errors.push(VarError { name: name.into(), problem: "is not UTF-8".to_owned() });
+                }
+                // Nothing of ours.
+                _ => {}
+            }
+        }
+        let resolved = Config::resolve(values).map_err(|found| errors.extend(found));
+        resolved.ok().filter(|_| errors.is_empty()).ok_or(errors)
     }
 
     /// Resolves named values.
@@ -186,7 +200,8 @@ fn tools(vars: &mut Vars) -> [Tool; 2] {
     let search = vars.raw("PATH").unwrap_or_default().to_owned();
     let mut tool = |name: &'static str, variable| {
         let text = vars.read(variable, name, |text| Ok(text.to_owned()));
-        Tool { name, path: find(&text, &search) }
+        let searched = if text.contains('/') { text.clone() } else { search.clone() };
+        Tool { name, variable, searched, path: find(&text, &search) }
     };
     [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
 }

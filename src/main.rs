@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sightline::{
-    app::{App, Server},
+    app::{self, App, Server},
     config::Config,
     telemetry,
 };
@@ -53,6 +53,10 @@ fn main() -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    for tool in config.tools.iter().filter(|tool| tool.path.is_none()) {
+        let (name, variable, searched) = (tool.name, tool.variable, &tool.searched);
+        tracing::warn!(name, variable, searched, "a program is missing");
+    }
     match serve(config) {
         Ok(code) => code,
         Err(error) => {
@@ -68,6 +72,10 @@ fn check(config: &Config) -> ExitCode {
     }
     for warning in &config.warnings {
         eprintln!("sightline-server: {warning}");
+    }
+    if let Err(error) = app::check(config) {
+        eprintln!("sightline-server: {error}");
+        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }

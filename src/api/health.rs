@@ -26,7 +26,11 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
     let work = Arc::clone(&app);
     let reasons = app.blocking(move || reasons(&work)).await?;
     let missing = app.config.tools.iter().filter(|tool| tool.path.is_none());
-    let missing: Vec<&str> = missing.map(|tool| tool.name).collect();
+    let missing: Vec<_> = missing
+        .map(|tool| {
+            json!({ "name": tool.name, "variable": tool.variable, "searched": tool.searched })
+        })
+        .collect();
     let (status, word) = match reasons.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),

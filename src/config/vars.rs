@@ -1,18 +1,18 @@
 //! Named text values with defaults: every problem is collected, every value can be shown.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use crate::json::Problem;
 
 /// The prefix of the server's own variables.
-const PREFIX: &str = "SERVICE_";
+pub(super) const PREFIX: &str = "SERVICE_";
 
 /// One variable that has no acceptable value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct VarError {
     /// The variable.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What is wrong with its value, which is not repeated: it may be a secret.
     pub problem: String,
 }
@@ -48,7 +48,7 @@ impl Vars {
     }
 
     pub(super) fn refuse(&mut self, name: &'static str, problem: impl Into<Problem>) {
-        self.errors.push(VarError { name, problem: problem.into().0.into_owned() });
+        self.errors.push(VarError { name: name.into(), problem: problem.into().0.into_owned() });
     }
 
     /// The value of a variable that no listing shows.

@@ -1,8 +1,10 @@
 //! How a server ends and comes back: settings it refuses, a drain, a log that fails.
 
 use std::{
+    ffi::OsStr,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -43,8 +45,17 @@ fn settings_are_checked_before_anything_starts() {
     std::fs::write(&labels, "{\"acme\": 1}").expect("written");
     let setup = Setup::new(dir.path())
         .var("SERVICE_TENANT_LABEL_MAPS_PATH", labels.to_str().expect("UTF-8"));
-    let (code, _, said) = run(&setup, None);
-    assert!(code == Some(1) && said.contains("SERVICE_TENANT_LABEL_MAPS_PATH"), "{code:?}: {said}");
+    for argument in [None, Some("--check-config")] {
+        let (code, _, said) = run(&setup, argument);
+        let named = said.contains("SERVICE_TENANT_LABEL_MAPS_PATH");
+        assert!(code == Some(1) && named, "{argument:?}: {code:?}: {said}");
+    }
+    let mut command = Setup::new(dir.path()).command();
+    command.env("SERVICE_DATA_DIR", OsStr::from_bytes(b"/tmp/\xff")).arg("--check-config");
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2), "{said}");
+    assert!(said.contains("SERVICE_DATA_DIR is not UTF-8"), "{said}");
 }
 
 #[test]
@@ -52,7 +63,10 @@ fn missing_programs_are_named_and_stop_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).var("SERVICE_FFPROBE_PATH", "/nonexistent").start();
     let ready = server.get("/v1/ready");
-    assert_eq!((ready.status, &ready.json()["missing_tools"]), (200, &json!(["ffprobe"])));
+    let missing = json!([
+        {"name": "ffprobe", "variable": "SERVICE_FFPROBE_PATH", "searched": "/nonexistent"}
+    ]);
+    assert_eq!((ready.status, &ready.json()["missing_tools"]), (200, &missing));
     assert_eq!(ready.json()["sandbox"], "full", "this machine sandboxes media workers");
 }
 
