@@ -20,9 +20,14 @@ use tokio::sync::oneshot;
 use super::Lifecycle;
 use crate::config::Principal;
 
+mod change;
 mod run;
 
+use change::Change;
 pub use run::{JobGuard, JobToken, Origin, Run, Snapshot};
+
+/// Runs looked at in one hold of the tables.
+const LIST_SLICE: usize = 1024;
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +45,13 @@ pub enum RunError {
     #[error("no such run")]
     NotFound,
     /// The run has ended.
-    #[error("the run is {}", .0.as_str())]
+    #[error("the run is {}: create a new run", .0.as_str())]
     Terminal(Lifecycle),
     /// An ingest of the run is under way.
     #[error("an ingest of this run is under way")]
     Busy,
     /// The principal has as many active runs as are allowed.
-    #[error("{active} of at most {limit} runs are active")]
+    #[error("{active} of at most {limit} runs are active: stop or delete one")]
     ActiveLimit {
         /// The limit.
         limit: usize,
@@ -189,16 +194,30 @@ impl Registry {
         before: Seq,
         limit: usize,
     ) -> (Vec<Arc<Run>>, Option<Seq>) {
+        let (mut page, mut before) = (Vec::new(), before);
+        loop {
+            let slice = self.slice(owner, before);
+            let Some((last, _)) = slice.last() else { return (page, None) };
+            before = *last;
+            for (_, run) in slice {
+                if !status.is_none_or(|status| run.lifecycle() == status) {
+                    continue;
+                }
+                if page.len() == limit {
+                    let next = page.last().map(|run: &Arc<Run>| run.created_seq());
+                    return (page, next);
+                }
+                page.push(run);
+            }
+        }
+    }
+
+    /// The next visible runs of `owner`: the log's writer waits for the tables, so not all.
+    fn slice(&self, owner: &Principal, before: Seq) -> Vec<(Seq, Arc<Run>)> {
         let tables = self.tables();
-        let Some(owner) = tables.owners.get(owner) else { return (Vec::new(), None) };
-        let mut matching = owner
-            .runs
-            .range(..before)
-            .rev()
-            .filter(|(_, run)| status.is_none_or(|status| run.lifecycle() == status));
-        let page: Vec<_> = matching.by_ref().take(limit).collect();
-        let next = matching.next().and(page.last().map(|(seq, _)| **seq));
-        (page.into_iter().map(|(_, run)| Arc::clone(run)).collect(), next)
+        let Some(owner) = tables.owners.get(owner) else { return Vec::new() };
+        let runs = owner.runs.range(..before).rev().take(LIST_SLICE);
+        runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
     }
 
     /// Creates a run once its slot is free and its `run_created` is durable.
@@ -217,11 +236,7 @@ impl Registry {
             tenant_id: origin.tenant.clone(),
         });
         self.take_slot(&run)?;
-        let outcome = self.change(&run, Change::Create(created)).await;
-        if outcome.is_err() {
-            self.release_slot(&run);
-        }
-        outcome.map(|_| run)
+        self.change(&run, Change::Create(created)).await.map(|_| run)
     }
 
     fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
@@ -319,43 +334,29 @@ impl Registry {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
         // A task of its own: a caller that goes away must not give up the run's order between
         // the append and its answer, or the next change would be checked against an old state.
+        // Nor may it keep the slot of a run that was not created.
         let task = tokio::spawn(async move {
-            let _order = run.order().await;
-            let Some(events) = change.events(&run)? else { return Ok(Vec::new()) };
-            let id = run.id();
-            let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
-            let (tell, told) = oneshot::channel();
-            registry.timeline.append(batch, move |outcome| {
-                // The receiver is gone only while the runtime shuts down.
-                drop(tell.send(outcome));
-            });
-            told.await.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
+            let creates = matches!(change, Change::Create(_));
+            let outcome = registry.apply(&run, change).await;
+            if creates && outcome.is_err() {
+                registry.release_slot(&run);
+            }
+            outcome
         });
         task.await.map_err(|_| RunError::Unfinished)?
     }
-}
 
-/// A change of a run and the states in which it is allowed.
-enum Change {
-    Create(Event),
-    Active(Vec<Event>),
-    Delete(Event),
-    Expire(Instant),
-}
-
-impl Change {
-    /// What to append now; `None` when nothing is left to do.
-    fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
-        let state = run.lifecycle();
-        match self {
-            Change::Create(event) => Ok(Some(vec![event])),
-            Change::Delete(_) if state == Lifecycle::Deleted => Ok(None),
-            Change::Delete(event) => Ok(Some(vec![event])),
-            Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
-            Change::Active(events) if state.is_active() => Ok(Some(events)),
-            Change::Active(_) if state.is_terminal() => Err(RunError::Terminal(state)),
-            Change::Active(_) => Err(RunError::NotFound),
-        }
+    async fn apply(&self, run: &Run, change: Change) -> Result<Vec<Appended>, RunError> {
+        let _order = run.order().await;
+        let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
+        let id = run.id();
+        let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
+        let (tell, told) = oneshot::channel();
+        self.timeline.append(batch, move |outcome| {
+            // The receiver is gone only while the runtime shuts down.
+            drop(tell.send(outcome));
+        });
+        told.await.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
     }
 }
 

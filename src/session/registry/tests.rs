@@ -85,6 +85,41 @@ async fn a_failed_creation_gives_its_slot_back() {
     assert!(ids(&registry, "a").is_empty());
 }
 
+#[tokio::test]
+async fn a_caller_that_goes_away_keeps_no_slot() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    registry.timeline().close();
+    for _ in 0..3 {
+        let create = registry.create(origin("a"), REQUEST);
+        // Polled once, so that the slot is taken, then dropped.
+        tokio::time::timeout(Duration::ZERO, create).await.ok();
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let refused = registry.create(origin("a"), REQUEST).await;
+    assert!(matches!(refused, Err(RunError::Log(_))), "{:?}", refused.err());
+}
+
+#[tokio::test]
+async fn a_list_goes_on_behind_a_slice() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    let limits = RunLimits { active: 1, ttl: HOUR };
+    let registry = Registry::open(timeline, limits, WallTime { epoch_ms: 0 }).expect("rebuilt");
+    let oldest = registry.create(origin("a"), REQUEST).await.expect("created");
+    registry.stop(&oldest, REQUEST).await.expect("active");
+    for _ in 0..LIST_SLICE {
+        let run = registry.create(origin("a"), REQUEST).await.expect("created");
+        registry.stop(&run, REQUEST).await.expect("active");
+    }
+    let owner = Principal::named("a");
+    let (all, next) = registry.list(&owner, Some(Lifecycle::Cancelled), Seq(u64::MAX), 2000);
+    assert_eq!((all.len(), next), (LIST_SLICE + 1, None));
+    assert_eq!(all.last().map(|run| run.id()), Some(oldest.id()));
+    let (page, next) = registry.list(&owner, None, Seq(u64::MAX), LIST_SLICE);
+    assert_eq!(next, page.last().map(|run| run.created_seq()));
+}
+
 /// What a caller can ask of the registry.
 #[derive(Clone, Copy, Debug)]
 enum Ask {

@@ -1,0 +1,32 @@
+//! What can be asked of a run, and in which of its states.
+
+use std::time::Instant;
+
+use timeline::Event;
+
+use super::{Run, RunError};
+use crate::session::Lifecycle;
+
+/// A change of a run and the states in which it is allowed.
+pub(super) enum Change {
+    Create(Event),
+    Active(Vec<Event>),
+    Delete(Event),
+    Expire(Instant),
+}
+
+impl Change {
+    /// What to append now; `None` when nothing is left to do.
+    pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
+        let state = run.lifecycle();
+        match self {
+            Change::Create(event) => Ok(Some(vec![event])),
+            Change::Delete(_) if state == Lifecycle::Deleted => Ok(None),
+            Change::Delete(event) => Ok(Some(vec![event])),
+            Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
+            Change::Active(events) if state.is_active() => Ok(Some(events)),
+            Change::Active(_) if state.is_terminal() => Err(RunError::Terminal(state)),
+            Change::Active(_) => Err(RunError::NotFound),
+        }
+    }
+}
