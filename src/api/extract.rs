@@ -9,6 +9,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use media::RequestId;
 use serde_json::{Map, Value};
+use timeline::JsonText;
 
 use super::{App, error::ApiError};
 use crate::{
@@ -73,12 +74,20 @@ impl FromRequestParts<Arc<App>> for OwnedOrDeleted {
 }
 
 /// A JSON body, parsed strictly.
-pub struct Body(pub Value);
+pub struct Body {
+    value: Value,
+    text: Bytes,
+}
 
 impl Body {
     /// The fields of the body, which must be an object.
     pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
-        Fields::of(&self.0).map_err(ApiError::Invalid)
+        Fields::of(&self.value).map_err(ApiError::Invalid)
+    }
+
+    /// The body as it came.
+    pub fn text(&self) -> Option<JsonText> {
+        JsonText::parse(std::str::from_utf8(&self.text).ok()?)
     }
 }
 
@@ -90,7 +99,7 @@ impl FromRequest<Arc<App>> for Body {
         let text = Bytes::from_request(request, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        Ok(Body(json::parse(&text)?))
+        Ok(Body { value: json::parse(&text)?, text })
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use media::{Rate, RequestId, StreamId};
 use serde::Serialize;
-use timeline::{JsonText, SamplingPolicy};
+use timeline::SamplingPolicy;
 
 use super::{
     ApiResult, App,
@@ -64,9 +64,6 @@ fn read(body: &Body) -> Result<Request<'_>, ApiError> {
         fields.optional("fixed_fps", rate)
     };
     let sample_fps = fields.optional("sample_fps", rate);
-    if is_fixed && sample_fps.is_some() && sample_fps != fixed_fps {
-        fields.refuse("sample_fps", "differs from fixed_fps");
-    }
     let max_frames = fields.optional("max_frames", integer(1..=500_000)).unwrap_or(512);
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
     fields.refuse_unknown();
@@ -83,11 +80,11 @@ pub async fn ingest(
     Owned(run): Owned,
     body: Body,
 ) -> ApiResult {
+    run.check_active()?;
     let request = read(&body)?;
     app.check_open()?;
     let (roots, uri) = (Arc::clone(&app.roots), request.source_uri.to_owned());
     let file = app.blocking(move || roots.open_source(&uri)).await??;
-    let echo = JsonText::parse(&echo(&body)?);
     let ingest = Ingest {
         request_id: caller.request_id,
         file,
@@ -96,7 +93,7 @@ pub async fn ingest(
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
-        echo: echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?,
+        echo: body.text().ok_or(ApiError::Bug("a parsed body is not JSON"))?,
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
     let ingested = app.runner.ingest(&run, ingest).await?;
@@ -143,9 +140,4 @@ fn answer(
         truncated: ingested.truncated,
     })
     .into_response()
-}
-
-/// The body as one line, which the event repeats.
-fn echo(body: &Body) -> Result<String, ApiError> {
-    serde_json::to_string(&body.0).map_err(|_| ApiError::Bug("a JSON value is not writable"))
 }

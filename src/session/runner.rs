@@ -15,7 +15,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use worker::{Supervisor, WorkerError};
 
 use super::{
-    Lifecycle,
     admission::{Admission, Place, QueueFull},
     registry::{JobGuard, Registry, Run, RunError},
 };
@@ -182,7 +181,7 @@ impl Runner {
         ingest: Ingest,
     ) -> Result<Ingested, IngestError> {
         let guard = run.begin_job()?;
-        check_active(run.lifecycle())?;
+        run.check_active()?;
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
         self.jobs.spawn(async move {
@@ -224,7 +223,7 @@ impl Runner {
 
     /// A stop and a delete have said why in an event of their own; a shutdown says it here.
     async fn cancelled(self: &Arc<Self>, run: &Arc<Run>, request_id: RequestId) -> IngestError {
-        if let Err(error) = check_active(run.lifecycle()) {
+        if let Err(error) = run.check_active() {
             return error.into();
         }
         let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
@@ -264,13 +263,5 @@ impl Runner {
         self.closing.cancel();
         self.registry.cancel_jobs();
         self.jobs.wait().await;
-    }
-}
-
-fn check_active(state: Lifecycle) -> Result<(), RunError> {
-    match state {
-        state if state.is_active() => Ok(()),
-        state if state.is_terminal() => Err(RunError::Terminal(state)),
-        _ => Err(RunError::NotFound),
     }
 }

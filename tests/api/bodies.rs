@@ -86,7 +86,7 @@ fn ingest_limits_hold_at_the_bound_and_not_past_it() {
         (json!({"sample_fps": 0.2}), None),
         (json!({"sample_fps": 0.1}), Some("sample_fps")),
         (with(fixed.clone(), "sample_fps", json!(1)), None),
-        (with(fixed, "sample_fps", json!(2)), Some("sample_fps")),
+        (with(fixed, "sample_fps", json!(2)), None),
         (json!({"sampling_policy": "every"}), Some("sampling_policy")),
         (json!({"stream_id": "s".repeat(128)}), None),
         (json!({"stream_id": "s".repeat(129)}), Some("stream_id")),

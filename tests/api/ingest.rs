@@ -89,14 +89,18 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
     let run = server.create_run();
-    let body = json!({"source_uri": "nature_flower.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
-    let answer = server.post(&format!("/v1/runs/{run}/ingest"), &body).json();
+    // Neither the order nor the spelling that a serialiser would choose; fixed_fps wins.
+    let body = r#"{ "stream_id":"cam", "source_uri": "nature_flower.mp4", "sampling_policy": "fixed", "fixed_fps": 2.0, "sample_fps": 7e0, "max_frames": 6 }"#;
+    let path = format!("/v1/runs/{run}/ingest");
+    let call = server.call("POST", &path).header("content-type", "application/json");
+    let answer = call.body(body).send().json();
     assert_eq!((&answer["decoded_frames"], &answer["sample_fps"]), (&json!(6), &json!(2.0)));
     let events = server.events(&run);
     let kinds: Vec<_> =
         events.iter().map(|event| event["kind"].as_str().expect("a kind")).collect();
     assert_eq!(kinds, ["run_created", "ingest_received", "frames_decoded"], "stills are off");
-    assert_eq!(events[1]["payload"]["ingest"], body, "the body is echoed");
+    let text = server.get(&format!("/v1/runs/{run}/events")).text;
+    assert!(text.contains(body), "the body is echoed byte for byte: {text}");
     let signals = events[2]["payload"]["signals"].as_array().expect("an array");
     let times: Vec<_> =
         signals.iter().map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
@@ -194,6 +198,17 @@ fn a_hostile_source_is_refused_with_its_reason() {
         assert!(!reply.text.contains("secret"), "{source}: {}", reply.text);
     }
     assert_eq!(server.kinds(&run), ["run_created"], "a refused source leaves no event");
+}
+
+#[test]
+fn a_run_that_has_ended_looks_at_no_source() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let run = server.create_run();
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let reply = ingest(&server, &run, "missing.mp4");
+    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    assert!(reply.text.contains("create a new run"), "{}", reply.text);
 }
 
 #[test]

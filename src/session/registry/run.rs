@@ -172,6 +172,15 @@ impl Run {
         lock(&self.state).lifecycle
     }
 
+    /// Why it takes no action, if it takes none.
+    pub fn check_active(&self) -> Result<(), RunError> {
+        match self.lifecycle() {
+            state if state.is_active() => Ok(()),
+            state if state.is_terminal() => Err(RunError::Terminal(state)),
+            _ => Err(RunError::NotFound),
+        }
+    }
+
     /// What a record of it shows.
     pub fn snapshot(&self) -> Snapshot {
         let state = lock(&self.state);
