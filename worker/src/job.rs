@@ -1,8 +1,8 @@
 //! A whole file to signals and stills: what a worker does for one `ingest` or `analyze`.
 //!
-//! Segments are decoded and measured in parallel; `sequence` then runs the one signal window and
-//! the one gate over them in order, so that the result is that of a single thread. Stills are
-//! encoded where the pixels are, on the segment's thread, wherever `predict` can foresee them.
+//! Segments are decoded and measured in parallel; `sequence` then joins their signals and runs the
+//! one gate over them in order, so that the result is that of a single thread. Stills are encoded
+//! where the pixels are, on the segment's thread, wherever `predict` can foresee them.
 
 mod predict;
 mod sequence;

@@ -4,10 +4,10 @@
 //! signal. A gate of the segment's own therefore agrees with the file's gate but for the first
 //! `BACK + 1` and the last `AHEAD` frames: those are kept as they are, and sequenced later.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, SignalWindow};
-use media::{Frame, Rotation, Subsampling};
+use media::{Frame, Rotation, Signal, Subsampling};
 
 use crate::{
     Fault,
@@ -39,6 +39,8 @@ pub(super) struct Predictor {
     undecided: VecDeque<(u64, Option<Frame>)>,
     /// Decisions to come that may differ from the file's gate.
     uncertain: usize,
+    /// Signals made that are the file's, for the sequencer.
+    signals: Vec<Signal>,
     held_bytes: u64,
 }
 
@@ -52,6 +54,7 @@ impl Predictor {
             gate: Gate::new(config),
             undecided: VecDeque::with_capacity(AHEAD + 1),
             uncertain: 0,
+            signals: Vec::new(),
             held_bytes: 0,
         }
     }
@@ -63,6 +66,7 @@ impl Predictor {
         self.gate = if starts_file { Gate::new(self.config) } else { Gate::resume(self.config, 0) };
         self.undecided.clear();
         self.uncertain = if starts_file { 0 } else { BACK + 1 };
+        self.signals.clear();
         self.held_bytes = 0;
     }
 
@@ -78,6 +82,10 @@ impl Predictor {
         while let Some(signal) = self.window.poll() {
             let selected = self.gate.offer(&signal).selected;
             let uncertain = self.uncertain > 0;
+            // A decision looks one signal further back than a signal looks at frames.
+            if self.uncertain <= 1 {
+                self.signals.push(signal);
+            }
             self.uncertain = self.uncertain.saturating_sub(1);
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             if uncertain {
@@ -91,8 +99,8 @@ impl Predictor {
         Ok(())
     }
 
-    /// The segment is complete: its undecided frames are for the sequencer.
-    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) {
+    /// The segment is complete: its undecided frames are for the sequencer, its signals are given.
+    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Vec<Signal> {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
             out.extend(
@@ -101,6 +109,7 @@ impl Predictor {
                     .map(|frame| Candidate { frame_index: *frame_index, form: Form::Held(frame) }),
             );
         }
+        mem::take(&mut self.signals)
     }
 
     fn hold(&mut self, frame: Frame) -> Result<Form, Fault> {

@@ -1,8 +1,11 @@
-//! Segments in order to signals, decisions and stills: one window, one gate, one thread.
+//! Segments in order to signals, decisions and stills: one gate, one thread.
+//!
+//! A window joins the segments: it makes the signals around each cut that depend on both sides.
+//! Signals from the middle of a segment that come with it are taken as they are.
 
-use std::{collections::VecDeque, mem};
+use std::{collections::VecDeque, mem, ops::Range};
 
-use gate::{AHEAD, Decision, Gate, SignalWindow};
+use gate::{AHEAD, BACK, Decision, FrameStamp, Gate, Measurements, SignalWindow};
 use media::{Rotation, Signal};
 
 use super::{
@@ -52,13 +55,26 @@ impl<'a> Sequencer<'a> {
 
     /// The next segment of the file.
     pub fn deliver(&mut self, segment: Segment) -> Result<(), Fault> {
-        let Segment { stamps, mut records, candidates } = segment;
+        let Segment { stamps, mut records, candidates, signals } = segment;
         if let Some(stills) = &mut self.stills {
             stills.candidates.extend(candidates);
         }
-        for (stamp, measured) in stamps.into_iter().zip(&records) {
-            self.window.push(stamp, measured);
-            self.decide()?;
+        let known = known(&stamps, &signals);
+        let frames = || stamps.iter().zip(&records);
+        // What the window must see up to the known signals, and again for those after them.
+        let before = known.start + AHEAD;
+        let after = known.end.saturating_sub(BACK);
+        if before < after {
+            frames().take(before).try_for_each(|(stamp, measured)| self.push(*stamp, measured))?;
+            let passed = signals.len() - known.len();
+            signals.into_iter().skip(passed).try_for_each(|signal| self.decide(signal))?;
+            self.window = SignalWindow::new(AHEAD);
+            for (stamp, measured) in frames().skip(after) {
+                self.window.push(*stamp, measured);
+            }
+            while self.window.poll().is_some() {}
+        } else {
+            frames().try_for_each(|(stamp, measured)| self.push(*stamp, measured))?;
         }
         records.clear();
         self.job.spare_records().push(records);
@@ -68,22 +84,32 @@ impl<'a> Sequencer<'a> {
     /// The file is complete.
     pub fn finish(mut self) -> Result<(), Fault> {
         self.window.flush();
-        self.decide()?;
+        self.drain()?;
         self.say_signals()
     }
 
-    fn decide(&mut self) -> Result<(), Fault> {
+    fn push(&mut self, stamp: FrameStamp, measured: &Measurements) -> Result<(), Fault> {
+        self.window.push(stamp, measured);
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Result<(), Fault> {
         while let Some(signal) = self.window.poll() {
-            let decision = self.gate.offer(&signal);
-            if let Some(stills) = &mut self.stills
-                && let Some(still) = stills.settle(&signal, decision)?
-            {
-                self.job.say(JobEvent::Still(still))?;
-            }
-            self.signals.push(signal);
-            if self.signals.len() == CHUNK {
-                self.say_signals()?;
-            }
+            self.decide(signal)?;
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, signal: Signal) -> Result<(), Fault> {
+        let decision = self.gate.offer(&signal);
+        if let Some(stills) = &mut self.stills
+            && let Some(still) = stills.settle(&signal, decision)?
+        {
+            self.job.say(JobEvent::Still(still))?;
+        }
+        self.signals.push(signal);
+        if self.signals.len() == CHUNK {
+            self.say_signals()?;
         }
         Ok(())
     }
@@ -93,6 +119,17 @@ impl<'a> Sequencer<'a> {
             return Ok(());
         }
         self.job.say(JobEvent::Signals(mem::take(&mut self.signals)))
+    }
+}
+
+/// The frames of a segment whose signals came with it; those of the segment before, which a
+/// continued one brings as well, have been made here.
+fn known(stamps: &[FrameStamp], signals: &[Signal]) -> Range<usize> {
+    let (Some(first), Some(last)) = (stamps.first(), signals.last()) else { return 0..0 };
+    let place = |signal: &Signal| signal.frame_index.checked_sub(first.frame_index);
+    match (signals.iter().find_map(place), place(last)) {
+        (Some(start), Some(end)) => start as usize..end as usize + 1,
+        _ => 0..0,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{mem, ops::ControlFlow, slice};
 
 use decode::{FrameSink, SegmentInfo};
 use gate::{CpuMeasurer, FrameStamp, Measurements, Measurer};
-use media::Frame;
+use media::{Frame, Signal};
 
 use super::{
     Job,
@@ -18,6 +18,8 @@ pub(super) struct Segment {
     pub stamps: Vec<FrameStamp>,
     pub records: Vec<Measurements>,
     pub candidates: Vec<Candidate>,
+    /// Consecutive signals that need no other segment; none where no stills are wanted.
+    pub signals: Vec<Signal>,
 }
 
 pub(super) struct SegmentSink<'a> {
@@ -89,7 +91,7 @@ impl FrameSink for SegmentSink<'_> {
 
     fn end(&mut self) -> Segment {
         if let Some(predictor) = &mut self.predictor {
-            predictor.hand_over(&mut self.segment.candidates);
+            self.segment.signals = predictor.hand_over(&mut self.segment.candidates);
         }
         mem::take(&mut self.segment)
     }

@@ -64,7 +64,7 @@ fn frame(index: u64) -> Frame {
 
 /// What the film comes to when it is cut into segments of these lengths; `continued` ones are
 /// decoded by the sink that had the one before.
-fn analyse(lengths: &[u64], continued: bool) -> (Vec<Signal>, Vec<Still>) {
+fn analyse(lengths: &[u64], continued: bool, stills: bool) -> (Vec<Signal>, Vec<Still>) {
     let said = Mutex::new((Vec::new(), Vec::new()));
     let emit = |event: JobEvent| {
         let mut said = said.lock().expect("no panic");
@@ -78,7 +78,7 @@ fn analyse(lengths: &[u64], continued: bool) -> (Vec<Signal>, Vec<Still>) {
     let options = JobOptions {
         sampling: Sampling::Every,
         max_frames: 1000,
-        stills: true,
+        stills,
         gate: GateConfig::default(),
         threads: 1,
     };
@@ -108,7 +108,7 @@ fn analyse(lengths: &[u64], continued: bool) -> (Vec<Signal>, Vec<Still>) {
 
 #[test]
 fn how_a_file_is_cut_into_segments_changes_nothing() {
-    let whole = analyse(&[240], false);
+    let whole = analyse(&[240], false, true);
     assert_eq!(whole.0.len(), 240);
     assert!(whole.1.len() > 14, "cuts, keepalives: {}", whole.1.len());
     let cases: [(&str, Vec<u64>); 6] = [
@@ -122,7 +122,11 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
     for (name, lengths) in cases {
         assert_eq!(lengths.iter().sum::<u64>(), 240, "{name}");
         for continued in [false, true] {
-            assert!(analyse(&lengths, continued) == whole, "{name}, continued: {continued}");
+            let cut = analyse(&lengths, continued, true);
+            assert!(cut == whole, "{name}, continued: {continued}");
+            // Without stills every signal comes from the one window of the file.
+            let signals = analyse(&lengths, continued, false).0;
+            assert!(signals == whole.0, "{name}, continued: {continued}, no stills");
         }
     }
 }
@@ -155,7 +159,7 @@ fn a_segment_that_starts_over_counts_once() {
     }
     sequencer.deliver(sink.end()).expect("delivered");
     sequencer.finish().expect("finished");
-    assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], false).0);
+    assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], false, true).0);
 }
 
 #[test]
