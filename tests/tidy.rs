@@ -219,7 +219,9 @@ fn every_file_says_what_it_is_and_long_ones_say_why() {
         if doc.len() > 8 && !name.contains("examples/") {
             wrong.push(format!("{name}: module doc of {} lines, at most 8", doc.len()));
         }
-        if lines > LINES_MAX && !doc.join(" ").replace("//! ", "").to_lowercase().contains("long because") {
+        if lines > LINES_MAX
+            && !doc.join(" ").replace("//! ", "").to_lowercase().contains("long because")
+        {
             wrong.push(format!("{name}: {lines} lines and no \"long because\" in the module doc"));
         }
     }
