@@ -28,7 +28,8 @@ impl Detail {
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Detail {
         let mut field = field.into();
         if field.len() > FIELD_BYTES_MAX {
-            field.truncate(field.floor_char_boundary(FIELD_BYTES_MAX));
+            let kept = (0..=FIELD_BYTES_MAX).rev().find(|at| field.is_char_boundary(*at));
+            field.truncate(kept.unwrap_or(0));
             field.push('\u{2026}');
         }
         Detail { field, message: message.into() }

@@ -52,7 +52,9 @@ impl EventsText {
         let first = self.next()?.unwrap_or_default();
         let body = match self.after {
             None => Body::from(first),
-            Some(_) => Body::new(Pieces { first: Some(first), state: State::Ready(self) }),
+            Some(_) => {
+                Body::new(Pieces { first: Some(first), state: State::Ready(Box::new(self)) })
+            }
         };
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
     }
@@ -100,9 +102,12 @@ struct Pieces {
     state: State,
 }
 
+/// A text and its next piece, if it has one.
+type Step = (Box<EventsText>, Result<Option<String>, TimelineError>);
+
 enum State {
-    Ready(EventsText),
-    Reading(JoinHandle<(EventsText, Result<Option<String>, TimelineError>)>),
+    Ready(Box<EventsText>),
+    Reading(JoinHandle<Step>),
     Ended,
 }
 
