@@ -10,7 +10,7 @@ use std::{
 };
 
 use decode::Sampling;
-use media::Rate;
+use media::{Rate, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor, WorkerProgram};
 
@@ -18,7 +18,7 @@ use crate::{
     analysis::{self, Analysis, Job},
     error::CliError,
     interrupt, markers,
-    output::{Out, grouped, printable, rfc3339},
+    output::{Out, grouped, printable},
     report::{Report, Shelf, Still},
     wire::{MarkerRecord, SignalRecord},
 };
@@ -210,7 +210,8 @@ fn write_report(
 /// The present, RFC 3339.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    rfc3339(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    let epoch_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    WallTime { epoch_ms }.rfc3339()
 }
 
 /// What happened, on standard error: the table or JSON stays alone on standard output.

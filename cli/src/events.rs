@@ -5,12 +5,13 @@
 
 use std::time::{Duration, Instant};
 
+use media::WallTime;
 use serde::Serialize;
 
 use crate::{
     client::{Client, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable, rfc3339},
+    output::{Out, Table, printable},
     wire::{EventRecord, QueryReply},
 };
 
@@ -103,7 +104,7 @@ fn print(args: &EventsArgs, events: &[EventRecord], first_page: bool) -> Result<
     for event in events {
         table.push([
             event.seq.to_string(),
-            rfc3339(event.pts_ms),
+            WallTime { epoch_ms: event.pts_ms }.rfc3339(),
             event.kind.clone(),
             brief(event.payload.get()),
         ]);

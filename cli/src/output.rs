@@ -156,30 +156,6 @@ pub fn clock(pts_ms: i64) -> String {
     }
 }
 
-/// Wall time in RFC 3339, UTC, with milliseconds.
-pub fn rfc3339(epoch_ms: i64) -> String {
-    let days = epoch_ms.div_euclid(86_400_000);
-    let ms = epoch_ms.rem_euclid(86_400_000);
-    // Days since 0000-03-01 in eras of 400 years (Hinnant, "chrono-compatible date algorithms").
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        ms / 3_600_000,
-        ms / 60_000 % 60,
-        ms / 1000 % 60,
-        ms % 1000
-    )
-}
-
 /// A byte count as people say it.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -215,9 +191,6 @@ mod tests {
         assert_eq!(clock(61_234), "1:01.234");
         assert_eq!(clock(3_600_000), "1:00:00.000");
         assert_eq!(clock(-40), "-0:00.040");
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(rfc3339(951_827_696_789), "2000-02-29T12:34:56.789Z");
-        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999Z");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(grouped(0), "0");
