@@ -5,6 +5,7 @@
 
 use std::{
     num::{NonZeroU64, NonZeroUsize},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
@@ -134,6 +135,13 @@ struct StillRecord {
 /// Runs `analyze`.
 pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     let started = Instant::now();
+    if let Some(report) = &args.report
+        && is_same_file(report, &args.file)
+    {
+        return Err(CliError::Usage(
+            "the report would overwrite the video: name another file".into(),
+        ));
+    }
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
     if let Some(dir) = &args.stills {
@@ -178,6 +186,12 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     }
     tell(args, &analysis, stills.len(), started);
     print(args, &analysis, &stills)
+}
+
+/// Both paths lead to one existing file, by links too.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
 fn save(dir: &Path, still: &worker::Still) -> Result<PathBuf, CliError> {

@@ -48,6 +48,15 @@ pub struct ServerArgs {
         help_heading = "Server"
     )]
     pub key: Option<String>,
+    /// Tenant to name in each request, where the server wants one
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_TENANT_ID",
+        value_name = "ID",
+        help_heading = "Server"
+    )]
+    pub tenant: Option<String>,
 }
 
 impl fmt::Debug for ServerArgs {
@@ -61,6 +70,7 @@ pub struct Client {
     http: Http,
     base: Url,
     key: Option<HeaderValue>,
+    tenant: Option<HeaderValue>,
 }
 
 impl Client {
@@ -71,18 +81,16 @@ impl Client {
         let mut base = Url::parse(&args.server)
             .map_err(|error| usage(&format!("the server address is no URL ({error})")))?;
         if base.scheme() != "http" {
-            return Err(usage("this build speaks plain http:// only"));
+            return Err(usage("the server address must begin with http://"));
         }
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        let key = args.key.as_deref().map(HeaderValue::from_str).transpose().map_err(|_| {
-            CliError::Usage("the API key holds characters that no header can carry".to_owned())
-        })?;
-        let key = key.map(|mut value| {
+        let key = header("API key", args.key.as_deref())?.map(|mut value| {
             value.set_sensitive(true);
             value
         });
+        let tenant = header("tenant", args.tenant.as_deref())?;
         let http = Http::builder()
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
@@ -90,7 +98,7 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, base, key })
+        Ok(Client { http, base, key, tenant })
     }
 
     /// The server's address, for messages.
@@ -171,11 +179,13 @@ impl Client {
     }
 
     fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
-        let request = self.http.request(method, url).timeout(patience);
-        match &self.key {
-            Some(key) => request.header("x-api-key", key.clone()),
-            None => request,
+        let mut request = self.http.request(method, url).timeout(patience);
+        for (name, value) in [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)] {
+            if let Some(value) = value {
+                request = request.header(name, value.clone());
+            }
         }
+        request
     }
 
     fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
@@ -197,6 +207,12 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
+}
+
+fn header(what: &str, text: Option<&str>) -> Result<Option<HeaderValue>, CliError> {
+    text.map(HeaderValue::from_str).transpose().map_err(|_| {
+        CliError::Usage(format!("the {what} holds characters that no header can carry"))
+    })
 }
 
 /// The query of the link to the next page.
@@ -295,6 +311,7 @@ mod tests {
         let args = ServerArgs {
             server: "http://127.0.0.1:1".to_owned(),
             key: Some("verysecret".to_owned()),
+            tenant: None,
         };
         let client = Client::new(&args).expect("valid");
         assert!(!format!("{args:?} {:?}", client.key).contains("verysecret"));

@@ -60,6 +60,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = Client::new(&args.server)?;
     let mut from_seq = args.from_seq;
     let mut waiting = false;
+    let mut table = Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]);
     loop {
         let query = Query {
             run_id: &args.run,
@@ -69,7 +70,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
             wait_ms: waiting.then_some(WAIT_MS),
         };
         let reply = ask(&client, &query, args.follow)?;
-        print(args, &reply.matches, from_seq == args.from_seq)?;
+        print(args, &reply.matches, &mut table)?;
         from_seq = reply.next_from_seq;
         let whole = reply.matches.len() < PAGE as usize;
         let ended = reply.matches.iter().any(|event| ENDS.contains(&event.kind.as_str()));
@@ -94,13 +95,12 @@ fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, 
     }
 }
 
-fn print(args: &EventsArgs, events: &[EventRecord], first_page: bool) -> Result<(), CliError> {
+fn print(args: &EventsArgs, events: &[EventRecord], table: &mut Table) -> Result<(), CliError> {
     let mut out = Out::stdout();
     if args.json {
         events.iter().try_for_each(|event| out.json_line(event))?;
         return out.finish();
     }
-    let mut table = Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]);
     for event in events {
         table.push([
             event.seq.to_string(),
@@ -109,9 +109,7 @@ fn print(args: &EventsArgs, events: &[EventRecord], first_page: bool) -> Result<
             brief(event.payload.get()),
         ]);
     }
-    if first_page || !table.is_empty() {
-        out.table(&table)?;
-    }
+    out.grow(table)?;
     out.finish()
 }
 

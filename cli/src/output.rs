@@ -58,6 +58,21 @@ impl Out {
         Ok(())
     }
 
+    /// Prints the rows added since the last call, the heading before the first of them.
+    pub fn grow(&mut self, table: &mut Table) -> Result<(), CliError> {
+        table.least = table.widths();
+        if table.is_headed {
+            for cells in &table.rows {
+                self.line(table.row(cells, &table.least))?;
+            }
+        } else {
+            self.table(table)?;
+        }
+        table.is_headed = true;
+        table.rows.clear();
+        Ok(())
+    }
+
     /// Hands everything written so far to the reader.
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush().map_err(CliError::Stdout)
@@ -73,6 +88,9 @@ impl Out {
 pub struct Table {
     head: Vec<String>,
     right: Vec<bool>,
+    /// Columns are never narrower, so that a table that grows stays aligned.
+    least: Vec<usize>,
+    is_headed: bool,
     rows: Vec<Vec<String>>,
 }
 
@@ -82,6 +100,8 @@ impl Table {
         Table {
             head: columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect(),
             right: columns.iter().map(|c| c.starts_with('>')).collect(),
+            least: vec![0; columns.len()],
+            is_headed: false,
             rows: Vec::new(),
         }
     }
@@ -93,16 +113,12 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// No row yet.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     fn widths(&self) -> Vec<usize> {
         let width = |cell: &String| cell.chars().count();
         (0..self.head.len())
             .map(|i| {
-                self.rows.iter().map(|row| width(&row[i])).fold(width(&self.head[i]), usize::max)
+                let least = self.least[i].max(width(&self.head[i]));
+                self.rows.iter().map(|row| width(&row[i])).fold(least, usize::max)
             })
             .collect()
     }

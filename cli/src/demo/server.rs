@@ -62,7 +62,7 @@ impl Server {
             .stderr(both)
             .spawn()
             .map_err(|source| CliError::Read { path: binary.to_owned(), source })?;
-        let args = ServerArgs { server: format!("http://{address}"), key: Some(key) };
+        let args = ServerArgs { server: format!("http://{address}"), key: Some(key), tenant: None };
         let mut server = Server { child, args, log };
         server.wait_until_ready(cancel)?;
         Ok(server)

@@ -184,3 +184,18 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_report_never_overwrites_its_video() {
+    let clip = rendered();
+    let dir = TempDir::new().expect("a folder");
+    let (video, link) = (path(&dir, "video.mp4"), path(&dir, "report.html"));
+    std::fs::copy(&clip, &video).expect("a copy");
+    std::os::unix::fs::symlink(&video, &link).expect("a link");
+    for report in [&video, &link] {
+        let outcome = sightline(&["analyze", &video, "--report", report]);
+        assert_eq!(outcome.code, 2, "{report}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("would overwrite the video"), "{}", outcome.stderr);
+        assert_eq!(std::fs::read(&video).ok(), std::fs::read(&clip).ok(), "{report}");
+    }
+}

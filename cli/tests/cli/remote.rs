@@ -135,7 +135,10 @@ fn ingest_and_analyze_send_what_was_asked_for() {
         (200, json!({ "generated": 12, "markers": [{}, {}] }).to_string()),
     ]);
     let ingest = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
-    assert_eq!(script.run(&ingest).stdout, "12 frames decoded (software:h264)\n");
+    assert_eq!(
+        script.run(&ingest).stdout,
+        "12 frames decoded (software:h264), as many as --max-frames allows\n"
+    );
     assert_eq!(script.run(&["runs", "analyze", RUN]).stdout, "12 frames analysed, 2 markers\n");
     let bodies: Vec<Value> = script
         .asked()
