@@ -41,6 +41,7 @@ fn a_worker_gives_what_the_process_itself_gives() {
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
+    let _alone = alone();
     for name in ["surv_car-detection.mp4", "nature_flower.mp4", "anim_bbb-480p-30s.mp4"] {
         let Some(path) = clip(name) else { continue };
         let with = |threads| in_process(&path, &JobOptions { threads, ..options(&spec(&path)) });
@@ -65,6 +66,7 @@ fn a_machine_of_many_cores_may_ask_for_all_of_them() {
 
 #[test]
 fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
+    let _alone = alone();
     let Some(path) = clip("surv_car-detection.mp4") else { return };
     let heard = in_process(&path, &options(&spec(&path)));
     let mut gate = Gate::new(GateConfig::default());
@@ -93,6 +95,7 @@ fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
 
 #[test]
 fn stills_of_a_turned_clip_stand_upright() {
+    let _alone = alone();
     let Some(path) = clip("anim_mb-rotate-bbb.mp4") else { return };
     let heard = in_process(&path, &JobOptions { max_frames: 5, ..options(&spec(&path)) });
     let stream = heard.opened.expect("opened");

@@ -117,7 +117,7 @@ pub fn run(spec: JobSpec) -> Result<Heard, WorkerError> {
     Ok(heard)
 }
 
-/// Workers are children of the whole process: where tests share one, they take turns.
+/// Workers and descriptors belong to the whole process: where tests share one, they take turns.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
