@@ -10,8 +10,10 @@ use crate::nal::{Framing, Nal, Nals, ParameterSets};
 /// What the bytes of one packet say about its picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coded {
-    /// A decoder that sees nothing earlier decodes this picture.
+    /// A stream may be cut here: a decoder that sees nothing earlier gives the same pictures.
     pub(crate) is_start: bool,
+    /// A decoder that has seen nothing earlier decodes this picture; enough to join a stream.
+    pub(crate) decodes_alone: bool,
     /// It may refer to pictures before the start that precedes it (HEVC RASL).
     pub(crate) needs_earlier: bool,
     /// It is coded but not meant to be shown.
@@ -92,6 +94,7 @@ fn classify_h264(nal: &Nal<'_>) -> NalKind {
     match header & 0x1f {
         kind @ (1 | 2 | 5) => NalKind::Slice(Coded {
             is_start: kind == 5,
+            decodes_alone: kind == 5,
             is_unreferenced: header & 0x60 == 0,
             ..Coded::default()
         }),
@@ -112,6 +115,7 @@ fn classify_h265(nal: &Nal<'_>) -> NalKind {
             // BLA, IDR and CRA pictures, unless no_output_of_prior_pics_flag (7.3.6.1) takes
             // back pictures before them.
             is_start: kind >= 16 && nal.header(2) & 0x40 == 0,
+            decodes_alone: kind >= 16,
             // RASL_N and RASL_R.
             needs_earlier: matches!(kind, 8 | 9),
             // The even types below RSV_VCL_R15 are sub-layer non-reference pictures.
@@ -127,7 +131,13 @@ fn classify_h265(nal: &Nal<'_>) -> NalKind {
 /// RFC 6386 9.1: key frames have bit 0 clear, shown frames bit 4 set.
 fn inspect_vp8(data: &[u8]) -> Coded {
     let tag = data.first().copied().unwrap_or(1);
-    Coded { is_start: tag & 1 == 0, is_hidden: tag & 0x10 == 0, ..Coded::default() }
+    let is_key = tag & 1 == 0;
+    Coded {
+        is_start: is_key,
+        decodes_alone: is_key,
+        is_hidden: tag & 0x10 == 0,
+        ..Coded::default()
+    }
 }
 
 /// VP9 bitstream 6.2; of a superframe the first frame is looked at, the last one is shown.
@@ -141,8 +151,10 @@ fn inspect_vp9(data: &[u8]) -> Coded {
     };
     let (show_existing, inter, shown) = (bit(4) == 1, bit(5) == 1, bit(6) == 1);
     let is_superframe = data.last().is_some_and(|last| last & 0xe0 == 0xc0);
+    let is_key = head >> 6 == 2 && !show_existing && !inter;
     Coded {
-        is_start: head >> 6 == 2 && !show_existing && !inter,
+        is_start: is_key,
+        decodes_alone: is_key,
         is_hidden: !show_existing && !shown && !is_superframe,
         ..Coded::default()
     }
@@ -161,10 +173,8 @@ fn inspect_av1(data: &[u8]) -> Coded {
             // OBU_FRAME_HEADER, OBU_FRAME: show_existing_frame frame_type(2) show_frame
             3 | 6 => {
                 let is_shown_key = first & 0xf0 == 0x10;
-                return Coded {
-                    is_start: reduced_still.is_some_and(|reduced| reduced || is_shown_key),
-                    ..Coded::default()
-                };
+                let is_key = reduced_still.is_some_and(|reduced| reduced || is_shown_key);
+                return Coded { is_start: is_key, decodes_alone: is_key, ..Coded::default() };
             }
             _ => {}
         }
@@ -201,6 +211,7 @@ mod tests {
 
     const START: Coded = Coded {
         is_start: true,
+        decodes_alone: true,
         needs_earlier: false,
         is_hidden: false,
         is_unreferenced: false,
@@ -223,7 +234,12 @@ mod tests {
             ),
             ("h264 without a slice", Codec::H264, &[0, 0, 1, 0x06, 1], hidden.clone()),
             ("h265 IDR", Codec::H265, &[0, 0, 1, 0x26, 1, 0], START),
-            ("h265 IDR that drops", Codec::H265, &[0, 0, 1, 0x26, 1, 0xc0], plain.clone()),
+            (
+                "h265 IDR that drops",
+                Codec::H265,
+                &[0, 0, 1, 0x26, 1, 0xc0],
+                Coded { decodes_alone: true, ..plain.clone() },
+            ),
             ("h265 CRA", Codec::H265, &[0, 0, 1, 0x2a, 1, 0], START),
             (
                 "h265 RASL",
