@@ -130,7 +130,7 @@ impl Demuxer {
     /// Recognises the container and looks at its first packets.
     pub fn open(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let mut format = Format::open(input, check_container)?;
+        let mut format = Format::open(input, check_container, limits.streams)?;
         let streams = format.stream_count();
         if streams > limits.streams {
             return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });

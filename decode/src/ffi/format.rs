@@ -25,6 +25,9 @@ pub(crate) struct Format {
 // SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
 unsafe impl Send for Format {}
 
+/// The decoders that may look at bytes while a container is probed: those that decode later.
+const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
+
 /// What a container says about one stream.
 pub(crate) struct StreamFacts {
     pub(crate) is_video: bool,
@@ -39,10 +42,12 @@ pub(crate) struct StreamFacts {
 }
 
 impl Format {
-    /// Recognises the container; only names that `allowed` accepts go further than their magic.
+    /// Recognises the container; only names that `allowed` accepts go further than their magic,
+    /// and no decoder looks at a container of more than `streams_max` streams.
     pub(crate) fn open(
         input: Box<dyn Input>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
+        streams_max: usize,
     ) -> Result<Format, DecodeError> {
         super::silence_log();
         let no_memory = |error: AvError| DecodeError::Libav {
@@ -80,12 +85,22 @@ impl Format {
             (*context).pb = format.io.context();
             (*context).opaque = format.io.source().cast();
             (*context).io_open = Some(refuse);
+            // The stream of bytes is ours to free, the list is freed with the context.
+            (*context).flags |= ffi::AVFMT_FLAG_CUSTOM_IO;
+            (*context).codec_whitelist = ffi::av_strdup(PROBING_DECODERS.as_ptr());
+            if (*context).codec_whitelist.is_null() {
+                return Err(no_memory(AvError::NO_MEMORY));
+            }
         }
         // SAFETY: as prepared above; on failure libav frees the context and clears the pointer.
         let opened = unsafe {
             ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
         };
         AvError::check(opened).map_err(|error| format.header_error(error))?;
+        let count = format.stream_count();
+        if count > streams_max {
+            return Err(DecodeError::TooManyStreams { count, max: streams_max });
+        }
         // SAFETY: the context is open; no options are given.
         let probed = unsafe { ffi::avformat_find_stream_info(format.context, ptr::null_mut()) };
         AvError::check(probed).map_err(|error| format.header_error(error))?;
