@@ -78,6 +78,18 @@ struct FramesDecoded {
     signals: Vec<SignalRecord>,
 }
 
+/// What is read of a run's state.
+#[derive(Deserialize)]
+struct RunState {
+    progress: Option<JobProgress>,
+}
+
+#[derive(Deserialize)]
+struct JobProgress {
+    frames: u64,
+    pts_ms: i64,
+}
+
 /// What is read of a `keyframe_stored` payload.
 #[derive(Deserialize)]
 struct KeyframeStored {
@@ -183,7 +195,7 @@ fn facts(
     facts
 }
 
-/// Ingests in a thread of its own and watches the stills that the run stores meanwhile.
+/// Ingests in a thread of its own and watches how far the server has come.
 fn ingest(
     client: &Client,
     run: &str,
@@ -208,8 +220,7 @@ fn ingest(
             .spawn_scoped(scope, ingest)
             .map_err(|source| CliError::Worker(worker::WorkerError::Spawn(source)))?;
         let mut progress = Through::start("ingest", duration_ms);
-        let mut from_seq = 0;
-        let mut stills = 0;
+        let state = client.run_path(run, "/state")?;
         let result = loop {
             match outcome.recv_timeout(LOOK_EVERY) {
                 Ok(result) => break result,
@@ -221,11 +232,8 @@ fn ingest(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let reply = keyframes(client, run, from_seq)?;
-            from_seq = reply.next_from_seq;
-            stills += reply.matches.len() as u64;
-            if let Some(last) = reply.matches.last().and_then(|e| parse(e.payload.get())) {
-                progress.at(last.pts_ms, format!("{} stills", grouped(stills)));
+            if let Some(done) = client.get::<RunState>(&state, &[])?.progress {
+                progress.at(done.pts_ms, format!("{} frames", grouped(done.frames)));
             }
         };
         progress.clear();

@@ -113,5 +113,6 @@ pub async fn keepalive(
 pub async fn state(caller: Caller, Owned(run): Owned) -> Response {
     let mut answer = RunAnswer::new(caller.request_id, run.id());
     answer.state = Some(run.lifecycle().as_str());
+    answer.progress = run.progress().map(Into::into);
     Json(answer).into_response()
 }

@@ -6,7 +6,7 @@ use media::{Marker, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::KeyframeStored;
 
-use crate::session::registry::{Run, RunLimits};
+use crate::session::registry::{JobProgress, Run, RunLimits};
 
 /// Serializes by `Display`.
 pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -38,12 +38,28 @@ pub struct RunAnswer {
     /// The same under another name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
+    /// How far the ingest under way has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressRecord>,
+}
+
+/// How far an ingest has come.
+#[derive(Serialize)]
+pub struct ProgressRecord {
+    frames: u64,
+    pts_ms: i64,
+}
+
+impl From<JobProgress> for ProgressRecord {
+    fn from(JobProgress { frames, pts_ms }: JobProgress) -> ProgressRecord {
+        ProgressRecord { frames, pts_ms }
+    }
 }
 
 impl RunAnswer {
     /// Only the ids.
     pub fn new(request_id: RequestId, run_id: RunId) -> RunAnswer {
-        RunAnswer { request_id, run_id, status: None, state: None }
+        RunAnswer { request_id, run_id, status: None, state: None, progress: None }
     }
 }
 

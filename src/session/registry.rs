@@ -24,7 +24,7 @@ mod change;
 mod run;
 
 use change::Change;
-pub use run::{JobGuard, JobToken, Origin, Run, Snapshot};
+pub use run::{JobGuard, JobProgress, JobToken, Origin, Run, Snapshot};
 
 /// Runs looked at in one hold of the tables.
 const LIST_SLICE: usize = 1024;

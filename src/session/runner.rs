@@ -16,7 +16,7 @@ use worker::{Supervisor, WorkerError};
 
 use super::{
     admission::{Admission, Place, QueueFull},
-    registry::{JobGuard, Registry, Run, RunError},
+    registry::{JobGuard, JobProgress, Registry, Run, RunError},
 };
 use job::Job;
 

@@ -252,11 +252,15 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
     let reply = during_ingest(&server, &run, || {
         let busy = ingest(&server, &run, "nature_flower.mp4");
         assert_eq!((busy.status, busy.code().as_str()), (409, "conflict"), "one ingest at a time");
+        let state = server.get(&format!("{path}/{run}/state")).json();
+        assert!(state["progress"]["frames"].as_u64() > Some(0), "700 ms later: {state}");
         assert_eq!(server.post(&format!("{path}/{run}/stop"), &json!({})).status, 200);
     });
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
     let kinds = server.kinds(&run);
     assert_eq!(kinds.last().map(String::as_str), Some("stop_requested"), "nothing after the stop");
+    let state = server.get(&format!("{path}/{run}/state")).json();
+    assert!(state.get("progress").is_none(), "the job is gone: {state}");
 
     let run = server.create_run();
     let reply = during_ingest(&server, &run, || {

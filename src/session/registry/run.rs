@@ -95,16 +95,31 @@ struct Stills {
     hashes: HashSet<BlobHash>,
 }
 
-/// Ends a job, whether it waits in the queue or runs in a worker.
+/// How far a job has come; not durable, and gone with the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobProgress {
+    /// Frames analysed.
+    pub frames: u64,
+    /// Presentation time of the last of them, ms.
+    pub pts_ms: i64,
+}
+
+/// Ends a job, whether it waits in the queue or runs in a worker, and shows its progress.
 #[derive(Clone, Debug, Default)]
 pub struct JobToken {
     /// For whoever waits asynchronously.
     pub waiting: CancellationToken,
     /// For the worker.
     pub running: worker::CancelToken,
+    progress: Arc<Mutex<JobProgress>>,
 }
 
 impl JobToken {
+    /// Tells how far the job has come.
+    pub fn advance(&self, progress: JobProgress) {
+        *lock(&self.progress) = progress;
+    }
+
     fn cancel(&self) {
         self.waiting.cancel();
         self.running.cancel();
@@ -211,6 +226,11 @@ impl Run {
         }
         *job = Some(token.clone());
         Ok(JobGuard { run: Arc::clone(self), token })
+    }
+
+    /// How far the run's job has come, if there is one.
+    pub fn progress(&self) -> Option<JobProgress> {
+        lock(&self.job).as_ref().map(|job| *lock(&job.progress))
     }
 
     /// Ends the run's job, if there is one.

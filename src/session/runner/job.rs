@@ -13,7 +13,7 @@ use timeline::{
 use tokio::runtime::Handle;
 use worker::{JobEvent, JobSpec, Limits, ProtocolError, Still, WorkerError};
 
-use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, Runner};
+use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner};
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
@@ -108,7 +108,10 @@ impl Job {
             JobEvent::Opened(stream) => self.opened = Some(stream),
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
-            JobEvent::Progress { .. } | JobEvent::Done(_) => {}
+            JobEvent::Progress { frames, pts_ms } => {
+                self.guard.token().advance(JobProgress { frames, pts_ms });
+            }
+            JobEvent::Done(_) => {}
         }
         Ok(())
     }
