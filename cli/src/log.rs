@@ -4,15 +4,16 @@
 //! damaged, keeps the cut bytes in files beside the log, and needs the server stopped.
 
 use std::{
+    collections::BTreeSet,
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
-use media::{RunId, Seq};
+use media::{BlobHash, RunId, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use timeline::{EventKind, StoredEvent, TimelineError};
+use timeline::{BlobStore, Event, EventKind, StoredEvent, TimelineError};
 
 use crate::{
     error::CliError,
@@ -29,7 +30,7 @@ pub struct LogArgs {
 
 #[derive(clap::Subcommand)]
 enum LogCommand {
-    /// Read and check every acknowledged byte; exit code 7 when something is damaged
+    /// Read and check every acknowledged byte, stills too; exit code 7 when something is damaged
     Verify {
         /// Data directory of the server, or its log
         dir: PathBuf,
@@ -97,6 +98,7 @@ struct Verified {
     events: u64,
     files: u64,
     columns: u64,
+    stills: u64,
     footers_missing: u64,
     torn_tail: Option<String>,
     problems: Vec<String>,
@@ -104,12 +106,14 @@ struct Verified {
 
 fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let failed = |source| CliError::Log { dir: dir.to_owned(), source };
-    let report = timeline::verify(dir).map_err(failed)?;
+    let mut report = timeline::verify(dir).map_err(failed)?;
+    let stills = verify_stills(dir, &mut report.problems);
     let verified = Verified {
         sound: report.problems.is_empty(),
         events: report.events,
         files: report.files,
         columns: report.columns,
+        stills,
         footers_missing: report.footers_missing,
         torn_tail: report.torn.as_ref().map(torn),
         problems: report.problems.iter().map(TimelineError::to_string).collect(),
@@ -119,9 +123,12 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
         out.json(&verified)?;
     } else {
         let (events, files) = (grouped(verified.events), grouped(verified.files));
-        out.line(format_args!("{events} events in {files} files, {} columns", verified.columns))?;
+        let (columns, stills) = (grouped(verified.columns), grouped(stills));
+        out.line(format_args!(
+            "{events} events in {files} files, {columns} columns, {stills} stills"
+        ))?;
         if let Some(torn) = &verified.torn_tail {
-            out.line(format_args!("never acknowledged, cut at the next start: {torn}"))?;
+            out.line(format_args!("an unfinished batch, cut at the next start: {torn}"))?;
         }
         if verified.footers_missing > 0 {
             let missing = verified.footers_missing;
@@ -135,6 +142,37 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     out.finish()?;
     // The first problem ends the command, so that the exit code is that of damage.
     report.problems.into_iter().next().map_or(Ok(()), |problem| Err(failed(problem)))
+}
+
+/// Reads the stills that the log in `dir` names, beside it in the data directory; returns how
+/// many are intact.
+fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
+    let mut hashes: BTreeSet<BlobHash> = BTreeSet::new();
+    let named = timeline::cat(dir, |event| {
+        if event.head.kind == EventKind::KeyframeStored
+            && let Ok(Event::KeyframeStored(still)) = event.decode()
+        {
+            hashes.insert(still.image_sha256);
+        }
+        ControlFlow::Continue(())
+    });
+    if named.is_err() && problems.is_empty() {
+        problems.extend(named.err());
+    }
+    let blobs = BlobStore::at(&dir.join("../blobs"));
+    let mut intact = 0;
+    for hash in hashes {
+        match blobs.get(&hash) {
+            Ok(Some(_)) => intact += 1,
+            Ok(None) => problems.push(TimelineError::Damaged {
+                file: blobs.path(&hash),
+                offset: 0,
+                what: "the still that an event names is missing",
+            }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    intact
 }
 
 fn torn(tail: &timeline::TornTail) -> String {

@@ -252,8 +252,13 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
     let reply = during_ingest(&server, &run, || {
         let busy = ingest(&server, &run, "nature_flower.mp4");
         assert_eq!((busy.status, busy.code().as_str()), (409, "conflict"), "one ingest at a time");
-        let state = server.get(&format!("{path}/{run}/state")).json();
-        assert!(state["progress"]["frames"].as_u64() > Some(0), "700 ms later: {state}");
+        let frames = || {
+            let state = server.get(&format!("{path}/{run}/state")).json();
+            state["progress"]["frames"].as_u64().expect("the job is under way")
+        };
+        while frames() == 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(server.post(&format!("{path}/{run}/stop"), &json!({})).status, 200);
     });
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);

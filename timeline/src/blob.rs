@@ -33,6 +33,11 @@ impl BlobStore {
         Ok(BlobStore { dir: dir.to_owned() })
     }
 
+    /// The store in `dir` as it is, for readers: creates and removes nothing.
+    pub fn at(dir: &Path) -> BlobStore {
+        BlobStore { dir: dir.to_owned() }
+    }
+
     /// Stores `bytes` under their hash; durable on return.
     pub fn put(&self, bytes: &[u8]) -> Result<BlobHash> {
         let hash = hash(bytes);

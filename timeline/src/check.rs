@@ -19,7 +19,7 @@ use crate::{
     footer,
     index::Index,
     journal::{self, Header, Journal, Sizes},
-    lock::Lock,
+    lock::{self, Lock},
     recovery::{self, TornTail},
 };
 
@@ -83,6 +83,7 @@ fn verify_once(dir: &Path) -> Result<VerifyReport> {
     let columns = Columns::new(dir.join("columns"));
     let (files, _) = recovery::list(&disk)?;
     let mut report = VerifyReport::default();
+    report.problems.extend(lock::check_journal(dir, files.len()).err());
     let mut head = Seq(0);
     for (position, first) in files.iter().enumerate() {
         let successor = files.get(position + 1).copied();
@@ -180,7 +181,8 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
 pub fn repair(dir: &Path) -> Result<RepairReport> {
     let journal_dir = dir.join("journal");
     // Only where there is a log: locking and opening would begin one.
-    recovery::list(&DirDisk::read_only(&journal_dir))?;
+    let (files, _) = recovery::list(&DirDisk::read_only(&journal_dir))?;
+    lock::check_journal(dir, files.len())?;
     let _lock = Lock::take(dir)?;
     let io = TimelineError::io("open the journal", &journal_dir);
     let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);

@@ -142,7 +142,7 @@ struct Inner {
     queue: Arc<Queue>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
     /// Released after the writer has ended.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 impl Timeline {
@@ -152,9 +152,14 @@ impl Timeline {
         let io = |path| TimelineError::io("create the log's directory", path);
         let disk = DirDisk::create(&journal).map_err(io(&journal))?;
         let lock = Lock::take(dir)?;
+        lock::check_journal(dir, recovery::list(&disk)?.0.len())?;
         disk::open_dir_durably(&columns).map_err(io(&columns))?;
         blob::remove_temporary(&columns)?;
-        Timeline::start(Arc::new(disk), &columns, options, Some(lock))
+        let opened = Timeline::start(Arc::new(disk), &columns, options, Some(lock))?;
+        if let Some(lock) = &opened.0.0.lock {
+            lock.remember_journal(dir)?;
+        }
+        Ok(opened)
     }
 
     /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
@@ -173,7 +178,7 @@ impl Timeline {
         let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
         let columns = Columns::new(dir.join("columns"));
         let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
-        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), _lock: None };
+        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), lock: None };
         inner.queue.close();
         Ok((Timeline(Arc::new(inner)), found.recovery))
     }
@@ -213,7 +218,7 @@ impl Timeline {
             .spawn(move || writer.run())
             .map_err(TimelineError::io("start the writer", disk.path("")))?;
         let writer = Mutex::new(Some(thread));
-        let inner = Inner { store, queue, writer, _lock: lock };
+        let inner = Inner { store, queue, writer, lock };
         Ok((Timeline(Arc::new(inner)), found.recovery))
     }
 

@@ -1,7 +1,10 @@
 //! One writer a log: an exclusive `flock` on a file of its directory, released by the kernel
 //! when the process ends, however it ends.
+//!
+//! The file also remembers that the log has begun: without that, a log whose only journal file
+//! was lost would look like a new one.
 
-use std::{fs::File, path::Path};
+use std::{fs, fs::File, os::unix::fs::FileExt, path::Path};
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -10,20 +13,41 @@ use rustix::{
 
 use crate::{Result, TimelineError};
 
+const NAME: &str = "lock";
+/// Content of the file of a log that has begun.
+const BEGUN: &[u8] = b"begun\n";
+
 pub(crate) struct Lock {
     /// Holds the lock as long as it is open.
-    _file: File,
+    file: File,
+}
+
+/// Refuses a log in `dir` that has begun and has no journal file.
+pub(crate) fn check_journal(dir: &Path, journal_files: usize) -> Result<()> {
+    let path = dir.join(NAME);
+    let has_begun = fs::metadata(&path).is_ok_and(|found| found.len() > 0);
+    if journal_files > 0 || !has_begun {
+        return Ok(());
+    }
+    let what = "the journal of this log is gone: restore it, or remove this file to begin anew";
+    Err(TimelineError::Damaged { file: path, offset: 0, what })
 }
 
 impl Lock {
     pub(crate) fn take(dir: &Path) -> Result<Lock> {
-        let path = dir.join("lock");
+        let path = dir.join(NAME);
         let file = File::options().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(TimelineError::io("open the lock file", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(Errno::WOULDBLOCK) => Err(TimelineError::Locked { dir: dir.to_owned() }),
             Err(errno) => Err(TimelineError::io("lock the log", path)(errno.into())),
         }
+    }
+
+    /// Remembers that the log has a journal file, which is durable by now.
+    pub(crate) fn remember_journal(&self, dir: &Path) -> Result<()> {
+        let written = self.file.write_all_at(BEGUN, 0).and_then(|()| self.file.sync_data());
+        written.map_err(TimelineError::io("write the lock file", dir.join(NAME)))
     }
 }

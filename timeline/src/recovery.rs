@@ -4,7 +4,7 @@
 //! the very end. Whatever else is not intact is damage and refused by file and offset, never
 //! skipped. Changes nothing on disk.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use media::{Seq, WallTime};
 
@@ -169,13 +169,25 @@ pub(crate) fn read_footer(disk: &dyn Disk, first: Seq) -> Result<Option<Vec<u8>>
     let size = file.size().map_err(io("measure a journal file"))?;
     let mut trailer = [0; footer::TRAILER_BYTES];
     let Some(start) = size.checked_sub(trailer.len() as u64) else { return Ok(None) };
-    file.read_exact_at(&mut trailer, start).map_err(io("read a journal file"))?;
+    file.read_exact_at(&mut trailer, start).map_err(cut_short(disk.path(&name)))?;
     let footer_bytes = footer::size(&trailer).filter(|bytes| *bytes as u64 <= size);
     let Some(footer_bytes) = footer_bytes else { return Ok(None) };
     let mut bytes = vec![0; footer_bytes];
     file.read_exact_at(&mut bytes, size - footer_bytes as u64)
-        .map_err(io("read a journal file"))?;
+        .map_err(cut_short(disk.path(&name)))?;
     Ok(Some(bytes))
+}
+
+/// What a failed read of a journal file means. Sealing cuts the zeros off a file: beside a writer
+/// it may be shorter than it was when it was measured, once.
+fn cut_short(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
+    move |error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let what = "the file is shorter than it was a moment ago";
+            TimelineError::Damaged { file: path, offset: 0, what }
+        }
+        _ => TimelineError::io("read a journal file", path)(error),
+    }
 }
 
 /// A journal file in memory.
@@ -203,7 +215,7 @@ pub(crate) fn read_file(disk: &dyn Disk, first: Seq) -> Result<FileBytes> {
     let file = disk.open(&name).map_err(io("open a journal file"))?;
     let size = file.size().map_err(io("measure a journal file"))?;
     let mut bytes = vec![0; size as usize];
-    file.read_exact_at(&mut bytes, 0).map_err(io("read a journal file"))?;
+    file.read_exact_at(&mut bytes, 0).map_err(cut_short(path.clone()))?;
     let header = Header::parse(&bytes, path.clone())?;
     let file = FileBytes { path, header, bytes };
     if header.first != first {

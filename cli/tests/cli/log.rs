@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use media::{RequestId, RunId, Seq};
+use media::{BlobHash, EventType, RequestId, RunId, Seq};
 use serde_json::Value;
 use tempfile::TempDir;
-use timeline::{Event, NewEvent, Requested, RunCreated, Timeline};
+use timeline::{BlobStore, Event, KeyframeStored, NewEvent, Requested, RunCreated, Timeline};
 
 use crate::support::sightline;
 
@@ -106,4 +106,42 @@ fn where_there_is_no_log_it_says_so() {
         assert!(outcome.stderr.contains("no run log"), "{command}: {}", outcome.stderr);
     }
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing was made");
+}
+
+/// One event that names a still of these bytes.
+fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
+    let hash = BlobStore::open(&dir.join("blobs")).and_then(|blobs| blobs.put(bytes));
+    let hash = hash.expect("stored");
+    let options = timeline::Options::default();
+    let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opens");
+    let event = Event::KeyframeStored(KeyframeStored {
+        frame_index: 0,
+        pts_ms: 0,
+        event_type: EventType::KeyframeKeep,
+        description: String::new(),
+        image_ref: String::new(),
+        image_bytes: bytes.len() as u64,
+        image_sha256: hash,
+    });
+    timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+    timeline.close();
+    hash
+}
+
+#[test]
+fn a_damaged_or_missing_still_is_damage() {
+    let dir = TempDir::new().expect("a folder");
+    let hash = log_with_still(dir.path(), b"a still");
+    let path = BlobStore::at(&dir.path().join("blobs")).path(&hash);
+    let verify = || sightline(&["log", "verify", text(dir.path())]);
+    let sound = verify();
+    assert_eq!(sound.code, 0, "{}", sound.stderr);
+    assert!(sound.stdout.contains("1 stills"), "{}", sound.stdout);
+
+    std::fs::write(&path, b"a stilk").expect("written");
+    assert_eq!(verify().code, 7, "one changed byte");
+    std::fs::remove_file(&path).expect("removed");
+    let missing = verify();
+    assert_eq!(missing.code, 7);
+    assert!(missing.stdout.contains("missing"), "{}", missing.stdout);
 }

@@ -165,3 +165,20 @@ fn a_damaged_or_missing_column_is_told_by_its_file() {
         }
     }
 }
+
+#[test]
+fn a_log_whose_journal_is_gone_is_no_new_log() {
+    let (dir, files) = log_of_40();
+    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    let lock = dir.path().join("lock");
+    let refused = |result: Result<(), TimelineError>| match result {
+        Err(TimelineError::Damaged { file, .. }) => assert_eq!(file, lock),
+        other => panic!("{other:?}"),
+    };
+    refused(Timeline::open(dir.path(), small()).map(drop));
+    refused(repair(dir.path()).map(drop));
+    assert_eq!(verify(dir.path()).unwrap().problems.len(), 1);
+    fs::remove_file(&lock).unwrap();
+    let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.events, log.head()), (0, Seq(0)));
+}
