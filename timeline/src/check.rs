@@ -182,8 +182,7 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
     let journal_dir = dir.join("journal");
     // Only where there is a log: locking and opening would begin one.
     let (files, _) = recovery::list(&DirDisk::read_only(&journal_dir))?;
-    lock::check_journal(dir, files.len())?;
-    let _lock = Lock::take(dir)?;
+    let _lock = Lock::take(dir, files.len())?;
     let io = TimelineError::io("open the journal", &journal_dir);
     let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);
     let (files, _) = recovery::list(&*disk)?;

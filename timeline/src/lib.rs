@@ -142,7 +142,7 @@ struct Inner {
     queue: Arc<Queue>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
     /// Released after the writer has ended.
-    lock: Option<Lock>,
+    _lock: Option<Lock>,
 }
 
 impl Timeline {
@@ -151,15 +151,10 @@ impl Timeline {
         let (journal, columns) = (dir.join("journal"), dir.join("columns"));
         let io = |path| TimelineError::io("create the log's directory", path);
         let disk = DirDisk::create(&journal).map_err(io(&journal))?;
-        let lock = Lock::take(dir)?;
-        lock::check_journal(dir, recovery::list(&disk)?.0.len())?;
+        let lock = Lock::take(dir, recovery::list(&disk)?.0.len())?;
         disk::open_dir_durably(&columns).map_err(io(&columns))?;
         blob::remove_temporary(&columns)?;
-        let opened = Timeline::start(Arc::new(disk), &columns, options, Some(lock))?;
-        if let Some(lock) = &opened.0.0.lock {
-            lock.remember_journal(dir)?;
-        }
-        Ok(opened)
+        Timeline::start(Arc::new(disk), &columns, options, Some(lock))
     }
 
     /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
@@ -178,7 +173,7 @@ impl Timeline {
         let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
         let columns = Columns::new(dir.join("columns"));
         let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
-        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), lock: None };
+        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), _lock: None };
         inner.queue.close();
         Ok((Timeline(Arc::new(inner)), found.recovery))
     }
@@ -206,11 +201,11 @@ impl Timeline {
                 Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
             }
         };
+        lock.as_ref().map_or(Ok(()), Lock::remember_journal)?;
         let columns = Columns::new(columns.to_owned());
         let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
         let queue: Arc<Queue> = Arc::default();
-        let clock = options.clock;
-        let (shared, input) = (store.clone(), queue.clone());
+        let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);
         let writer =
             Writer { store: shared, queue: input, journal, clock, last, buffer: Vec::new() };
         let thread = thread::Builder::new()
@@ -218,7 +213,7 @@ impl Timeline {
             .spawn(move || writer.run())
             .map_err(TimelineError::io("start the writer", disk.path("")))?;
         let writer = Mutex::new(Some(thread));
-        let inner = Inner { store, queue, writer, lock };
+        let inner = Inner { store, queue, writer, _lock: lock };
         Ok((Timeline(Arc::new(inner)), found.recovery))
     }
 

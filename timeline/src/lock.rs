@@ -4,7 +4,11 @@
 //! The file also remembers that the log has begun: without that, a log whose only journal file
 //! was lost would look like a new one.
 
-use std::{fs, fs::File, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -18,6 +22,7 @@ const NAME: &str = "lock";
 const BEGUN: &[u8] = b"begun\n";
 
 pub(crate) struct Lock {
+    path: PathBuf,
     /// Holds the lock as long as it is open.
     file: File,
 }
@@ -34,20 +39,21 @@ pub(crate) fn check_journal(dir: &Path, journal_files: usize) -> Result<()> {
 }
 
 impl Lock {
-    pub(crate) fn take(dir: &Path) -> Result<Lock> {
+    /// Locks the log in `dir`, which has so many journal files.
+    pub(crate) fn take(dir: &Path, journal_files: usize) -> Result<Lock> {
         let path = dir.join(NAME);
         let file = File::options().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(TimelineError::io("open the lock file", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { file }),
+            Ok(()) => check_journal(dir, journal_files).map(|()| Lock { path, file }),
             Err(Errno::WOULDBLOCK) => Err(TimelineError::Locked { dir: dir.to_owned() }),
             Err(errno) => Err(TimelineError::io("lock the log", path)(errno.into())),
         }
     }
 
     /// Remembers that the log has a journal file, which is durable by now.
-    pub(crate) fn remember_journal(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn remember_journal(&self) -> Result<()> {
         let written = self.file.write_all_at(BEGUN, 0).and_then(|()| self.file.sync_data());
-        written.map_err(TimelineError::io("write the lock file", dir.join(NAME)))
+        written.map_err(TimelineError::io("write the lock file", &self.path))
     }
 }
