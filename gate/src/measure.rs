@@ -35,11 +35,6 @@ impl Measurements {
             chroma_cells: [[0; CHROMA_COLUMNS * CHROMA_ROWS]; 2],
         }
     }
-
-    /// Sum of the squares of the luma samples of all cells.
-    pub fn luma_sum_squares(&self) -> u64 {
-        self.luma_squares.iter().map(|&sum| u64::from(sum)).sum()
-    }
 }
 
 /// Reads measurements from pixels; one call per batch, every backend gives equal integers.

@@ -6,7 +6,7 @@ use std::{
     ops::ControlFlow,
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -123,22 +123,19 @@ fn each_limit_ends_the_job_by_its_name() {
 }
 
 #[test]
-fn a_job_ends_soon_after_it_was_cancelled() {
+fn a_cancelled_job_ends_before_its_file() {
     let _alone = alone();
     let path = long_clip();
     let token = CancelToken::new();
-    let cancelled = thread::scope(|scope| {
-        let canceller = scope.spawn(|| {
+    thread::scope(|scope| {
+        scope.spawn(|| {
             thread::sleep(Duration::from_millis(150));
             token.cancel();
-            Instant::now()
         });
         let ignore = &mut |_| ControlFlow::Continue(());
         let error = supervisor().run_job(spec(&path), &token, ignore).expect_err("cancelled");
         assert!(matches!(error, WorkerError::Cancelled), "{error}");
-        canceller.join().expect("no panic")
     });
-    assert!(cancelled.elapsed() < Duration::from_millis(500), "{:?}", cancelled.elapsed());
     let stop = &mut |_| ControlFlow::Break(());
     let error = supervisor().run_job(spec(&path), &CancelToken::new(), stop).expect_err("stopped");
     assert!(matches!(error, WorkerError::Cancelled), "{error}");
