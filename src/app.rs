@@ -19,6 +19,7 @@ use crate::{
     config::Config,
     disk::Reserve,
     labels::{LabelError, LabelMaps},
+    ledger::{Ledger, LedgerError},
     session::{
         admission::Admission,
         registry::{Registry, RunLimits},
@@ -56,6 +57,9 @@ pub enum StartError {
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
+    /// The ledger does not open.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The address is not ours.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -74,6 +78,8 @@ pub struct App {
     pub runner: Arc<Runner>,
     /// Stored stills.
     pub blobs: BlobStore,
+    /// Small durable records.
+    pub ledger: Ledger,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
     /// Room that new work leaves on disk.
@@ -105,6 +111,7 @@ impl App {
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
+        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let registry = Registry::open(timeline, limits, wall_now())?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -120,6 +127,7 @@ impl App {
             registry,
             runner,
             blobs,
+            ledger,
             roots,
             reserve,
             rates,

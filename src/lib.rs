@@ -9,6 +9,7 @@ pub mod config;
 pub mod disk;
 pub mod json;
 pub mod labels;
+pub mod ledger;
 pub mod percent;
 pub mod session;
 pub mod source;
