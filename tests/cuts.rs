@@ -21,7 +21,9 @@ use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 fn cuts(path: &Path) -> Vec<u64> {
     let supervisor = Supervisor::new(WorkerProgram::at(env!("CARGO_BIN_EXE_sightline-server")));
     let spec = JobSpec {
-        input: File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        input: File::open(path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+            .into(),
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: false,

@@ -54,7 +54,7 @@ pub fn analyze(
     let (input, bytes) = open(&job.path)?;
     let gate = GateConfig::default();
     let spec = JobSpec {
-        input,
+        input: input.into(),
         sampling: job.sampling,
         max_frames: job.max_frames,
         stills: job.stills,

@@ -82,7 +82,8 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
     let (max_frames, gate) = (500_000, GateConfig::default());
     let report = if given.worker {
         let limits = Limits::default();
-        let spec = JobSpec { input, sampling, max_frames, stills, gate, threads, limits };
+        let spec =
+            JobSpec { input: input.into(), sampling, max_frames, stills, gate, threads, limits };
         let supervisor = Supervisor::new(WorkerProgram::current());
         supervisor.run_job(spec, &CancelToken::new(), &mut |event| count(event))?
     } else {

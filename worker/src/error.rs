@@ -6,7 +6,7 @@ use decode::DecodeError;
 use gate::MeasureError;
 use media::ErrorKind;
 
-use crate::{still::StillError, wire::ProtocolError};
+use crate::{Refusal, still::StillError, wire::ProtocolError};
 
 /// Why a job or a live session ended early, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +79,9 @@ pub enum WorkerError {
     /// The input is not a regular file: nothing else has a length and can be sought in.
     #[error("the input is not a regular file")]
     NotAFile,
+    /// The server did not open what the media is made of.
+    #[error("{}", .0.0)]
+    Refused(Refusal),
     /// No process could be started, or its descriptors could not be made.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
@@ -172,6 +175,7 @@ impl WorkerError {
         match self {
             WorkerError::Fault(fault) => fault.kind(),
             WorkerError::NotAFile
+            | WorkerError::Refused(_)
             | WorkerError::MemoryLimit { .. }
             | WorkerError::ThreadLimit { .. }
             | WorkerError::FirstFrameTimeout { .. }

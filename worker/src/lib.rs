@@ -10,6 +10,7 @@ mod channel;
 mod descriptors;
 mod entry;
 mod error;
+mod input;
 mod job;
 mod live;
 mod probe;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
+pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
 pub use job::{JobEvent, JobOptions, Still, analyze};
 pub use live::{LiveEvent, LiveWorker};
 pub use process::WorkerProgram;

@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{FileReport, Sampling};
+use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 
 use crate::{
-    Attempt, JobEvent, JobOptions, SandboxReport, WorkerError,
+    Attempt, Fault, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
     process::{Life, Line, Process, WorkerProgram},
     protocol::{Reply, Request},
     wire::ProtocolError,
@@ -59,11 +59,23 @@ impl Default for Limits {
     }
 }
 
-/// A file to analyse.
+impl Limits {
+    /// For media that arrives over a network, which whoever fetches it times: silence is tolerated
+    /// for a whole group of pictures at the speed at which a camera makes it.
+    pub fn remote() -> Limits {
+        Limits {
+            first_frame: Duration::from_secs(120),
+            stall: Duration::from_secs(60),
+            ..Limits::default()
+        }
+    }
+}
+
+/// Media to analyse.
 #[derive(Debug)]
 pub struct JobSpec {
-    /// The opened file, which must be a regular one.
-    pub input: File,
+    /// Where it comes from.
+    pub input: JobInput,
     /// Which frames are analysed.
     pub sampling: Sampling,
     /// Most frames analysed.
@@ -127,6 +139,33 @@ impl Supervisor {
         }
     }
 
+    /// What is in a regular file: its container is opened in a worker of its own, its first pictures
+    /// are looked at, and nothing more.
+    pub fn probe(&self, file: File) -> Result<StreamInfo, WorkerError> {
+        let spec = JobSpec {
+            input: JobInput::File(file),
+            sampling: Sampling::Every,
+            max_frames: 1,
+            stills: false,
+            gate: GateConfig::default(),
+            threads: 1,
+            limits: Limits::default(),
+        };
+        let mut found = None;
+        let ended = self.run_job(spec, &CancelToken::new(), &mut |event| match event {
+            JobEvent::Opened(stream) => {
+                found = Some(stream);
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        match (found, ended) {
+            (Some(stream), _) => Ok(stream),
+            (None, Err(error)) => Err(error),
+            (None, Ok(_)) => Err(ProtocolError::Unexpected("last").into()),
+        }
+    }
+
     /// Runs a job in a worker of its own; returns when it is done, dead or ended.
     ///
     /// Time spent in `on_event` is not the worker's; `Break` means cancelled.
@@ -137,6 +176,10 @@ impl Supervisor {
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
         let JobSpec { input, sampling, max_frames, stills, gate, threads, limits } = spec;
+        let JobInput::File(input) = input else {
+            let message = "remote media is not read yet".to_owned();
+            return Err(Fault::Other { kind: media::ErrorKind::Unsupported, message }.into());
+        };
         let threads = threads.clamp(1, JOB_THREADS_MAX);
         let metadata = input.metadata().map_err(WorkerError::Spawn)?;
         if !metadata.is_file() {

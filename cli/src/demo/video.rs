@@ -76,7 +76,7 @@ pub fn look(video: &Path) -> Option<StreamInfo> {
     let mut stream = None;
     let spec = JobSpec {
         // The ingest that follows says what is wrong with a file that cannot be opened or read.
-        input: File::open(video).ok()?,
+        input: File::open(video).ok()?.into(),
         sampling: Sampling::Every,
         max_frames: 1,
         stills: false,

@@ -92,7 +92,7 @@ fn decode(
     clip: &[u8],
 ) -> Result<FileReport, WorkerError> {
     let spec = JobSpec {
-        input: memory_file(clip).map_err(WorkerError::Spawn)?,
+        input: memory_file(clip).map_err(WorkerError::Spawn)?.into(),
         sampling: Sampling::Every,
         max_frames: 16,
         stills: true,

@@ -72,7 +72,8 @@ impl Job {
                 .ingest
                 .file
                 .try_clone()
-                .map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?,
+                .map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?
+                .into(),
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.stills,

@@ -188,9 +188,9 @@ fn what_is_no_media_and_no_file_says_so() {
         assert!(error.to_string().contains(expected), "{name}: {error}");
         assert_eq!(error.kind(), media::ErrorKind::InvalidInput, "{name}");
     }
-    let folder = JobSpec { input: File::open(folder.path()).expect("opens"), ..spec(&path) };
+    let folder = JobSpec { input: File::open(folder.path()).expect("opens").into(), ..spec(&path) };
     assert!(matches!(run(folder), Err(WorkerError::NotAFile)));
-    let device = JobSpec { input: File::open("/dev/zero").expect("opens"), ..spec(&path) };
+    let device = JobSpec { input: File::open("/dev/zero").expect("opens").into(), ..spec(&path) };
     assert!(matches!(run(device), Err(WorkerError::NotAFile)));
 }
 

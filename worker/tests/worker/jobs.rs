@@ -1,14 +1,19 @@
 //! Jobs on real clips: a worker's result is the in-process one, whatever the thread count.
 
-use std::{fs::File, io::BufReader, path::Path, sync::Mutex};
+use std::{
+    fs::{self, File},
+    io::BufReader,
+    path::Path,
+    sync::Mutex,
+};
 
 use decode::Sampling;
 use gate::{Gate, GateConfig};
-use media::Rate;
+use media::{Codec, ErrorKind, Rate};
 use turbojpeg::read_header;
 use worker::{JobOptions, JobSpec, analyze};
 
-use crate::support::{Heard, alone, clip, long_clip, run, spec};
+use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
 
 fn options(spec: &JobSpec) -> JobOptions {
     let JobSpec { sampling, max_frames, stills, gate, threads, .. } = *spec;
@@ -115,5 +120,26 @@ fn sampling_and_the_frame_limit_reach_the_decoder() {
     for (k, signal) in heard.signals.iter().enumerate() {
         let due_ms = 500 * k as i64;
         assert!((due_ms..due_ms + 90).contains(&signal.pts_ms), "{k}: {} ms", signal.pts_ms);
+    }
+}
+
+#[test]
+fn a_probe_says_what_a_file_holds() {
+    let _alone = alone();
+    let path = long_clip();
+    let stream = supervisor().probe(File::open(&path).expect("opens")).expect("a video");
+    assert_eq!((stream.extent.width, stream.extent.height), (960, 540));
+    assert_eq!(stream.codec, Codec::H264);
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes, told) in [
+        ("text", "not media at all, but longer than a few bytes", "unsupported container"),
+        ("playlist", "#EXTM3U\nhttp://192.0.2.1/a.ts\n", "playlists and references"),
+        ("nothing", "", "the file is empty"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).expect("written");
+        let error = supervisor().probe(File::open(&path).expect("opens")).expect_err(name);
+        assert!(error.to_string().starts_with(told), "{name}: {error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
     }
 }

@@ -71,7 +71,7 @@ pub fn clip(name: &str) -> Option<PathBuf> {
 /// Every frame of a file, with stills, on two threads.
 pub fn spec(path: &Path) -> JobSpec {
     JobSpec {
-        input: File::open(path).expect("the file opens"),
+        input: File::open(path).expect("the file opens").into(),
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: true,

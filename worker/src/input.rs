@@ -1,0 +1,84 @@
+//! What a job reads: an opened file, or a source that the server fetches for it.
+//!
+//! A worker has no network. It asks for the bytes of a URL, and whoever started the job decides,
+//! opens and times them; only descriptors cross to the worker.
+
+use std::{fmt, fs::File, os::fd::OwnedFd};
+
+/// Where a job's media comes from.
+#[derive(Debug)]
+pub enum JobInput {
+    /// An opened file, which must be a regular one.
+    File(File),
+    /// A URL whose bytes the server fetches.
+    Remote(Remote),
+    /// An RTSP server that the server has connected to.
+    Rtsp(Rtsp),
+}
+
+impl From<File> for JobInput {
+    fn from(file: File) -> JobInput {
+        JobInput::File(file)
+    }
+}
+
+/// Media behind a URL.
+pub struct Remote {
+    /// Where it starts.
+    pub url: String,
+    /// Opens that URL, and those that it leads to.
+    pub resources: Box<dyn Resources>,
+    /// A playlist is followed; otherwise it is refused.
+    pub playlists: bool,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("url", &self.url)
+            .field("playlists", &self.playlists)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens what a worker asks for.
+///
+/// What a worker asks for may be chosen by hostile media: every address is checked, and all work,
+/// bytes, times and the number of calls are bounded here.
+pub trait Resources: Send {
+    /// Opens `url` from byte `from` on; called on the supervisor's thread, which waits for it.
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal>;
+}
+
+/// Bytes on their way to a worker.
+#[derive(Debug)]
+pub struct Resource {
+    /// The read end of a pipe; its end is the end of the bytes, whatever the reason.
+    pub bytes: OwnedFd,
+    /// Where the bytes came from, after redirects.
+    pub url: String,
+    /// Bytes of the whole resource, where they are known.
+    pub size: Option<u64>,
+    /// It can be opened from another byte.
+    pub seekable: bool,
+}
+
+/// Why a resource was not opened: one line for the person who asked for the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// Live media behind a connection that the server has made.
+pub struct Rtsp {
+    /// Connected, with nothing sent yet; whatever encrypts it is outside.
+    pub socket: OwnedFd,
+    /// What to ask for, without credentials.
+    pub url: String,
+    /// User and password for a server that asks for them.
+    pub credentials: Option<(String, String)>,
+}
+
+impl fmt::Debug for Rtsp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rtsp").field("url", &self.url).finish_non_exhaustive()
+    }
+}
