@@ -337,20 +337,21 @@ impl Timeline {
         self.0.store.index().head()
     }
 
+    /// The events that have the `count` numbers from `from` on, of all runs, from memory.
+    pub fn heads(&self, from: Seq, count: usize) -> Vec<EventHead> {
+        let index = self.0.store.index();
+        let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
+        seqs.filter_map(|seq| index.locate(seq)).map(|hit| hit.head).collect()
+    }
+
     /// Calls `visit` for every event in order, from memory, up to the head as it is now.
     pub fn scan(&self, mut visit: impl FnMut(EventHead)) {
-        /// Events a step, so that the writer is never held up for long.
-        const STEP: u64 = 4096;
-        let head = self.head();
-        let mut next = 1;
-        while next <= head.0 {
-            let last = head.0.min(next + STEP - 1);
-            let index = self.0.store.index();
-            let hits = (next..=last).map_while(|seq| index.locate(Seq(seq)));
-            let heads: Vec<EventHead> = hits.map(|hit| hit.head).collect();
-            drop(index);
-            heads.into_iter().for_each(&mut visit);
-            next = last + 1;
+        /// Numbers a step, so that the writer is never held up for long.
+        const STEP: usize = 4096;
+        let head = self.head().0;
+        for first in (1..=head).step_by(STEP) {
+            let count = STEP.min((head - first + 1) as usize);
+            self.heads(Seq(first), count).into_iter().for_each(&mut visit);
         }
     }
 

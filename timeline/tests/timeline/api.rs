@@ -53,6 +53,19 @@ fn a_run_is_read_by_pages_and_by_kind() {
 }
 
 #[test]
+fn heads_of_all_runs_are_listed_by_number() {
+    let (_dir, log) = open();
+    log.append_wait((1..=9).map(|number| keepalive(number % 3)).collect()).unwrap();
+    let numbers = |from, count| -> Vec<u64> {
+        log.heads(Seq(from), count).iter().map(|head| head.seq.0).collect()
+    };
+    assert_eq!(numbers(0, 2), [1, 2]);
+    assert_eq!(numbers(8, 5), [8, 9]);
+    assert_eq!(numbers(10, 5), [0; 0]);
+    assert_eq!(numbers(4, 0), [0; 0]);
+}
+
+#[test]
 fn an_empty_batch_is_acknowledged_and_adds_nothing() {
     let (dir, log) = open();
     assert_eq!(log.append_wait(Vec::new()).unwrap(), []);
