@@ -20,6 +20,7 @@ use crate::{
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
+    quota::Quota,
     session::{
         admission::Admission,
         registry::{Registry, RunLimits},
@@ -84,6 +85,8 @@ pub struct App {
     pub roots: Arc<Roots>,
     /// Room that new work leaves on disk.
     pub reserve: Reserve,
+    /// How much each principal stores.
+    pub quota: Arc<Quota>,
     /// Rate limits.
     pub rates: Rates,
     /// Cancelled when the server begins to shut down.
@@ -120,6 +123,7 @@ impl App {
             Runner::new(Arc::clone(&registry), blobs.clone(), supervisor, gate, stills, jobs);
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
+        let quota = Quota::new(config.quotas);
         let draining = CancellationToken::new();
         let labels = RwLock::new(Arc::new(labels));
         Ok(Arc::new(App {
@@ -130,6 +134,7 @@ impl App {
             ledger,
             roots,
             reserve,
+            quota,
             rates,
             draining,
             sandbox,

@@ -9,7 +9,7 @@ mod vars;
 use std::{
     env,
     net::SocketAddr,
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,7 +19,7 @@ use http::HeaderValue;
 use media::Score;
 use tracing_subscriber::EnvFilter;
 
-use crate::json::Problem;
+use crate::{json::Problem, quota::QuotaLimits};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
@@ -72,6 +72,8 @@ pub struct Config {
     pub ingest_stills: bool,
     /// Free bytes on disk below which no new work is taken.
     pub disk_reserve: u64,
+    /// Most bytes kept on disk.
+    pub quotas: QuotaLimits,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
@@ -140,6 +142,10 @@ impl Config {
             gate: gate(&mut vars),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
             disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
+            quotas: QuotaLimits {
+                global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
+                principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
+            },
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
@@ -273,6 +279,11 @@ fn fraction(text: &str) -> Result<Score, Problem> {
 
 fn rate(text: &str) -> Result<Option<NonZeroU32>, Problem> {
     whole(0, 1_000_000)(text).map(|found| NonZeroU32::new(found as u32))
+}
+
+/// Bytes; 0 is no limit.
+fn quota(text: &str) -> Result<Option<NonZeroU64>, Problem> {
+    whole(0, 1 << 60)(text).map(NonZeroU64::new)
 }
 
 fn stills(text: &str) -> Result<bool, Problem> {

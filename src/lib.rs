@@ -11,6 +11,7 @@ pub mod json;
 pub mod labels;
 pub mod ledger;
 pub mod percent;
+pub mod quota;
 pub mod session;
 pub mod source;
 pub mod telemetry;

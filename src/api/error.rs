@@ -17,6 +17,7 @@ use timeline::TimelineError;
 use crate::{
     disk::Low,
     json::{Detail, JsonError},
+    quota::QuotaError,
     session::{registry::RunError, runner::IngestError},
     source::SourceError,
 };
@@ -69,6 +70,9 @@ pub enum ApiError {
     /// The disk is almost full.
     #[error("no new work is taken: {0}")]
     DiskLow(Low),
+    /// The bytes would pass a quota.
+    #[error("{0}")]
+    Quota(#[from] QuotaError),
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -103,6 +107,7 @@ impl ApiError {
             ApiError::Log(error) => error.kind(),
             ApiError::Draining => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
+            ApiError::Quota(error) => error.kind(),
         }
     }
 
@@ -141,6 +146,11 @@ impl ApiError {
             ApiError::Run(RunError::ActiveLimit { limit, active }) => vec![
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),
+            ],
+            ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
+                Detail::new("quota", quota.to_string()),
+                Detail::new("used", used.to_string()),
+                Detail::new("asked", asked.to_string()),
             ],
             _ => Vec::new(),
         }

@@ -71,6 +71,7 @@ fn reasons(app: &App) -> Vec<String> {
 pub async fn limits(State(app): State<Arc<App>>, caller: Caller) -> Response {
     let runs = app.registry.limits();
     let per_second = |rate: Option<std::num::NonZeroU32>| rate.map(std::num::NonZeroU32::get);
+    let stored = app.quota.usage(&caller.principal);
     Json(json!({
         "request_id": caller.request_id.to_string(),
         "limits": {
@@ -88,6 +89,7 @@ pub async fn limits(State(app): State<Arc<App>>, caller: Caller) -> Response {
             "picture": [8192, 8192],
             "container_streams": 16,
             "file_jobs": { "running": app.jobs, "waiting": crate::session::runner::QUEUE_MAX },
+            "storage": { "used_bytes": stored.used, "quota_bytes": stored.quota },
             "rate": {
                 "global_per_second": per_second(app.config.rate_global),
                 "principal_per_second": per_second(app.config.rate_principal),

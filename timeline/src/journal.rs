@@ -3,12 +3,12 @@
 //! Files grow in zero-filled steps, so that most syncs change no metadata. After a failure
 //! whose effect on the disk is unknown nothing is written any more: the caller poisons the log.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
 use media::{Seq, WallTime};
 
 use crate::{
-    Result, TimelineError, batch,
+    Result, SyncObserver, TimelineError, batch,
     disk::{Disk, DiskFile},
     entry::{u32_at, u64_at},
 };
@@ -212,7 +212,12 @@ impl Journal {
     }
 
     /// Makes `batch`, which holds `count` records, durable; returns where it starts.
-    pub(crate) fn append(&mut self, batch: &[u8], count: u64) -> std::result::Result<u64, Failure> {
+    pub(crate) fn append(
+        &mut self,
+        batch: &[u8],
+        count: u64,
+        on_sync: &SyncObserver,
+    ) -> std::result::Result<u64, Failure> {
         let start = self.position;
         let end = start + batch.len() as u64;
         self.grow(end + batch::HEADER_BYTES as u64)?;
@@ -223,7 +228,9 @@ impl Journal {
             let (what, path) = ("append to the journal", self.path.clone());
             return Err(Failure::Refused { what, path, source });
         }
+        let started = Instant::now();
         self.sync()?;
+        on_sync(started.elapsed());
         self.position = end;
         self.next = Seq(self.next.0 + count);
         self.mark()?;

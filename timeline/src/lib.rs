@@ -29,7 +29,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use media::{RunId, Seq, Signal, StreamId, WallTime};
@@ -74,11 +74,21 @@ pub struct Options {
     pub grow_bytes: u64,
     /// Reads wall time; the log never lets it go backwards.
     pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
+    /// Told on the writer's thread how long each sync of the journal took; must be brief.
+    pub on_sync: SyncObserver,
 }
+
+/// Hears of the duration of syncs.
+pub type SyncObserver = Arc<dyn Fn(Duration) + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Options {
-        Options { file_bytes: 64 << 20, grow_bytes: 4 << 20, clock: Arc::new(system_clock) }
+        Options {
+            file_bytes: 64 << 20,
+            grow_bytes: 4 << 20,
+            clock: Arc::new(system_clock),
+            on_sync: Arc::new(|_| {}),
+        }
     }
 }
 
@@ -206,8 +216,8 @@ impl Timeline {
         let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
         let queue: Arc<Queue> = Arc::default();
         let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);
-        let writer =
-            Writer { store: shared, queue: input, journal, clock, last, buffer: Vec::new() };
+        let (on_sync, buffer) = (options.on_sync, Vec::new());
+        let writer = Writer { store: shared, queue: input, journal, clock, on_sync, last, buffer };
         let thread = thread::Builder::new()
             .name("timeline-writer".to_owned())
             .spawn(move || writer.run())

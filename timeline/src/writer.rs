@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    Appended, EventHead, Health, TimelineError, batch, footer,
+    Appended, EventHead, Health, SyncObserver, TimelineError, batch, footer,
     index::{EVENTS_MAX, RUNS_MAX},
     journal::{self, Failure, Journal},
     queue::{Queue, Request},
@@ -26,6 +26,7 @@ pub(crate) struct Writer {
     pub(crate) queue: Arc<Queue>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
+    pub(crate) on_sync: SyncObserver,
     /// No later event is stamped earlier.
     pub(crate) last: WallTime,
     /// Memory of the last batch, reused.
@@ -79,7 +80,7 @@ impl Writer {
             placed.push(Placed { head, record: start..builder.len() });
         }
         self.buffer = builder.finish();
-        let start = self.journal.append(&self.buffer, records as u64)?;
+        let start = self.journal.append(&self.buffer, records as u64, &self.on_sync)?;
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
             self.buffer = Vec::new();
         }

@@ -99,6 +99,19 @@ fn time_never_goes_backwards_within_a_log_or_across_its_openings() {
 }
 
 #[test]
+fn every_sync_of_a_batch_is_told() {
+    let dir = TempDir::new().unwrap();
+    let syncs = Arc::new(AtomicI64::new(0));
+    let told = syncs.clone();
+    let on_sync = Arc::new(move |_| drop(told.fetch_add(1, Ordering::Relaxed)));
+    let (log, _) = Timeline::open(dir.path(), Options { on_sync, ..small() }).unwrap();
+    for number in 1..=5 {
+        log.append_wait(vec![found(1, "x"), found(2, "y")]).unwrap();
+        assert_eq!(syncs.load(Ordering::Relaxed), number);
+    }
+}
+
+#[test]
 fn a_file_without_events_takes_one_of_any_later_time() {
     let dir = TempDir::new().unwrap();
     let now = Arc::new(AtomicI64::new(0));

@@ -12,7 +12,7 @@ use media::Seq;
 use tempfile::TempDir;
 use timeline::{Options, Timeline};
 
-use crate::support::{all, description, found, run, ticking};
+use crate::support::{all, description, found, run, small};
 
 const PRODUCERS: u8 = 64;
 const APPENDS: u64 = 60;
@@ -52,7 +52,7 @@ fn produce(log: &Timeline, number: u8, last: &AtomicU64) {
 #[test]
 fn readers_see_each_run_in_order_without_gaps_while_64_producers_append() {
     let dir = TempDir::new().unwrap();
-    let options = Options { file_bytes: 200_000, grow_bytes: 50_000, clock: ticking() };
+    let options = Options { file_bytes: 200_000, grow_bytes: 50_000, ..small() };
     let (log, _) = Timeline::open(dir.path(), options).unwrap();
     let published = Arc::new(Mutex::new(Vec::new()));
     let sink = published.clone();

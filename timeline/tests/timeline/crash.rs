@@ -97,7 +97,7 @@ fn ten_thousand_power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
             if random.chance(20) {
                 disk.cut_power_after(random.below(6));
             }
-            let options = Options { file_bytes, grow_bytes, clock: clock.clone() };
+            let options = Options { file_bytes, grow_bytes, clock: clock.clone(), ..small() };
             let context = format!("seed {seed}, life {life}");
             match Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options) {
                 Ok((log, recovery)) => {

@@ -19,7 +19,7 @@ fn fixture() -> PathBuf {
 
 fn write_fixture(dir: &Path) {
     let clock = std::sync::Arc::new(|| WallTime { epoch_ms: 1_767_225_600_000 });
-    let options = Options { file_bytes: 2048, grow_bytes: 512, clock };
+    let options = Options { file_bytes: 2048, grow_bytes: 512, clock, ..Options::default() };
     let (log, _) = Timeline::open(dir, options).unwrap();
     for number in 0..12u8 {
         let text = format!("event {number}: caf\u{e9} \"quoted\"");

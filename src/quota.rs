@@ -1,0 +1,272 @@
+//! Byte accounts: how much each principal and all together keep on disk, against two quotas.
+//!
+//! Counted are uploads, stills, signal columns and log records that somebody can still read: a
+//! deleted run or upload counts no more. Bytes that two runs share by their content count for
+//! both, so that nobody's account tells what others store, and a release is a subtraction.
+//! In memory, rebuilt at start. What ends a run is recorded, never refused.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU64,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use media::ErrorKind;
+
+use crate::config::Principal;
+
+/// Most bytes kept; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// All principals together.
+    pub global: Option<NonZeroU64>,
+    /// Each principal.
+    pub principal: Option<NonZeroU64>,
+}
+
+/// Why bytes are not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// The principal's own quota would be passed.
+    #[error("{used} of {quota} bytes are used and {asked} more are needed: delete runs or uploads")]
+    Principal {
+        /// The quota in bytes.
+        quota: u64,
+        /// Bytes used.
+        used: u64,
+        /// Bytes asked for.
+        asked: u64,
+    },
+    /// The quota of all principals together would be passed.
+    #[error("the service has used all of its storage quota: delete runs or uploads, or try later")]
+    Global {
+        /// The quota in bytes.
+        quota: u64,
+        /// Bytes used.
+        used: u64,
+        /// Bytes asked for.
+        asked: u64,
+    },
+}
+
+impl QuotaError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            QuotaError::Principal { .. } => ErrorKind::Conflict,
+            QuotaError::Global { .. } => ErrorKind::Exhausted,
+        }
+    }
+}
+
+/// One principal's account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes used.
+    pub used: u64,
+    /// Most that may be; `None` is no limit.
+    pub quota: Option<u64>,
+}
+
+/// The accounts of all principals.
+#[derive(Debug, Default)]
+pub struct Quota {
+    limits: QuotaLimits,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    /// The sum of all principals.
+    total: u64,
+    /// Only those that use anything.
+    principals: HashMap<Principal, u64>,
+}
+
+impl Quota {
+    /// Empty accounts under `limits`.
+    pub fn new(limits: QuotaLimits) -> Arc<Quota> {
+        Arc::new(Quota { limits, accounts: Mutex::default() })
+    }
+
+    /// Charges `owner` for `bytes` that are about to be stored, whole or not at all.
+    pub fn charge(&self, owner: &Principal, bytes: u64) -> Result<(), QuotaError> {
+        let mut accounts = self.accounts();
+        accounts.check(&self.limits, owner, bytes)?;
+        accounts.add(owner, bytes);
+        Ok(())
+    }
+
+    /// Refuses work of `owner` that could store nothing at all.
+    pub fn check(&self, owner: &Principal) -> Result<(), QuotaError> {
+        self.accounts().check(&self.limits, owner, 1)
+    }
+
+    /// Counts `bytes` of `owner` that are stored already, whatever the quotas say.
+    pub fn record(&self, owner: &Principal, bytes: u64) {
+        self.accounts().add(owner, bytes);
+    }
+
+    /// Gives back `bytes` that `owner` was charged for.
+    pub fn release(&self, owner: &Principal, bytes: u64) {
+        self.accounts().subtract(owner, bytes);
+    }
+
+    /// A charge that grows while something is written, and is given back unless it is kept.
+    pub fn hold(self: &Arc<Quota>, owner: &Principal) -> Hold {
+        Hold { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
+    }
+
+    /// The account of `owner`.
+    pub fn usage(&self, owner: &Principal) -> Usage {
+        let used = self.accounts().used(owner);
+        Usage { used, quota: self.limits.principal.map(NonZeroU64::get) }
+    }
+
+    /// Bytes used by all principals together.
+    pub fn total(&self) -> u64 {
+        self.accounts().total
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // No code that holds the accounts leaves a sum half changed.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Accounts {
+    fn used(&self, owner: &Principal) -> u64 {
+        self.principals.get(owner).copied().unwrap_or(0)
+    }
+
+    fn check(&self, limits: &QuotaLimits, owner: &Principal, asked: u64) -> Result<(), QuotaError> {
+        let passed = |limit: Option<NonZeroU64>, used: u64| {
+            limit.map(NonZeroU64::get).filter(|quota| used.saturating_add(asked) > *quota)
+        };
+        let used = self.used(owner);
+        // The principal's own first: that is what it can do something about.
+        if let Some(quota) = passed(limits.principal, used) {
+            return Err(QuotaError::Principal { quota, used, asked });
+        }
+        let used = self.total;
+        passed(limits.global, used)
+            .map_or(Ok(()), |quota| Err(QuotaError::Global { quota, used, asked }))
+    }
+
+    fn add(&mut self, owner: &Principal, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.total += bytes;
+        match self.principals.get_mut(owner) {
+            Some(used) => *used += bytes,
+            None => drop(self.principals.insert(owner.clone(), bytes)),
+        }
+    }
+
+    fn subtract(&mut self, owner: &Principal, bytes: u64) {
+        let Some(used) = self.principals.get_mut(owner) else { return };
+        debug_assert!(bytes <= *used, "only what was charged is given back");
+        let bytes = bytes.min(*used);
+        *used -= bytes;
+        self.total -= bytes;
+        if *used == 0 {
+            self.principals.remove(owner);
+        }
+    }
+}
+
+/// Bytes charged for something unfinished; dropping it gives them back.
+#[derive(Debug)]
+pub struct Hold {
+    quota: Arc<Quota>,
+    owner: Principal,
+    bytes: u64,
+}
+
+impl Hold {
+    /// Charges for `bytes` more.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
+        self.quota.charge(&self.owner, bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Leaves what was charged charged and says how much it is: the thing is stored, and is
+    /// released by [`Quota::release`] when it goes.
+    #[must_use = "whoever keeps the bytes must be able to release them"]
+    pub fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.quota.release(&self.owner, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(global: u64, principal: u64) -> Arc<Quota> {
+        let (global, principal) = (NonZeroU64::new(global), NonZeroU64::new(principal));
+        Quota::new(QuotaLimits { global, principal })
+    }
+
+    #[test]
+    fn a_quota_holds_to_the_byte() {
+        let (alice, bob) = (Principal::named("alice"), Principal::named("bob"));
+        let quota = quota(150, 100);
+        assert_eq!(quota.charge(&alice, 100), Ok(()), "up to the quota");
+        let over = QuotaError::Principal { quota: 100, used: 100, asked: 1 };
+        assert_eq!(quota.charge(&alice, 1), Err(over));
+        assert_eq!(quota.check(&alice), Err(over));
+        assert_eq!(quota.charge(&bob, 50), Ok(()));
+        let all = QuotaError::Global { quota: 150, used: 150, asked: 1 };
+        assert_eq!(quota.charge(&bob, 1), Err(all));
+        assert_eq!((over.kind(), all.kind()), (ErrorKind::Conflict, ErrorKind::Exhausted));
+        quota.release(&alice, 1);
+        assert_eq!(
+            quota.charge(&bob, 2),
+            Err(QuotaError::Global { quota: 150, used: 149, asked: 2 })
+        );
+        assert_eq!(quota.charge(&bob, 1), Ok(()));
+        assert_eq!(quota.usage(&bob), Usage { used: 51, quota: Some(100) });
+        assert_eq!(quota.total(), 150);
+    }
+
+    #[test]
+    fn without_limits_everything_is_counted_and_nothing_refused() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 0));
+        assert_eq!(quota.charge(&alice, u64::MAX / 2), Ok(()));
+        assert_eq!(quota.check(&alice), Ok(()));
+        assert_eq!(quota.usage(&alice), Usage { used: u64::MAX / 2, quota: None });
+    }
+
+    #[test]
+    fn what_is_stored_already_counts_past_the_quota() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 10));
+        quota.record(&alice, 15);
+        let over = QuotaError::Principal { quota: 10, used: 15, asked: 1 };
+        assert_eq!(quota.check(&alice), Err(over));
+        quota.release(&alice, 15);
+        assert_eq!((quota.check(&alice), quota.total()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn a_hold_is_given_back_unless_it_is_kept() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 10));
+        let mut lost = quota.hold(&alice);
+        assert_eq!(lost.grow(6), Ok(()));
+        let over = QuotaError::Principal { quota: 10, used: 6, asked: 5 };
+        assert_eq!(lost.grow(5), Err(over), "and the first six stay held");
+        assert_eq!(quota.total(), 6);
+        drop(lost);
+        assert_eq!(quota.total(), 0);
+        let mut kept = quota.hold(&alice);
+        assert_eq!(kept.grow(10), Ok(()));
+        assert_eq!((kept.keep(), quota.total()), (10, 10));
+    }
+}
