@@ -12,6 +12,7 @@ mod ingest;
 mod markers;
 mod media;
 mod metadata;
+mod metrics;
 mod page;
 mod pieces;
 mod rate;
@@ -57,6 +58,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
     Router::new()
         .route("/v1/health", get(health::health))
+        .route("/v1/metrics", get(metrics::scrape))
         .merge(protected)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))

@@ -20,6 +20,7 @@ use crate::{
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
+    metrics::Metrics,
     quota::Quota,
     session::{
         admission::Admission,
@@ -87,6 +88,8 @@ pub struct App {
     pub reserve: Reserve,
     /// How much each principal stores.
     pub quota: Arc<Quota>,
+    /// What is counted and timed.
+    pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: Rates,
     /// Cancelled when the server begins to shut down.
@@ -110,17 +113,29 @@ impl App {
         let supervisor = Supervisor::new(worker);
         let sandbox = sandbox_level(&supervisor);
         let log_dir = config.data_dir.join("log");
-        let options = Options { clock: Arc::new(wall_now), ..Options::default() };
+        let metrics = Arc::new(Metrics::new());
+        let options = log_options(&metrics);
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let registry = Registry::open(timeline, limits, wall_now())?;
+        let counted = Arc::clone(&metrics);
+        registry.timeline().on_publish(Box::new(move |heads| {
+            heads.iter().for_each(|head| counted.events.of(head.kind).inc());
+        }));
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let (gate, stills) = (config.gate, config.ingest_stills);
-        let runner =
-            Runner::new(Arc::clone(&registry), blobs.clone(), supervisor, gate, stills, jobs);
+        let runner = Runner::new(
+            Arc::clone(&registry),
+            blobs.clone(),
+            supervisor,
+            gate,
+            stills,
+            jobs,
+            Arc::clone(&metrics),
+        );
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let quota = Quota::new(config.quotas);
@@ -135,6 +150,7 @@ impl App {
             roots,
             reserve,
             quota,
+            metrics,
             rates,
             draining,
             sandbox,
@@ -168,6 +184,12 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 
 fn load_labels(config: &Config) -> Result<LabelMaps, LabelError> {
     config.label_maps_path.as_deref().map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
+}
+
+fn log_options(metrics: &Arc<Metrics>) -> Options {
+    let timed = Arc::clone(metrics);
+    let on_sync = move |took: Duration| timed.fsync_seconds.observe(took.as_secs_f64());
+    Options { clock: Arc::new(wall_now), on_sync: Arc::new(on_sync), ..Options::default() }
 }
 
 fn sandbox_level(supervisor: &Supervisor) -> String {

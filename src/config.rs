@@ -56,6 +56,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Accepted keys; `None` lets everybody act as one principal.
     pub keys: Option<KeyRing>,
+    /// Keys accepted for the metrics; `None` shows them to everybody.
+    pub metrics_keys: Option<KeyRing>,
     /// Requests must say a tenant.
     pub require_tenant_id: bool,
     /// Directories beneath which sources are opened.
@@ -126,9 +128,11 @@ impl Config {
                  SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
             );
         }
+        let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
         let mut config = Config {
             bind_addr: vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address),
             data_dir: vars.read("SERVICE_DATA_DIR", ".sightline-data", |text| Ok(text.into())),
+            metrics_keys: metrics_need_key.then(|| ring.clone()),
             keys: require_keys.then_some(ring),
             require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
             ingest_roots: vars.read("SERVICE_INGEST_FILE_ROOTS", "", directories),

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod json;
 pub mod labels;
 pub mod ledger;
+pub mod metrics;
 pub mod percent;
 pub mod quota;
 pub mod session;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use gate::Reason;
 use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde_json::Value;
 use timeline::{
@@ -207,6 +208,8 @@ fn analysis(
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
     let frames = analysis::replay(&input.signals, app.config.gate, rename);
+    let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
+    app.metrics.decided(frames.len() as u64, selected as u64);
     let mut config = MarkerConfig::default();
     config.correction_window_frames =
         request.correction_window_frames.unwrap_or(config.correction_window_frames);

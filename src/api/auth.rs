@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, header};
 use media::{Label, RequestId};
 
 use super::{App, error::ApiError, extract::Caller};
-use crate::config::Principal;
+use crate::config::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const TENANT_ID: HeaderName = HeaderName::from_static("x-tenant-id");
@@ -34,11 +34,7 @@ pub async fn authenticate(
 fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     let principal = match &app.config.keys {
         None => Principal::anonymous(),
-        Some(keys) => {
-            let key = credential(request.headers())?;
-            let known = keys.principal(key).cloned();
-            known.ok_or(ApiError::Unauthorized("missing or invalid API key"))?
-        }
+        Some(keys) => principal(keys, request.headers())?,
     };
     app.rates.of_principal(&principal)?;
     let tenant = tenant(request.headers(), app.config.require_tenant_id)?;
@@ -47,6 +43,20 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         .get::<RequestId>()
         .ok_or(ApiError::Bug("a request outside the request id layer"))?;
     Ok(Caller { request_id, principal, tenant })
+}
+
+/// Lets whoever may read the metrics pass; they are of no principal and ask for no tenant.
+pub fn check_scraper(app: &App, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(keys) = &app.config.metrics_keys else { return Ok(()) };
+    if keys.is_empty() {
+        return Err(ApiError::MetricsUnavailable);
+    }
+    app.rates.of_principal(&principal(keys, headers)?)
+}
+
+fn principal(keys: &KeyRing, headers: &HeaderMap) -> Result<Principal, ApiError> {
+    let known = keys.principal(credential(headers)?).cloned();
+    known.ok_or(ApiError::Unauthorized("missing or invalid API key"))
 }
 
 /// The one credential of a request, by either header.

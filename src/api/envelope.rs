@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::{
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -23,6 +23,9 @@ use super::{
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The route of requests that no route takes, in the metrics.
+const UNMATCHED: &str = "unmatched";
 
 /// Headers that a response has unless its route said otherwise.
 const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
@@ -51,6 +54,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let started = Instant::now();
     let request_id = RequestId::from_bytes(crate::random_bytes());
     request.extensions_mut().insert(request_id);
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = match refused(&app, &request) {
@@ -58,6 +62,9 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         None => run(next, request).await,
     };
     if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
+        if let Some(refusal) = error.refusal() {
+            app.metrics.refusals.of(refusal).inc();
+        }
         response = error.envelope(request_id);
     }
     let headers = response.headers_mut();
@@ -66,8 +73,10 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     }
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
     headers.insert(REQUEST_ID, id_value(request_id));
-    let us = started.elapsed().as_micros() as u64;
-    tracing::info!(%request_id, %method, path, status = response.status().as_u16(), us, "request");
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    let template = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    app.metrics.http.answered(template, &method, status, took.as_secs_f64());
+    tracing::info!(%request_id, %method, path, status, us = took.as_micros() as u64, "request");
     response
 }
 

@@ -17,6 +17,7 @@ use timeline::TimelineError;
 use crate::{
     disk::Low,
     json::{Detail, JsonError},
+    metrics::Refusal,
     quota::QuotaError,
     session::{registry::RunError, runner::IngestError},
     source::SourceError,
@@ -49,6 +50,8 @@ pub enum ApiError {
     /// Too many requests.
     #[error("rate limit exceeded")]
     RateLimited {
+        /// Whose requests are limited.
+        of: Refusal,
         /// When a request will be accepted.
         retry_after: Duration,
     },
@@ -73,6 +76,12 @@ pub enum ApiError {
     /// The bytes would pass a quota.
     #[error("{0}")]
     Quota(#[from] QuotaError),
+    /// Metrics need a key, and there is none.
+    #[error(
+        "metrics need an API key and none is configured: set SERVICE_API_KEYS, or \
+         SERVICE_METRICS_REQUIRE_API_KEY=false"
+    )]
+    MetricsUnavailable,
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -105,9 +114,23 @@ impl ApiError {
             // A payload too large for the log is not something that a field of the request names.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
-            ApiError::Draining => ErrorKind::Unavailable,
+            ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
+        }
+    }
+
+    /// The limit that the request met, if it met one.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            ApiError::RateLimited { of, .. } => Some(*of),
+            ApiError::AnalysesFull => Some(Refusal::Analyses),
+            ApiError::Run(RunError::ActiveLimit { .. }) => Some(Refusal::ActiveRuns),
+            ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
+            ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
+            ApiError::DiskLow(_) => Some(Refusal::Disk),
+            ApiError::Log(_) => Some(Refusal::Log),
+            _ => None,
         }
     }
 
@@ -115,6 +138,9 @@ impl ApiError {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. } => return (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            ApiError::MetricsUnavailable => {
+                return (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable");
+            }
             ApiError::Plain(status, _) => return (*status, "plain"),
             _ => {}
         }
@@ -189,7 +215,7 @@ impl ApiError {
 
     fn add_headers(&self, status: StatusCode, response: &mut Response) {
         let retry_after = match self {
-            ApiError::RateLimited { retry_after } => Some(*retry_after),
+            ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::error::ApiError;
-use crate::config::Principal;
+use crate::{config::Principal, metrics::Refusal};
 
 /// The limits of the server; a limit that is `None` is off.
 pub struct Rates {
@@ -31,7 +31,8 @@ impl Rates {
     /// Counts a request of anybody.
     pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+        let taken = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        limited(Refusal::GlobalRate, taken)
     }
 
     /// Counts a request of `principal`; there are no more of them than keys.
@@ -40,8 +41,13 @@ impl Rates {
         let now = Instant::now();
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = principals.entry(principal.clone()).or_insert(Bucket::full(rate, now));
-        bucket.take(now)
+        limited(Refusal::PrincipalRate, bucket.take(now))
     }
+}
+
+/// What `taken` from a bucket means for a request: an error is the time until there is more.
+fn limited(of: Refusal, taken: Result<(), Duration>) -> Result<(), ApiError> {
+    taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 
 /// A bucket as the time at which it would be full again; it is empty one second before that.
@@ -56,11 +62,11 @@ impl Bucket {
         Bucket { step: Duration::from_secs(1) / rate.get(), full_at: now }
     }
 
-    fn take(&mut self, now: Instant) -> Result<(), ApiError> {
+    fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + self.step;
         let retry_after = full_at.saturating_duration_since(now + Duration::from_secs(1));
         if retry_after > Duration::ZERO {
-            return Err(ApiError::RateLimited { retry_after });
+            return Err(retry_after);
         }
         self.full_at = full_at;
         Ok(())
@@ -80,9 +86,6 @@ mod tests {
             |bucket: &mut Bucket, ms| (0..9).filter(|_| bucket.take(at(ms)).is_ok()).count();
         let found = [0, 10, 250, 500, 2000].map(|ms| accepted(&mut bucket, ms));
         assert_eq!(found, [4, 0, 1, 1, 4]);
-        let refused = bucket.take(at(2000)).expect_err("empty");
-        assert!(
-            matches!(refused, ApiError::RateLimited { retry_after } if retry_after == Duration::from_millis(250))
-        );
+        assert_eq!(bucket.take(at(2000)), Err(Duration::from_millis(250)));
     }
 }

@@ -33,6 +33,11 @@ impl Admission {
         Admission { places, waiting: Arc::default(), queue_max }
     }
 
+    /// Jobs that wait for a place.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Waits for a place; dropping the future leaves the queue.
     pub async fn enter(&self) -> Result<Place, QueueFull> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {

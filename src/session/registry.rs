@@ -90,6 +90,8 @@ pub struct Registry {
 #[derive(Default)]
 struct Tables {
     runs: HashMap<RunId, Arc<Run>>,
+    /// How many runs are in each of the shown states.
+    by_state: [usize; Lifecycle::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
 }
 
@@ -218,6 +220,12 @@ impl Registry {
         let Some(owner) = tables.owners.get(owner) else { return Vec::new() };
         let runs = owner.runs.range(..before).rev().take(LIST_SLICE);
         runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
+    }
+
+    /// How many runs are in each of the states that a record can show.
+    pub fn count_by_state(&self) -> impl Iterator<Item = (Lifecycle, usize)> {
+        let counts = self.tables().by_state;
+        Lifecycle::SHOWN.into_iter().zip(counts)
     }
 
     /// Creates a run once its slot is free and its `run_created` is durable.
@@ -363,7 +371,8 @@ impl Registry {
 impl Tables {
     fn fold(&mut self, head: &EventHead, idle_until: Instant) {
         let Some(run) = self.runs.get(&head.run) else { return };
-        let state = run.fold(head, idle_until);
+        let (before, state) = (run.lifecycle(), run.fold(head, idle_until));
+        count_move(&mut self.by_state, before, state);
         let owner = self.owners.entry(run.origin().principal.clone()).or_default();
         if state.is_active() {
             owner.active.insert(head.run);
@@ -375,6 +384,16 @@ impl Tables {
         } else {
             owner.runs.remove(&run.created_seq());
         }
+    }
+}
+
+fn count_move(counts: &mut [usize; Lifecycle::SHOWN.len()], from: Lifecycle, to: Lifecycle) {
+    let place = |state| Lifecycle::SHOWN.iter().position(|shown| *shown == state);
+    if let Some(left) = place(from) {
+        counts[left] -= 1;
+    }
+    if let Some(entered) = place(to) {
+        counts[entered] += 1;
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     admission::{Admission, Place, QueueFull},
     registry::{JobGuard, JobProgress, Registry, Run, RunError},
 };
+use crate::metrics::Metrics;
 use job::Job;
 
 /// The reason of a `run_failed` that a shutdown caused.
@@ -144,6 +145,7 @@ pub struct Runner {
     stills: bool,
     threads: usize,
     admission: Admission,
+    metrics: Arc<Metrics>,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
@@ -160,6 +162,7 @@ impl Runner {
         gate: GateConfig,
         stills: bool,
         threads: usize,
+        metrics: Arc<Metrics>,
     ) -> Arc<Runner> {
         Arc::new(Runner {
             registry,
@@ -169,9 +172,15 @@ impl Runner {
             stills,
             threads,
             admission: Admission::new(threads, QUEUE_MAX),
+            metrics,
             jobs: TaskTracker::new(),
             closing: CancellationToken::new(),
         })
+    }
+
+    /// Jobs that wait for a place.
+    pub fn waiting(&self) -> usize {
+        self.admission.waiting()
     }
 
     /// Runs `ingest` on `run` and returns once its events are durable.

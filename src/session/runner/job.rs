@@ -6,6 +6,7 @@
 use std::{iter::once, ops::ControlFlow, sync::Arc};
 
 use decode::{FileReport, Sampling, StreamInfo};
+use gate::Gate;
 use media::{BlobHash, EventType, Rate, RunId, Signal};
 use timeline::{
     ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
@@ -27,6 +28,7 @@ pub(super) struct Job {
     log: RunLog,
     opened: Option<StreamInfo>,
     signals: ColumnWriter,
+    gate: Gate,
     stills: Vec<Stored>,
 }
 
@@ -63,7 +65,8 @@ impl Job {
         let signals = runner.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        Job { runner, guard, ingest, log, opened: None, signals, stills: Vec::new() }
+        let gate = Gate::new(runner.gate);
+        Job { runner, guard, ingest, log, opened: None, signals, gate, stills: Vec::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
@@ -82,6 +85,7 @@ impl Job {
             limits: Limits::default(),
         };
         let cancel = self.guard.token().running.clone();
+        let _timer = self.runner.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
         let mut failed = None;
         let outcome =
@@ -118,6 +122,9 @@ impl Job {
     }
 
     fn push(&mut self, signals: &[Signal]) -> Result<(), TimelineError> {
+        // The worker's decisions, which depend on the signals alone.
+        let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
+        self.runner.metrics.decided(signals.len() as u64, selected as u64);
         signals.iter().try_for_each(|signal| self.signals.push(signal))
     }
 

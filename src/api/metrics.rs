@@ -1,0 +1,39 @@
+//! `GET /v1/metrics`: every series for a scraper, behind a toggle of its own.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::IntoResponse};
+use http::{HeaderMap, header};
+
+use super::{ApiResult, App, auth, error::ApiError};
+use crate::metrics::{CONTENT_TYPE, Queue};
+
+/// `GET /v1/metrics`
+pub async fn scrape(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult {
+    auth::check_scraper(&app, &headers)?;
+    let reader = Arc::clone(&app);
+    let text = app.blocking(move || {
+        reader.look();
+        reader.metrics.text()
+    });
+    let text = text.await?.map_err(|_| ApiError::Bug("the metrics cannot be written"))?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+}
+
+impl App {
+    /// Sets the gauges, which say how things are now.
+    fn look(&self) {
+        let metrics = &self.metrics;
+        for (state, count) in self.registry.count_by_state() {
+            metrics.runs.of(state).set(count as i64);
+        }
+        metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
+        metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
+        let timeline = self.registry.timeline();
+        metrics.index_bytes.set(timeline.index_bytes() as i64);
+        metrics.head.set(timeline.head().0 as i64);
+        if let Err(error) = metrics.process.look() {
+            tracing::warn!(%error, "the system does not tell what the process uses");
+        }
+    }
+}

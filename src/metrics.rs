@@ -1,0 +1,216 @@
+//! Every series in one table, each a typed handle; `docs/METRICS.md` says what they mean.
+//!
+//! Promises that counting takes no lock and no memory, and that every label has a fixed set of
+//! values. Knows no HTTP and does not look at anything itself: gauges are set by whoever reads
+//! the whole for a scraper.
+
+mod family;
+mod http;
+mod process;
+
+use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+use timeline::EventKind;
+
+use crate::session::Lifecycle;
+
+pub use family::{Counters, Gauges, Label};
+pub use http::Http;
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Bounds of histograms of short waits, in seconds: a quarter of a millisecond to ten seconds.
+const SHORT: &[f64] =
+    &[0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Bounds of histograms of a job's work, in seconds: ten milliseconds to an hour.
+const LONG: &[f64] =
+    &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
+
+macro_rules! series {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $make:path, $name:literal $(, $more:expr)*;)*) => {
+        /// The series.
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Metrics {
+            /// Every series at zero.
+            pub fn new() -> Metrics {
+                let registry = Registry::new();
+                $(let $field = $make(&registry, $name, doc(&[$(stringify!($doc)),*]) $(, $more)*);)*
+                Metrics { registry, $($field,)* }
+            }
+        }
+    };
+}
+
+series! {
+    /// Frames that the gate decided about.
+    frames_analyzed: IntCounter = family::counter, "service_pipeline_gate_frames_analyzed_total";
+    /// Frames that the gate selected, before any queue.
+    keyframes_selected: IntCounter = family::counter, "service_pipeline_gate_keyframes_selected_total";
+    /// Selected frames that were forwarded to model workers.
+    keyframes: IntCounter = family::counter, "service_pipeline_keyframes_total";
+    /// Time from the start of a file job in its worker to its last event.
+    job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
+    /// Time of one sync of the log.
+    fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
+    /// Events appended to the log.
+    events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
+    /// Runs that can be read.
+    runs: Gauges<Lifecycle> = Gauges::new, "service_runs", "state";
+    /// Requests and how long their answers took to begin.
+    http: Http = Http::new, "service_http_requests_total", SHORT;
+    /// Requests that were refused to keep a limit.
+    refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
+    /// Work that waits for a place.
+    waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
+    /// Memory of the log's index.
+    index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
+    /// Number of the last event.
+    head: IntGauge = family::gauge, "service_log_head";
+    /// What the process takes from the system.
+    process: process::Process = process::Process::new, "process";
+}
+
+/// A bounded queue of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Ingests that wait for a worker.
+    FileJobs,
+    /// Analyses that wait for a processor.
+    Analyses,
+}
+
+impl Label for Queue {
+    const ALL: &'static [Queue] = &[Queue::FileJobs, Queue::Analyses];
+
+    fn value(self) -> &'static str {
+        match self {
+            Queue::FileJobs => "file_jobs",
+            Queue::Analyses => "analyses",
+        }
+    }
+}
+
+/// A limit that a request met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// All requests together.
+    GlobalRate,
+    /// The requests of one principal.
+    PrincipalRate,
+    /// File jobs that wait.
+    FileJobs,
+    /// Analyses that wait.
+    Analyses,
+    /// Active runs of a principal.
+    ActiveRuns,
+    /// The disk reserve.
+    Disk,
+    /// The log takes nothing.
+    Log,
+    /// The server shuts down.
+    Draining,
+}
+
+impl Label for Refusal {
+    const ALL: &'static [Refusal] = &[
+        Refusal::GlobalRate,
+        Refusal::PrincipalRate,
+        Refusal::FileJobs,
+        Refusal::Analyses,
+        Refusal::ActiveRuns,
+        Refusal::Disk,
+        Refusal::Log,
+        Refusal::Draining,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            Refusal::GlobalRate => "global_rate",
+            Refusal::PrincipalRate => "principal_rate",
+            Refusal::FileJobs => "file_jobs",
+            Refusal::Analyses => "analyses",
+            Refusal::ActiveRuns => "active_runs",
+            Refusal::Disk => "disk",
+            Refusal::Log => "log",
+            Refusal::Draining => "draining",
+        }
+    }
+}
+
+impl Label for EventKind {
+    const ALL: &'static [EventKind] = EventKind::ALL;
+
+    fn value(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Label for Lifecycle {
+    const ALL: &'static [Lifecycle] = &Lifecycle::SHOWN;
+
+    fn value(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Counts `analyzed` decisions of the gate, `selected` of which keep their frame.
+    pub fn decided(&self, analyzed: u64, selected: u64) {
+        self.frames_analyzed.inc_by(analyzed);
+        self.keyframes_selected.inc_by(selected);
+    }
+
+    /// Every series in the text format of scrapers.
+    pub fn text(&self) -> prometheus::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+/// The help text of a series: its doc comment, as the compiler spells attributes.
+fn doc(attributes: &[&str]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| attribute.split('"').nth(1));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_series_has_the_prefix_and_a_text_that_helps() {
+        let metrics = Metrics::new();
+        metrics.http.answered("/v1/runs/{id}", &::http::Method::GET, 200, 0.5);
+        let families = metrics.registry.gather();
+        assert!(families.len() > 10);
+        for family in families {
+            let (name, help) = (family.name(), family.help());
+            assert!(name.starts_with("service_") || name.starts_with("process_"), "{name}");
+            assert!(help.len() > 10 && help.ends_with('.'), "{name}: {help:?}");
+        }
+    }
+
+    #[test]
+    fn the_document_names_every_series_and_no_other() {
+        let document = include_str!("../docs/METRICS.md");
+        let named = |line: &str| line.split('`').nth(1).map(str::to_owned);
+        let rows = document.lines().filter(|line| line.starts_with("| `")).filter_map(named);
+        let documented: std::collections::BTreeSet<String> = rows.collect();
+        let metrics = Metrics::new();
+        metrics.http.answered("/v1/health", &::http::Method::GET, 200, 0.5);
+        let families = metrics.registry.gather();
+        let exposed = families.iter().map(|family| family.name().to_owned()).collect();
+        assert_eq!(documented, exposed);
+    }
+}

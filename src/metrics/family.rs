@@ -1,0 +1,81 @@
+//! Makers of series, and families whose one label has a fixed set of values.
+
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    core::Collector,
+};
+
+/// A label with a closed set of values.
+pub trait Label: Copy + PartialEq + 'static {
+    /// Every value.
+    const ALL: &'static [Self];
+
+    /// The value as it is exposed.
+    fn value(self) -> &'static str;
+}
+
+/// One counter for each value of a label.
+pub struct Counters<L>(Vec<(L, IntCounter)>);
+
+impl<L: Label> Counters<L> {
+    pub(super) fn new(registry: &Registry, name: &str, help: String, label: &str) -> Counters<L> {
+        let family = IntCounterVec::new(Opts::new(name, help), &[label]).expect(VALID);
+        let counters = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
+        let counters = Counters(counters.collect());
+        register(registry, family);
+        counters
+    }
+
+    /// The counter of `label`.
+    pub fn of(&self, label: L) -> &IntCounter {
+        of(&self.0, label)
+    }
+}
+
+/// One gauge for each value of a label.
+pub struct Gauges<L>(Vec<(L, IntGauge)>);
+
+impl<L: Label> Gauges<L> {
+    pub(super) fn new(registry: &Registry, name: &str, help: String, label: &str) -> Gauges<L> {
+        let family = IntGaugeVec::new(Opts::new(name, help), &[label]).expect(VALID);
+        let gauges = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
+        let gauges = Gauges(gauges.collect());
+        register(registry, family);
+        gauges
+    }
+
+    /// The gauge of `label`.
+    pub fn of(&self, label: L) -> &IntGauge {
+        of(&self.0, label)
+    }
+}
+
+fn of<L: Label, T>(series: &[(L, T)], label: L) -> &T {
+    let found = series.iter().find(|(known, _)| *known == label);
+    &found.expect("a label's list of values is complete").1
+}
+
+const VALID: &str = "the names of the table are valid";
+
+pub(super) fn register(registry: &Registry, series: impl Collector + 'static) {
+    registry.register(Box::new(series)).expect("the table names no series twice");
+}
+
+pub(super) fn counter(registry: &Registry, name: &str, help: String) -> IntCounter {
+    let counter = IntCounter::new(name, help).expect(VALID);
+    register(registry, counter.clone());
+    counter
+}
+
+pub(super) fn gauge(registry: &Registry, name: &str, help: String) -> IntGauge {
+    let gauge = IntGauge::new(name, help).expect(VALID);
+    register(registry, gauge.clone());
+    gauge
+}
+
+pub(super) fn histogram(registry: &Registry, name: &str, help: String, le: &[f64]) -> Histogram {
+    let options = HistogramOpts::new(name, help).buckets(le.to_vec());
+    let histogram = Histogram::with_opts(options).expect(VALID);
+    register(registry, histogram.clone());
+    histogram
+}

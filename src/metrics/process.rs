@@ -1,0 +1,72 @@
+//! What the process takes from the system, under the names that every exporter uses.
+
+use std::{fs, io};
+
+use prometheus::{Counter, IntGauge, Registry};
+use rustix::{
+    process::{Resource, getrlimit},
+    time::{ClockId, clock_gettime},
+};
+
+use super::family::{gauge, register};
+
+/// What the process takes from the system; as of the last [`Process::look`].
+pub struct Process {
+    cpu: Counter,
+    resident: IntGauge,
+    threads: IntGauge,
+    open_fds: IntGauge,
+    max_fds: IntGauge,
+}
+
+impl Process {
+    pub(super) fn new(registry: &Registry, prefix: &str, _: String) -> Process {
+        let gauge = |name, help: &str| gauge(registry, &format!("{prefix}_{name}"), help.into());
+        let cpu = Counter::new(
+            format!("{prefix}_cpu_seconds_total"),
+            "Processor time of the server, its media workers left out.",
+        );
+        let cpu = cpu.expect("a valid name");
+        register(registry, cpu.clone());
+        Process {
+            cpu,
+            resident: gauge("resident_memory_bytes", "Memory of the server, workers left out."),
+            threads: gauge("threads", "Threads of the server."),
+            open_fds: gauge("open_fds", "Open file descriptors."),
+            max_fds: gauge("max_fds", "Most file descriptors that may be open."),
+        }
+    }
+
+    /// Looks at the process; reads files of the system.
+    pub fn look(&self) -> io::Result<()> {
+        let used = clock_gettime(ClockId::ProcessCPUTime);
+        let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
+        // Two scrapers at once: the one that looked earlier must not turn the counter back.
+        self.cpu.inc_by((used - self.cpu.get()).max(0.0));
+        let status = fs::read_to_string("/proc/self/status")?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_ascii_whitespace().next()?.parse::<i64>().ok()
+        };
+        self.resident.set(field("VmRSS:").unwrap_or_default() * 1024);
+        self.threads.set(field("Threads:").unwrap_or_default());
+        self.open_fds.set(fs::read_dir("/proc/self/fd")?.count() as i64);
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        self.max_fds.set(i64::try_from(most).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_uses_something() {
+        let process = Process::new(&Registry::new(), "process", String::new());
+        process.look().expect("the system tells");
+        assert!(process.cpu.get() > 0.0 && process.resident.get() > 1 << 20);
+        assert!(process.threads.get() >= 1 && process.open_fds.get() >= 3);
+        assert!(process.max_fds.get() >= process.open_fds.get());
+    }
+}
