@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing and the demo need; does nothing when all are there.
 set -eu
 
-packages="build-essential clang cmake curl ffmpeg libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config"
+packages="build-essential clang cmake curl ffmpeg libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config postgresql"
 
 missing=""
 for package in $packages; do
@@ -25,5 +25,12 @@ fi
 echo "setup: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -q
+case " $missing " in
+*" postgresql "*)
+    # The tests make clusters of their own: Debian's, which would start with the machine, is not made.
+    $as_root apt-get install -q -y --no-install-recommends postgresql-common
+    $as_root sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    ;;
+esac
 # shellcheck disable=SC2086 # a list of package names
 $as_root apt-get install -q -y --no-install-recommends $missing

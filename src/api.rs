@@ -7,6 +7,7 @@ mod envelope;
 mod error;
 mod events;
 mod extract;
+mod feedback;
 mod health;
 mod ingest;
 mod markers;
@@ -54,6 +55,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/runs/{id}/markers", get(markers::list))
         .route("/v1/runs/{id}/keyframes", get(media::list))
         .route("/v1/runs/{id}/keyframes/{sha256}", get(media::fetch))
+        .route("/v1/runs/{id}/feedback", post(feedback::submit))
+        .route("/v1/feedback", get(feedback::list))
         .route("/v1/query", post(events::query))
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
     Router::new()

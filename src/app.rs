@@ -17,6 +17,7 @@ use worker::{SandboxReport, Supervisor, WorkerProgram};
 use crate::{
     api::{Rates, refusal_headers, router},
     config::Config,
+    database::Database,
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
@@ -82,6 +83,8 @@ pub struct App {
     pub blobs: BlobStore,
     /// Small durable records.
     pub ledger: Ledger,
+    /// What is kept in PostgreSQL, where one is configured.
+    pub database: Option<Database>,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
     /// Room that new work leaves on disk.
@@ -119,6 +122,7 @@ impl App {
         tracing::info!(?recovery, "log opened");
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
+        let database = config.database.as_ref().map(Database::new);
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let registry = Registry::open(timeline, limits, wall_now())?;
         let counted = Arc::clone(&metrics);
@@ -147,6 +151,7 @@ impl App {
             runner,
             blobs,
             ledger,
+            database,
             roots,
             reserve,
             quota,
@@ -224,6 +229,7 @@ pub struct Server {
     app: Arc<App>,
     accepting: JoinHandle<Drained>,
     sweeping: JoinHandle<()>,
+    preparing: Option<JoinHandle<()>>,
     ends: Ends,
 }
 
@@ -237,8 +243,12 @@ impl Server {
         let serving = transport::serve(listener, site, Limits::default(), ends.clone());
         let accepting = tokio::spawn(serving);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
+        let preparing = app
+            .database
+            .clone()
+            .map(|database| tokio::spawn(async move { database.prepare().await }));
         tracing::info!(%addr, "listening");
-        Ok(Server { app, accepting, sweeping, ends })
+        Ok(Server { app, accepting, sweeping, preparing, ends })
     }
 
     /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
@@ -272,6 +282,7 @@ impl Server {
             Err(error) => tracing::error!(%error, "the accept loop died"),
         }
         self.sweeping.abort();
+        self.preparing.inspect(JoinHandle::abort);
         let timeline = self.app.registry.timeline().clone();
         let healthy = timeline.state() == Health::Writable;
         let closed = tokio::task::spawn_blocking(move || timeline.close()).await;

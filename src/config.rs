@@ -19,7 +19,7 @@ use http::HeaderValue;
 use media::Score;
 use tracing_subscriber::EnvFilter;
 
-use crate::{json::Problem, quota::QuotaLimits};
+use crate::{database, json::Problem, quota::QuotaLimits};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
@@ -76,6 +76,8 @@ pub struct Config {
     pub disk_reserve: u64,
     /// Most bytes kept on disk.
     pub quotas: QuotaLimits,
+    /// The database; `None` turns feedback and mirror off.
+    pub database: Option<database::Settings>,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
@@ -150,6 +152,7 @@ impl Config {
                 global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
                 principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
             },
+            database: database(&mut vars),
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
@@ -204,6 +207,16 @@ fn gate(vars: &mut Vars) -> GateConfig {
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
     }
+}
+
+fn database(vars: &mut Vars) -> Option<database::Settings> {
+    let url = vars.secret("SERVICE_DB_URL");
+    let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
+    let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
+    let target = database::Target::parse(&url?);
+    let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
+    let timeout = Duration::from_millis(timeout_ms);
+    Some(database::Settings { target, connections, timeout })
 }
 
 fn tools(vars: &mut Vars) -> [Tool; 2] {

@@ -4,8 +4,10 @@
 pub mod analysis;
 pub mod api;
 pub mod app;
+pub mod backoff;
 pub mod catalog;
 pub mod config;
+pub mod database;
 pub mod disk;
 pub mod json;
 pub mod labels;

@@ -9,6 +9,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/feedback.rs"]
+mod feedback;
 #[path = "api/ingest.rs"]
 mod ingest;
 #[path = "api/lifecycle.rs"]

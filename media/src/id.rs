@@ -86,6 +86,14 @@ hex_id!(
     RequestId, "request id", "req-", 8
 );
 hex_id!(
+    /// Names what a caller said of a run: `fb-` and 32 hexadecimal digits.
+    FeedbackId, "feedback id", "fb-", 16
+);
+hex_id!(
+    /// Names a webhook: `wh-` and 32 hexadecimal digits.
+    WebhookId, "webhook id", "wh-", 16
+);
+hex_id!(
     /// SHA-256 of a stored blob: 64 hexadecimal digits.
     BlobHash, "SHA-256", "", 32
 );

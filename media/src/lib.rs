@@ -21,7 +21,9 @@ pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
 pub use frame::{Frame, HostPicture, Pixels};
 pub use geometry::{Extent, Rotation};
-pub use id::{BlobHash, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId};
+pub use id::{
+    BlobHash, FeedbackId, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId, WebhookId,
+};
 pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;

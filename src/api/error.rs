@@ -15,6 +15,7 @@ use serde::Serialize;
 use timeline::TimelineError;
 
 use crate::{
+    database::DatabaseError,
     disk::Low,
     json::{Detail, JsonError},
     metrics::Refusal,
@@ -67,6 +68,12 @@ pub enum ApiError {
     /// As many analyses wait as may.
     #[error("as many analyses as may are waiting already: send this one again later")]
     AnalysesFull,
+    /// What was asked for is kept in a database, and none is configured.
+    #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
+    DatabaseMissing,
+    /// The database did not do it.
+    #[error("{0}")]
+    Database(#[from] DatabaseError),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -114,6 +121,8 @@ impl ApiError {
             // A payload too large for the log is not something that a field of the request names.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
+            ApiError::DatabaseMissing => ErrorKind::Internal,
+            ApiError::Database(error) => error.kind(),
             ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
@@ -193,7 +202,12 @@ impl ApiError {
             StatusCode::INTERNAL_SERVER_ERROR => {
                 tracing::error!(%request_id, error = %self, "request failed");
                 details.clear();
-                "internal error".to_owned()
+                match self {
+                    // The contract wants this one said; it holds nothing of ours.
+                    ApiError::DatabaseMissing => self.to_string(),
+                    ApiError::Database(_) => "the database does not answer now".to_owned(),
+                    _ => "internal error".to_owned(),
+                }
             }
             StatusCode::SERVICE_UNAVAILABLE => {
                 tracing::warn!(%request_id, error = %self, "request refused");

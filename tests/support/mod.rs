@@ -1,6 +1,8 @@
 //! A real server process on a free port with a data directory of its own, and a client for it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod postgres;
+
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},

@@ -15,6 +15,7 @@ mod entry;
 mod error;
 mod event;
 mod footer;
+mod heads;
 mod index;
 mod journal;
 mod lock;

@@ -66,6 +66,21 @@ fn heads_of_all_runs_are_listed_by_number() {
 }
 
 #[test]
+fn heads_of_a_run_and_single_events_are_found_without_the_rest() {
+    let (_dir, log) = open();
+    for number in 0..10 {
+        log.append_wait(vec![found(number % 2, "x")]).unwrap();
+    }
+    let seqs = |number, from, limit| -> Vec<u64> {
+        log.heads_of(run(number), Seq(from), limit).iter().map(|head| head.seq.0).collect()
+    };
+    assert_eq!(seqs(1, 3, 2), [4, 6]);
+    assert_eq!(seqs(9, 1, 2), [0; 0]);
+    assert_eq!(log.get_parts(Seq(4)).unwrap().map(|event| event.head.seq), Some(Seq(4)));
+    assert!(log.get_parts(Seq(11)).unwrap().is_none());
+}
+
+#[test]
 fn an_empty_batch_is_acknowledged_and_adds_nothing() {
     let (dir, log) = open();
     assert_eq!(log.append_wait(Vec::new()).unwrap(), []);

@@ -1,0 +1,129 @@
+//! What callers say of their runs; kept in the database, listed newest first.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::Uri;
+use media::{FeedbackId, RequestId, RunId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Body, Caller, Owned, Params},
+    page::{linked, paging},
+    wire::shown,
+};
+use crate::{
+    database::{Database, Feedback, NewFeedback},
+    json::{Problem, integer, text},
+};
+
+impl App {
+    fn database(&self) -> Result<&Database, ApiError> {
+        self.database.as_ref().ok_or(ApiError::DatabaseMissing)
+    }
+}
+
+/// A string of so many bytes that the database can hold: it has no room for NUL.
+fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result<String, Problem> {
+    move |value| match text(bytes.clone())(value)? {
+        found if found.contains('\0') => Err("must not hold the character U+0000".into()),
+        found => Ok(found.to_owned()),
+    }
+}
+
+#[derive(Serialize)]
+struct Submitted {
+    #[serde(serialize_with = "shown")]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    feedback_id: FeedbackId,
+    status: &'static str,
+}
+
+/// `POST /v1/runs/{id}/feedback`
+pub async fn submit(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> ApiResult {
+    let mut fields = body.fields()?;
+    let rating = fields.required("rating", integer(0..=10));
+    let category = fields.required("category", storable(1..=128));
+    let feedback = fields.optional("feedback", storable(0..=8192));
+    let id = FeedbackId::from_bytes(crate::random_bytes());
+    let feedback = fields.finish(|| {
+        Some(NewFeedback {
+            id,
+            run: run.id(),
+            principal: caller.principal,
+            rating: rating? as u8,
+            category: category?,
+            feedback,
+        })
+    })?;
+    app.database()?.submit(&feedback).await?;
+    let (request_id, run_id) = (caller.request_id, run.id());
+    Ok(Json(Submitted { request_id, run_id, feedback_id: id, status: "submitted" }).into_response())
+}
+
+#[derive(Serialize)]
+struct FeedbackRecord {
+    feedback_id: String,
+    run_id: String,
+    rating: i16,
+    category: String,
+    feedback: Option<String>,
+    created_at: String,
+}
+
+impl From<Feedback> for FeedbackRecord {
+    fn from(kept: Feedback) -> FeedbackRecord {
+        FeedbackRecord {
+            feedback_id: kept.id,
+            run_id: kept.run,
+            rating: kept.rating,
+            category: kept.category,
+            feedback: kept.feedback,
+            created_at: kept.created_at.rfc3339(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    #[serde(serialize_with = "shown")]
+    request_id: RequestId,
+    feedback: Vec<FeedbackRecord>,
+}
+
+/// `GET /v1/feedback`
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    params: Params,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let mut fields = params.fields()?;
+    let paging = paging(&mut fields);
+    fields.finish(|| Some(()))?;
+    let principal = &caller.principal;
+    // The log decides what is deleted: the database may not know yet, and another server's runs
+    // are not ours to show.
+    let is_visible =
+        |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, principal).is_some());
+    let before = paging.cursor.map(|cursor| cursor.0);
+    let page = app.database()?.feedback(principal, before, paging.limit, is_visible).await?;
+    let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
+    let listed = Listed { request_id: caller.request_id, feedback };
+    Ok(linked(Json(listed), &uri, page.next))
+}

@@ -1,0 +1,347 @@
+//! Feedback in a real PostgreSQL: the routes, and a database that is down, slow, full or gone.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use sightline::{
+    config::Principal,
+    database::{Database, DatabaseError, NewFeedback, Settings, Target},
+};
+
+use crate::support::{
+    ALICE, BOB, Reply, Server, Setup,
+    postgres::{PASSWORD, Postgres, Proxy, Weather, url},
+};
+
+/// Tells progress from a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn setup(dir: &tempfile::TempDir, url: &str) -> Setup {
+    Setup::new(dir.path()).var("SERVICE_DB_URL", url)
+}
+
+fn submit(server: &Server, run: &str) -> Reply {
+    let body = json!({ "rating": 7, "category": "quality", "feedback": "good" });
+    server.post(&format!("/v1/runs/{run}/feedback"), &body)
+}
+
+/// Submits until it is taken, however often it fails.
+fn submit_in_the_end(server: &Server, run: &str) {
+    let started = Instant::now();
+    loop {
+        let reply = submit(server, run);
+        if reply.status == 200 {
+            return;
+        }
+        assert_clean_failure(&reply);
+        assert!(started.elapsed() < PATIENCE, "{}", reply.text);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A 500 of the contract that tells nothing of the database.
+fn assert_clean_failure(reply: &Reply) {
+    assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{}", reply.text);
+    assert_eq!(reply.json()["error"]["message"], "the database does not answer now");
+    assert_eq!(reply.json()["error"]["details"], json!([]));
+}
+
+fn ids(reply: &Reply) -> Vec<String> {
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let json = reply.json();
+    let listed = json["feedback"].as_array().expect("an array");
+    listed.iter().map(|one| one["feedback_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn without_a_database_the_routes_say_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    for reply in [submit(&server, &run), server.get("/v1/feedback")] {
+        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));
+        let message = reply.json()["error"]["message"].as_str().expect("a text").to_owned();
+        assert!(message.contains("the database client is not configured"), "{message}");
+    }
+    assert_eq!(submit(&server, "run-00000000000000000000000000000000").status, 404);
+    let refused = server.post(&format!("/v1/runs/{run}/feedback"), &json!({ "rating": 11 }));
+    assert_eq!((refused.status, refused.fields()), (422, vec!["rating".into(), "category".into()]));
+}
+
+#[test]
+fn feedback_is_kept_checked_paged_and_only_its_owners() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let server = setup(&dir, &postgres.url()).start();
+    let (run, other) = (server.create_run(), server.create_run());
+    submit_in_the_end(&server, &run);
+
+    let path = format!("/v1/runs/{run}/feedback");
+    let nul = "a\0b";
+    let table = [
+        (json!({ "rating": 0, "category": "c" }), 200, vec![]),
+        (json!({ "rating": 10, "category": "c".repeat(128), "feedback": "" }), 200, vec![]),
+        (json!({ "rating": 5, "category": "é", "feedback": "f".repeat(8192) }), 200, vec![]),
+        (json!({ "rating": 5, "category": "c", "feedback": null, "more": 1 }), 200, vec![]),
+        (json!({ "rating": -1, "category": "" }), 422, vec!["rating", "category"]),
+        (json!({ "rating": 11, "category": "c".repeat(129) }), 422, vec!["rating", "category"]),
+        (json!({ "rating": 1.0, "category": 3 }), 422, vec!["rating", "category"]),
+        (json!({ "rating": "7", "category": nul }), 422, vec!["rating", "category"]),
+        (
+            json!({ "rating": 1, "category": "c", "feedback": "f".repeat(8193) }),
+            422,
+            vec!["feedback"],
+        ),
+        (json!({ "rating": 1, "category": "c", "feedback": nul }), 422, vec!["feedback"]),
+        (json!({}), 422, vec!["rating", "category"]),
+        (json!([]), 422, vec!["body"]),
+    ];
+    for (body, status, fields) in table {
+        let reply = server.post(&path, &body);
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (status, fields.iter().map(|f| f.to_string()).collect()),
+            "{body}"
+        );
+    }
+    let reply = submit(&server, &other);
+    let kept = reply.json();
+    assert_eq!(kept["run_id"], other);
+    assert_eq!(kept["status"], "submitted");
+    let id = kept["feedback_id"].as_str().expect("an id").to_owned();
+    assert!(id.len() == 35 && id.starts_with("fb-"), "{id}");
+    assert!(kept["request_id"].as_str().is_some_and(|id| id.starts_with("req-")));
+
+    let all = server.get("/v1/feedback");
+    let newest = all.json()["feedback"][0].clone();
+    assert_eq!(newest["feedback_id"], id);
+    assert_eq!(
+        (&newest["rating"], &newest["category"], &newest["feedback"]),
+        (&json!(7), &json!("quality"), &json!("good"))
+    );
+    assert!(newest["created_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{newest}");
+    assert_eq!(ids(&all).len(), 6);
+    assert_eq!(all.header("link"), "");
+
+    let mut pages = Vec::new();
+    let mut path = "/v1/feedback?limit=2".to_owned();
+    loop {
+        let page = server.get(&path);
+        pages.push(ids(&page));
+        let link = page.header("link").to_owned();
+        let Some(next) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
+            break;
+        };
+        path = next.0.to_owned();
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
+    assert_eq!(pages.concat(), ids(&all));
+
+    assert_eq!(
+        ids(&server.call("GET", "/v1/feedback").key(Some(BOB)).send()),
+        Vec::<String>::new()
+    );
+    let foreign = server.call("POST", &format!("/v1/runs/{run}/feedback")).key(Some(BOB));
+    assert_eq!(foreign.json(&json!({ "rating": 1, "category": "c" })).send().status, 404);
+    assert_eq!(server.call("GET", "/v1/feedback").key(None).send().status, 401);
+    for query in ["limit=0", "limit=1001", "cursor=x"] {
+        assert_eq!(server.get(&format!("/v1/feedback?{query}")).status, 422, "{query}");
+    }
+
+    assert_eq!(
+        server.call("DELETE", &format!("/v1/runs/{run}")).key(Some(ALICE)).send().status,
+        200
+    );
+    assert_eq!(ids(&server.get("/v1/feedback")), [id]);
+    assert_eq!(submit(&server, &run).status, 404);
+    assert_eq!(postgres.sql("SELECT count(*) FROM sightline_feedback"), "6");
+    server.terminate();
+}
+
+#[test]
+fn a_page_whose_rows_are_all_of_deleted_runs_is_not_the_last() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let server = setup(&dir, &postgres.url()).start();
+    let run = server.create_run();
+    submit_in_the_end(&server, &run);
+    postgres.sql(
+        "INSERT INTO sightline_feedback (feedback_id, run_id, principal, rating, category) \
+         SELECT 'fb-' || n, 'run-gone', 'alice', 1, 'c' FROM generate_series(1, 1000) n",
+    );
+    let mut found = Vec::new();
+    let mut path = "/v1/feedback?limit=1".to_owned();
+    let mut pages = 0;
+    loop {
+        let page = server.get(&path);
+        found.extend(ids(&page));
+        pages += 1;
+        let link = page.header("link").to_owned();
+        let Some(next) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
+            break;
+        };
+        path = next.0.to_owned();
+    }
+    assert_eq!((found.len(), pages), (1, 2));
+}
+
+#[test]
+fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut postgres = Postgres::stopped();
+    let server = setup(&dir, &postgres.url()).start();
+    let run = server.create_run();
+    assert_clean_failure(&submit(&server, &run));
+    assert_clean_failure(&server.get("/v1/feedback"));
+    postgres.run();
+    submit_in_the_end(&server, &run);
+    postgres.kill();
+    assert_clean_failure(&submit(&server, &run));
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 200, "runs need no database");
+    postgres.run();
+    submit_in_the_end(&server, &run);
+    assert_eq!(ids(&server.get("/v1/feedback")).len(), 2);
+}
+
+#[test]
+fn a_database_that_hangs_or_cuts_fails_a_request_in_bounded_time_and_no_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let server = setup(&dir, &url(proxy.port())).var("SERVICE_DB_TIMEOUT_MS", "1000").start();
+    let run = server.create_run();
+    submit_in_the_end(&server, &run);
+    proxy.set(Weather::Slow);
+    submit_in_the_end(&server, &run);
+    for weather in [Weather::Hanging, Weather::Cut] {
+        proxy.set(weather);
+        // More than there are connections, so that some wait for one.
+        std::thread::scope(|scope| {
+            let requests: Vec<_> = (0..12).map(|_| scope.spawn(|| submit(&server, &run))).collect();
+            assert_eq!(server.get(&format!("/v1/runs/{run}/state")).status, 200);
+            let started = Instant::now();
+            requests.into_iter().for_each(|request| {
+                assert_clean_failure(&request.join().expect("no panic"));
+            });
+            assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+        });
+        proxy.set(Weather::Fair);
+        submit_in_the_end(&server, &run);
+    }
+}
+
+#[test]
+fn a_full_database_fails_cleanly_and_recovers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let server = setup(&dir, &postgres.url()).start();
+    let run = server.create_run();
+    submit_in_the_end(&server, &run);
+    postgres.sql(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file \"base/5/16384\"' USING ERRCODE = '53100'; \
+         END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON sightline_feedback \
+             FOR EACH ROW EXECUTE FUNCTION full_disk()",
+    );
+    for _ in 0..20 {
+        assert_clean_failure(&submit(&server, &run));
+    }
+    assert_eq!(ids(&server.get("/v1/feedback")).len(), 1, "reading goes on");
+    postgres.sql("DROP TRIGGER full_disk ON sightline_feedback");
+    submit_in_the_end(&server, &run);
+}
+
+#[test]
+fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shown = |value: &str| {
+        let mut command = setup(&dir, value).command();
+        let output = command.arg("--check-config").output().expect("starts");
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let (code, told) = shown(&url(1));
+    assert_eq!(code, Some(0));
+    assert!(told.contains("SERVICE_DB_URL=(set, hidden)") && !told.contains(PASSWORD), "{told}");
+    let (code, told) = shown(&url(1).replace("postgres:", "mysql:"));
+    assert_eq!(code, Some(2));
+    assert!(told.contains("SERVICE_DB_URL must be a URL") && !told.contains(PASSWORD), "{told}");
+}
+
+fn library(postgres: &Postgres, query: &str) -> Database {
+    let target = Target::parse(&format!("{}?{query}", postgres.url())).expect("a target");
+    let timeout = Duration::from_secs(5);
+    Database::new(&Settings { target, connections: 2, timeout })
+}
+
+fn anything() -> NewFeedback {
+    NewFeedback {
+        id: "fb-00000000000000000000000000000000".parse().expect("an id"),
+        run: "run-00000000000000000000000000000000".parse().expect("an id"),
+        principal: Principal::named("alice"),
+        rating: 1,
+        category: "c".to_owned(),
+        feedback: None,
+    }
+}
+
+/// Why the database does not become ready.
+async fn refusal(database: &Database, expected: &str) {
+    let preparing = tokio::spawn({
+        let database = database.clone();
+        async move { database.prepare().await }
+    });
+    let started = Instant::now();
+    loop {
+        match database.submit(&anything()).await {
+            Err(DatabaseError::NotReady(reason)) if reason.contains(expected) => break,
+            other => assert!(started.elapsed() < PATIENCE, "{other:?}, expected {expected}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    preparing.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migrations_are_applied_once_by_servers_that_start_at_once_and_never_change() {
+    let postgres = Postgres::start();
+    let starts: Vec<_> = (0..6)
+        .map(|_| {
+            let database = library(&postgres, "");
+            tokio::spawn(async move { database.prepare().await })
+        })
+        .collect();
+    for start in starts {
+        tokio::time::timeout(PATIENCE, start).await.expect("ready in time").expect("no panic");
+    }
+    let applied = postgres.sql("SELECT version || name FROM sightline_migrations ORDER BY version");
+    let applied: BTreeSet<&str> = applied.lines().collect();
+    assert_eq!(applied, BTreeSet::from(["10001_feedback", "20002_mirror"]));
+
+    postgres.sql("INSERT INTO sightline_migrations VALUES (99, '0099_future', 'x')");
+    refusal(&library(&postgres, ""), "has migration 99 of a newer server").await;
+    postgres.sql("DELETE FROM sightline_migrations WHERE version = 99");
+    postgres.sql("UPDATE sightline_migrations SET sha256 = 'x' WHERE version = 1");
+    refusal(&library(&postgres, ""), "migration 0001_feedback was changed after it was").await;
+    refusal(&library(&postgres, "sslmode=require"), "server does not support TLS").await;
+    postgres.sql("CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0");
+    let latin = Target::parse(&postgres.url().replace("/postgres", "/latin")).expect("a target");
+    let settings = Settings { target: latin, connections: 1, timeout: Duration::from_secs(5) };
+    refusal(&Database::new(&settings), "encoding is LATIN1").await;
+}
+
+#[test]
+fn the_answers_tell_nothing_of_the_database() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(&dir, &url(1)).start();
+    let run = server.create_run();
+    let reply: Value = submit(&server, &run).json();
+    let text = reply.to_string();
+    for secret in [PASSWORD, "127.0.0.1", "sightline_", "onnect"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
