@@ -11,6 +11,7 @@ use media::WallTime;
 use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use transport::egress::{Egress, TrustError};
 use transport::{Drained, Ends, Limits, Site, TransportError};
 use worker::{SandboxReport, Supervisor, WorkerProgram};
 
@@ -57,6 +58,9 @@ pub enum StartError {
     /// A label map does not hold.
     #[error("SERVICE_TENANT_LABEL_MAPS_PATH: {0}")]
     Labels(#[from] LabelError),
+    /// The operator's trusted certificates cannot be used.
+    #[error("SERVICE_EGRESS_CA_PATH: {0}")]
+    Trust(#[from] TrustError),
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
@@ -85,6 +89,8 @@ pub struct App {
     pub ledger: Ledger,
     /// What is kept in PostgreSQL, where one is configured.
     pub database: Option<Database>,
+    /// The way to other hosts.
+    pub egress: Egress,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
     /// Room that new work leaves on disk.
@@ -113,6 +119,7 @@ impl App {
         fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
         let labels = load_labels(&config)?;
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
+        let egress = Egress::new(&config.egress)?;
         let supervisor = Supervisor::new(worker);
         let sandbox = sandbox_level(&supervisor);
         let log_dir = config.data_dir.join("log");
@@ -152,6 +159,7 @@ impl App {
             blobs,
             ledger,
             database,
+            egress,
             roots,
             reserve,
             quota,
@@ -184,6 +192,7 @@ impl App {
 
 /// Reads the files that a start reads after the configuration.
 pub fn check(config: &Config) -> Result<(), StartError> {
+    Egress::new(&config.egress)?;
     Ok(load_labels(config).map(drop)?)
 }
 

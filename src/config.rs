@@ -4,6 +4,7 @@
 //! Secrets leave as digests; what is shown of them is that they are set.
 
 mod keys;
+mod remote;
 mod vars;
 
 use std::{
@@ -18,11 +19,13 @@ use gate::GateConfig;
 use http::HeaderValue;
 use media::Score;
 use tracing_subscriber::EnvFilter;
+use transport::egress::EgressConfig;
 
 use crate::{database, json::Problem, quota::QuotaLimits};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
+pub use remote::RemoteConfig;
 pub use vars::{Shown, VarError};
 
 /// Which browser origins may read answers.
@@ -86,11 +89,15 @@ pub struct Config {
     pub rate_global: Option<NonZeroU32>,
     /// Requests a second of one principal.
     pub rate_principal: Option<NonZeroU32>,
+    /// How other hosts are reached.
+    pub egress: EgressConfig,
+    /// Which remote sources are ingested.
+    pub remote: RemoteConfig,
     /// Filter of the log.
     pub log_filter: String,
     /// Every setting as resolved.
     pub shown: Vec<Shown>,
-    /// Variables with the prefix that nothing reads.
+    /// Variables with the prefix that nothing reads, and settings that open the server.
     pub warnings: Vec<String>,
 }
 
@@ -157,6 +164,8 @@ impl Config {
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
+            egress: remote::egress(&mut vars),
+            remote: remote::remote(&mut vars),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),
             warnings: Vec::new(),
@@ -168,6 +177,7 @@ impl Config {
             );
         }
         config.warnings = vars.unknown();
+        config.warnings.extend(remote::warnings(&config.egress));
         config.shown = vars.shown;
         if vars.errors.is_empty() { Ok(config) } else { Err(vars.errors) }
     }

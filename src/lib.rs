@@ -18,6 +18,7 @@ pub mod quota;
 pub mod session;
 pub mod source;
 pub mod telemetry;
+pub mod tls;
 
 /// Bytes from the operating system's generator, for identifiers.
 fn random_bytes<const N: usize>() -> [u8; N] {

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
+    sightline::tls::install_provider();
     let arguments = Arguments::parse();
     let config = match Config::from_env() {
         Ok(config) => config,

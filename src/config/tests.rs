@@ -46,6 +46,9 @@ fn a_bad_value_is_named() {
         ("SERVICE_CORS_ALLOWED_ORIGINS", "a.example"),
         ("SERVICE_RATE_LIMIT_GLOBAL_RPS", "-1"),
         ("SERVICE_RATE_LIMIT_TENANT_RPS", "1.5"),
+        ("SERVICE_ALLOW_REMOTE_HLS", "on"),
+        ("SERVICE_EGRESS_ALLOWED_NETWORKS", "10.0.0.1/33"),
+        ("SERVICE_REMOTE_MAX_BYTES", "0"),
         ("RUST_LOG", "no=such=filter"),
     ];
     for (name, value) in cases {

@@ -1,10 +1,11 @@
-//! Bytes in, bytes out: serves any `axum::Router` on HTTP/1.1 and HTTP/2.
+//! Bytes in, bytes out: serves any `axum::Router` on HTTP/1.1 and HTTP/2, and reaches other hosts.
 //!
 //! Promises that every wait on a peer ends (no byte received, none accepted, too many headers,
-//! too many connections) and that a drain ends at its deadline. Knows no route, no run and no
-//! credential.
+//! too many connections), that a drain ends at its deadline, and that no connection is made to an
+//! address that was not checked. Knows no route and no run.
 #![forbid(unsafe_code)]
 
+pub mod egress;
 mod error;
 mod http;
 mod idle;

@@ -1,0 +1,52 @@
+//! Settings of remote sources and of the way out to other hosts.
+
+use transport::egress::{AllowedNetworks, EgressConfig};
+
+use super::{flag, optional_path, vars::Vars, whole};
+use crate::json::Problem;
+
+/// Which remote sources are ingested, and how much of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteConfig {
+    /// HLS playlists are followed.
+    pub hls: bool,
+    /// RTSP may be unencrypted.
+    pub plain_rtsp: bool,
+    /// Most bytes that one job fetches.
+    pub bytes_max: u64,
+}
+
+pub(super) fn remote(vars: &mut Vars) -> RemoteConfig {
+    RemoteConfig {
+        hls: vars.read("SERVICE_ALLOW_REMOTE_HLS", "false", flag),
+        plain_rtsp: vars.read("SERVICE_ALLOW_UNENCRYPTED_RTSP", "false", flag),
+        bytes_max: vars.read("SERVICE_REMOTE_MAX_BYTES", "4294967296", whole(1, 1 << 50)),
+    }
+}
+
+pub(super) fn egress(vars: &mut Vars) -> EgressConfig {
+    EgressConfig {
+        networks: vars.read("SERVICE_EGRESS_ALLOWED_NETWORKS", "", networks),
+        ca_path: vars.read("SERVICE_EGRESS_CA_PATH", "", optional_path),
+        insecure_http: vars.read("SERVICE_ALLOW_INSECURE_HTTP", "false", flag),
+        insecure_tls: vars.read("SERVICE_ALLOW_INSECURE_TLS", "false", flag),
+    }
+}
+
+/// What the operator should hear at every start.
+pub(super) fn warnings(egress: &EgressConfig) -> Vec<String> {
+    let unverified = egress.insecure_tls.then(|| {
+        "SERVICE_ALLOW_INSECURE_TLS=true: remote sources are read from hosts that do not prove \
+         who they are"
+            .to_owned()
+    });
+    unverified.into_iter().collect()
+}
+
+fn networks(text: &str) -> Result<AllowedNetworks, Problem> {
+    let listed = text.split(',').map(str::trim).filter(|net| !net.is_empty());
+    let parse = |net: &str| -> Result<ipnet::IpNet, Problem> {
+        net.parse().map_err(|_| "must list networks such as 10.0.0.0/8 or fd00::/8".into())
+    };
+    listed.map(parse).collect::<Result<_, _>>().map(AllowedNetworks)
+}

@@ -1,0 +1,96 @@
+//! Reaching other hosts: the only way out of the server.
+//!
+//! A name is resolved once, refused unless every address may be connected to, and only those
+//! addresses are dialled; redirects are followed by hand, each checked again. No proxy is read
+//! from the environment. Every wait, body and number of requests is bounded.
+
+mod address;
+mod dial;
+mod error;
+mod fetch;
+mod http1;
+mod target;
+mod tls;
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use rustls::ClientConfig;
+use tokio::sync::Semaphore;
+
+pub use address::{AllowedNetworks, is_global};
+pub use dial::{Socket, Stream};
+pub use error::{Amount, EgressError, Wait};
+pub use fetch::{Body, Budget, Download, Fetcher};
+pub use target::{Credentials, Target};
+pub use tls::TrustError;
+
+/// Name lookups at once.
+const LOOKUPS_MAX: usize = 32;
+
+/// What the operator allows.
+#[derive(Clone, Debug, Default)]
+pub struct EgressConfig {
+    /// Networks that may be connected to although they are not public.
+    pub networks: AllowedNetworks,
+    /// PEM file of certificates trusted beside the system's.
+    pub ca_path: Option<PathBuf>,
+    /// Media may come over unencrypted HTTP.
+    pub insecure_http: bool,
+    /// Media may come from hosts that do not prove who they are.
+    pub insecure_tls: bool,
+}
+
+/// The way out; cheap to clone.
+#[derive(Clone)]
+pub struct Egress(Arc<Inner>);
+
+struct Inner {
+    networks: AllowedNetworks,
+    insecure_http: bool,
+    /// For media: believes what the operator says.
+    media_tls: Arc<ClientConfig>,
+    /// For our own messages: always verifies.
+    strict_tls: Arc<ClientConfig>,
+    lookups: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("networks", &self.0.networks).finish_non_exhaustive()
+    }
+}
+
+impl Egress {
+    /// Reads the trusted certificates.
+    pub fn new(config: &EgressConfig) -> Result<Egress, TrustError> {
+        let strict_tls = tls::client(Some(tls::roots(config.ca_path.as_deref())?))?;
+        let media_tls =
+            if config.insecure_tls { tls::client(None)? } else { Arc::clone(&strict_tls) };
+        Ok(Egress(Arc::new(Inner {
+            networks: config.networks.clone(),
+            insecure_http: config.insecure_http,
+            media_tls,
+            strict_tls,
+            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+        })))
+    }
+
+    /// Sends a message of our own to an `https` URL and returns the answer, whatever its status.
+    ///
+    /// Follows no redirect and always verifies the host. A reply longer than `reply_max` bytes
+    /// is cut there. Ends within the sum of its waits and 30 s for the reply.
+    pub async fn request(
+        &self,
+        request: Request<Bytes>,
+        reply_max: usize,
+    ) -> Result<Response<Bytes>, EgressError> {
+        let target = Target::parse(&request.uri().to_string())?;
+        if target.url().scheme() != "https" {
+            return Err(EgressError::Scheme(target.url().scheme().to_owned()));
+        }
+        let stream = self.dial_with(&target, &self.0.strict_tls).await?;
+        http1::exchange(&target, stream, request, reply_max).await
+    }
+}

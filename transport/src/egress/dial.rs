@@ -1,0 +1,127 @@
+//! A connection to a host: its name resolved once, every address checked, only those tried.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_rustls::TlsConnector;
+
+use super::{Egress, EgressError, Target, Wait};
+
+/// How long a name may take.
+const DNS: Duration = Duration::from_secs(5);
+/// How long all addresses of a host may take together.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Addresses of one host that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Both ways, encrypted or not.
+pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+/// A connection whose end has been checked.
+pub type Stream = Box<dyn Socket>;
+
+impl Egress {
+    /// Connects to `target`, through TLS where its scheme says so.
+    pub async fn dial(&self, target: &Target) -> Result<Stream, EgressError> {
+        self.dial_with(target, &self.0.media_tls).await
+    }
+
+    pub(super) async fn dial_with(
+        &self,
+        target: &Target,
+        tls: &Arc<ClientConfig>,
+    ) -> Result<Stream, EgressError> {
+        let addresses = self.resolve(target).await?;
+        let tcp = connect(target, &addresses).await?;
+        if !target.is_secure() {
+            return Ok(Box::new(tcp));
+        }
+        let host = || target.host().to_owned();
+        let failed = |reason: String| EgressError::Tls { host: host(), reason };
+        let bare = target.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare).map_err(|error| failed(error.to_string()))?;
+        let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
+        match timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(EgressError::Timeout { wait: Wait::Handshake, after: HANDSHAKE }),
+        }
+    }
+
+    /// The addresses of `target`, all of which may be connected to.
+    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, EgressError> {
+        let (host, port) = (target.host(), target.port());
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let addresses = match literal {
+            Ok(address) => vec![SocketAddr::new(address, port)],
+            Err(_) => self.look_up(host, port).await?,
+        };
+        for address in &addresses {
+            if let Some(rule) = self.0.networks.refusal(address.ip()) {
+                return Err(EgressError::Blocked { host: host.to_owned(), rule });
+            }
+        }
+        Ok(addresses)
+    }
+
+    async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+        let slow = || EgressError::Timeout { wait: Wait::Dns, after: DNS };
+        let failed = |reason: String| EgressError::Dns { host: host.to_owned(), reason };
+        let end = Instant::now() + DNS;
+        // The resolver cannot be interrupted: a lookup keeps its place until it ends by itself, so
+        // that dead name servers do not take all of the runtime's threads.
+        let places = Arc::clone(&self.0.lookups).acquire_owned();
+        let place = timeout_at(end, places).await.map_err(|_| slow())?.expect("never closed");
+        let name = host.to_owned();
+        let lookup = tokio::task::spawn_blocking(move || {
+            let found: io::Result<Vec<SocketAddr>> =
+                (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            drop(place);
+            found
+        });
+        let found = timeout_at(end, lookup).await.map_err(|_| slow())?;
+        let found = found.map_err(|error| failed(error.to_string()))?;
+        match found {
+            Ok(addresses) if addresses.is_empty() => Err(failed("no address".to_owned())),
+            Ok(addresses) => Ok(addresses),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+}
+
+/// Tries one address after the other; each gets its share of what time is left.
+async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
+    let end = Instant::now() + CONNECT;
+    let tried = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+    let mut outcome = EgressError::Timeout { wait: Wait::Connect, after: CONNECT };
+    for (at, address) in tried.iter().enumerate() {
+        let share = (end - Instant::now()) / (tried.len() - at) as u32;
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Small requests go out at once; a socket that cannot do that still works.
+                stream.set_nodelay(true).ok();
+                return Ok(stream);
+            }
+            Ok(Err(error)) => {
+                let (host, reason) = (target.host().to_owned(), error.to_string());
+                outcome = EgressError::Connect { host, reason };
+            }
+            Err(_) => {}
+        }
+    }
+    Err(outcome)
+}

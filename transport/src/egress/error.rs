@@ -1,0 +1,170 @@
+//! Why nothing came from, or went to, another host.
+//!
+//! Messages name hosts and rules, never credentials, paths or queries: they reach users, events
+//! and logs.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+/// What took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The name of the host.
+    Dns,
+    /// A connection.
+    Connect,
+    /// The TLS handshake.
+    Handshake,
+    /// The start of an answer.
+    FirstByte,
+    /// The next bytes.
+    Idle,
+    /// Everything together.
+    Total,
+}
+
+/// What there was too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Bytes of all bodies.
+    Bytes,
+    /// Requests, redirects included.
+    Fetches,
+}
+
+/// Why a host was not reached, or did not give what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EgressError {
+    /// Not a URL that can be fetched.
+    #[error("malformed url: {0}")]
+    Malformed(&'static str),
+    /// A scheme that nobody fetches here.
+    #[error("scheme not served: {0}")]
+    Scheme(String),
+    /// A scheme that the operator has not enabled.
+    #[error("scheme not enabled: {scheme} needs {setting}=true on this server")]
+    NotEnabled {
+        /// The scheme.
+        scheme: String,
+        /// What enables it.
+        setting: &'static str,
+    },
+    /// The name has no address.
+    #[error("dns: {host} does not resolve ({reason})")]
+    Dns {
+        /// The name.
+        host: String,
+        /// The resolver's words.
+        reason: String,
+    },
+    /// An address of the host must not be connected to.
+    #[error(
+        "blocked address: {host} leads to an address that is not public ({rule}); the operator \
+         can allow its network with SERVICE_EGRESS_ALLOWED_NETWORKS"
+    )]
+    Blocked {
+        /// The host.
+        host: String,
+        /// What the address is.
+        rule: &'static str,
+    },
+    /// No address of the host took a connection.
+    #[error("tcp: cannot connect to {host} ({reason})")]
+    Connect {
+        /// The host.
+        host: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// The host did not prove who it is, or broke the handshake.
+    #[error("tls: no secure connection to {host} ({reason})")]
+    Tls {
+        /// The host.
+        host: String,
+        /// What did not hold.
+        reason: String,
+    },
+    /// An answer that is not the resource.
+    #[error("http status: {host} answered {status}")]
+    Status {
+        /// The host.
+        host: String,
+        /// Its answer.
+        status: StatusCode,
+    },
+    /// The host wants other credentials, or none of ours.
+    #[error("auth: {host} answered {status}; give valid credentials in the URL")]
+    Auth {
+        /// The host.
+        host: String,
+        /// Its answer.
+        status: StatusCode,
+    },
+    /// An answer that breaks the protocol.
+    #[error("http: {host} {problem}")]
+    Answer {
+        /// The host.
+        host: String,
+        /// What it did.
+        problem: &'static str,
+    },
+    /// Redirects without an end.
+    #[error("redirect loop: more than {limit} redirects")]
+    Redirects {
+        /// How many are followed.
+        limit: usize,
+    },
+    /// The connection broke, or the body is shorter than was said.
+    #[error("ended early: {host} closed the connection before the end of the body")]
+    Cut {
+        /// The host.
+        host: String,
+    },
+    /// Another part of the resource is not of the same version.
+    #[error("changed while it was read: {host} has another version now")]
+    Changed {
+        /// The host.
+        host: String,
+    },
+    /// The bytes can be read once, from start to end.
+    #[error("not seekable: {host} serves no ranges, and this source has to be read out of order")]
+    NoRanges {
+        /// The host.
+        host: String,
+    },
+    /// A wait that came to nothing.
+    #[error("timeout: {} within {} s", what(*.wait), .after.as_secs_f32())]
+    Timeout {
+        /// For what.
+        wait: Wait,
+        /// How long.
+        after: Duration,
+    },
+    /// More than a job may fetch.
+    #[error("too large: more than {limit} {}", unit(*.amount))]
+    TooMuch {
+        /// Of what.
+        amount: Amount,
+        /// How much there may be.
+        limit: u64,
+    },
+}
+
+fn what(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Dns => "the host name did not resolve",
+        Wait::Connect => "no connection was made",
+        Wait::Handshake => "no secure connection was made",
+        Wait::FirstByte => "no answer came",
+        Wait::Idle => "no further byte came",
+        Wait::Total => "the source was not read",
+    }
+}
+
+fn unit(amount: Amount) -> &'static str {
+    match amount {
+        Amount::Bytes => "bytes",
+        Amount::Fetches => "requests",
+    }
+}

@@ -1,0 +1,244 @@
+//! One job's downloads: bodies from any byte on, redirects by hand, everything counted.
+//!
+//! A resource that is opened again must be the same version as before. A body is given out as it
+//! comes and never kept.
+
+mod answer;
+mod body;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+use url::Url;
+
+use super::{Amount, Credentials, Egress, EgressError, Target, Wait, http1::Connection};
+use answer::Head;
+
+pub use body::Body;
+
+/// Redirects of one request that are followed.
+const REDIRECTS_MAX: usize = 5;
+/// What servers are told that we are.
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
+
+/// What one job may fetch, shared by all of its downloads.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: u64,
+    bytes: AtomicU64,
+    fetches_max: u64,
+    fetches: AtomicU64,
+    time: Duration,
+    end: Instant,
+}
+
+impl Budget {
+    /// So many bytes and requests, within `time` from now on.
+    pub fn new(bytes_max: u64, fetches_max: u64, time: Duration) -> Arc<Budget> {
+        let (bytes, fetches) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Budget {
+            bytes_max,
+            bytes,
+            fetches_max,
+            fetches,
+            time,
+            end: Instant::now() + time,
+        })
+    }
+
+    /// Counts bytes of a body.
+    pub fn take(&self, bytes: u64) -> Result<(), EgressError> {
+        count(&self.bytes, bytes, self.bytes_max, Amount::Bytes)
+    }
+
+    fn fetch(&self) -> Result<(), EgressError> {
+        count(&self.fetches, 1, self.fetches_max, Amount::Fetches)
+    }
+
+    /// When all time is used up.
+    pub fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// The error of [`Budget::end`].
+    pub fn late(&self) -> EgressError {
+        EgressError::Timeout { wait: Wait::Total, after: self.time }
+    }
+}
+
+fn count(used: &AtomicU64, more: u64, limit: u64, amount: Amount) -> Result<(), EgressError> {
+    let before = used.fetch_add(more, Relaxed);
+    if before.saturating_add(more) > limit {
+        return Err(EgressError::TooMuch { amount, limit });
+    }
+    Ok(())
+}
+
+/// A body on its way.
+#[derive(Debug)]
+pub struct Download {
+    /// Where it came from, after redirects and without credentials.
+    pub url: Url,
+    /// Bytes of the whole resource, where they are known.
+    pub size: Option<u64>,
+    /// It can be opened from another byte.
+    pub seekable: bool,
+    /// The bytes.
+    pub body: Body,
+}
+
+/// What an earlier answer told about a resource.
+#[derive(Clone, Debug)]
+struct Known {
+    target: Target,
+    head: Head,
+}
+
+/// Downloads of one job.
+pub struct Fetcher {
+    egress: Egress,
+    budget: Arc<Budget>,
+    credentials: Vec<(Target, Credentials)>,
+    known: HashMap<Url, Known>,
+    idle: body::Idle,
+}
+
+impl Fetcher {
+    /// Downloads within `budget`.
+    pub fn new(egress: Egress, budget: Arc<Budget>) -> Fetcher {
+        let idle = body::Idle::default();
+        Fetcher { egress, budget, credentials: Vec::new(), known: HashMap::new(), idle }
+    }
+
+    /// Opens `target` from byte `from` on.
+    ///
+    /// The credentials of a target are used for its scheme, host and port, and for no other.
+    pub async fn get(&mut self, target: &Target, from: u64) -> Result<Download, EgressError> {
+        if let Some(credentials) = target.credentials() {
+            self.credentials.push((target.clone(), credentials.clone()));
+        }
+        let known = self.known.get(target.url()).cloned();
+        let mut next = known.as_ref().map_or_else(|| target.clone(), |known| known.target.clone());
+        for _ in 0..=REDIRECTS_MAX {
+            let (connection, response) = self.ask(&next, from, known.as_ref()).await?;
+            if let Some(location) = location(&next, &response)? {
+                next = next.join(&location)?;
+                continue;
+            }
+            let head = Head::read(&next, &response, from)?;
+            if let Some(known) = &known {
+                head.check_same(&next, &known.head)?;
+            }
+            let skip = head.skip(&next, from)?;
+            let (size, seekable) = (head.size, head.is_seekable());
+            self.remember(target, &next, head);
+            let url = next.url().clone();
+            let budget = Arc::clone(&self.budget);
+            let mut body = Body::new(next, response.into_body(), connection, budget, &self.idle);
+            body.skip(skip).await?;
+            return Ok(Download { url, size, seekable, body });
+        }
+        Err(EgressError::Redirects { limit: REDIRECTS_MAX })
+    }
+
+    /// Another version of `url` may come next time, as of a live playlist.
+    pub fn forget(&mut self, url: &Url) {
+        self.known.remove(url);
+    }
+
+    fn remember(&mut self, asked: &Target, found: &Target, head: Head) {
+        let known = Known { target: found.clone(), head };
+        self.known.insert(found.url().clone(), known.clone());
+        self.known.insert(asked.url().clone(), known);
+    }
+
+    /// One request; on the connection that an earlier one left, where it has the same end.
+    async fn ask(
+        &self,
+        target: &Target,
+        from: u64,
+        known: Option<&Known>,
+    ) -> Result<(Connection, Response<Incoming>), EgressError> {
+        self.check_scheme(target)?;
+        self.budget.fetch()?;
+        let request = || self.request(target, from, known);
+        if let Some(mut connection) = self.idle.take(target).await {
+            // A server may close what it was idle on at any moment: then a new one is made.
+            if let Ok(response) = connection.send(target, request()).await {
+                return Ok((connection, response));
+            }
+        }
+        let opened = async {
+            let stream = self.egress.dial(target).await?;
+            let mut connection = Connection::open(target, stream).await?;
+            let response = connection.send(target, request()).await?;
+            Ok((connection, response))
+        };
+        tokio::time::timeout_at(self.budget.end(), opened)
+            .await
+            .unwrap_or_else(|_| Err(self.budget.late()))
+    }
+
+    fn check_scheme(&self, target: &Target) -> Result<(), EgressError> {
+        match target.url().scheme() {
+            "https" => Ok(()),
+            "http" if self.egress.0.insecure_http => Ok(()),
+            "http" => Err(EgressError::NotEnabled {
+                scheme: "http".to_owned(),
+                setting: "SERVICE_ALLOW_INSECURE_HTTP",
+            }),
+            scheme => Err(EgressError::Scheme(scheme.to_owned())),
+        }
+    }
+
+    fn request(&self, target: &Target, from: u64, known: Option<&Known>) -> Request<Bytes> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, AGENT);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let range = HeaderValue::try_from(format!("bytes={from}-")).expect("digits");
+        headers.insert(header::RANGE, range);
+        let validator = known.and_then(|known| known.head.strong_etag());
+        if let Some(validator) = validator.filter(|_| from > 0) {
+            headers.insert(header::IF_RANGE, validator.clone());
+        }
+        let mut owners = self.credentials.iter();
+        if let Some((_, credentials)) = owners.find(|(owner, _)| owner.is_beside(target)) {
+            headers.insert(header::AUTHORIZATION, credentials.basic());
+        }
+        let mut request = Request::new(Bytes::new());
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+/// Where a redirect leads; `None` for every other answer.
+fn location(target: &Target, response: &Response<Incoming>) -> Result<Option<String>, EgressError> {
+    use StatusCode as Code;
+    let is_redirect = matches!(
+        response.status(),
+        Code::MOVED_PERMANENTLY
+            | Code::FOUND
+            | Code::SEE_OTHER
+            | Code::TEMPORARY_REDIRECT
+            | Code::PERMANENT_REDIRECT
+    );
+    if !is_redirect {
+        return Ok(None);
+    }
+    let value = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    let host = target.host().to_owned();
+    let missing = EgressError::Answer { host, problem: "redirects to nowhere" };
+    value.map(str::to_owned).map(Some).ok_or(missing)
+}

@@ -1,0 +1,206 @@
+//! What the head of an answer tells about a resource, and whether two answers tell the same.
+
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::egress::{EgressError, Target};
+
+/// Most bytes that are read and thrown away to reach a place in a resource without ranges.
+pub(super) const FORWARD_MAX: u64 = 32 << 20;
+
+/// A resource as one answer describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Bytes of the whole resource.
+    pub size: Option<u64>,
+    /// The server serves parts.
+    ranges: bool,
+    /// The first byte of this answer's body.
+    start: u64,
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+impl Head {
+    /// Reads an answer to a request for the bytes from `from` on.
+    pub fn read<B>(
+        target: &Target,
+        response: &Response<B>,
+        from: u64,
+    ) -> Result<Head, EgressError> {
+        let host = || target.host().to_owned();
+        let broken = |problem| EgressError::Answer { host: host(), problem };
+        let text = |name| response.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+        let (size, ranges, start) = match response.status() {
+            StatusCode::OK => {
+                let size = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+                (size, false, 0)
+            }
+            StatusCode::PARTIAL_CONTENT => {
+                let range = text(header::CONTENT_RANGE).and_then(content_range);
+                let (start, size) =
+                    range.ok_or_else(|| broken("answered with no part it names"))?;
+                if start != from {
+                    return Err(broken("answered another part than was asked for"));
+                }
+                (size, true, start)
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if from == 0 => return Err(broken("has no bytes")),
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                return Err(EgressError::Auth { host: host(), status });
+            }
+            status => return Err(EgressError::Status { host: host(), status }),
+        };
+        if text(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            return Err(broken("compresses the answer, which nobody asked for"));
+        }
+        let header = |name| response.headers().get(name).cloned();
+        let (etag, modified) = (header(header::ETAG), header(header::LAST_MODIFIED));
+        Ok(Head { size, ranges, start, etag, modified })
+    }
+
+    /// Another place can be read: by a range, or forward within a resource of a moderate size.
+    pub fn is_seekable(&self) -> bool {
+        self.ranges || self.size.is_some_and(|size| size <= FORWARD_MAX)
+    }
+
+    /// Bytes of the body before byte `from`.
+    pub fn skip(&self, target: &Target, from: u64) -> Result<u64, EgressError> {
+        let skip = from - self.start;
+        let host = || target.host().to_owned();
+        if skip > FORWARD_MAX { Err(EgressError::NoRanges { host: host() }) } else { Ok(skip) }
+    }
+
+    /// Refuses an answer about another version than `earlier`.
+    pub fn check_same(&self, target: &Target, earlier: &Head) -> Result<(), EgressError> {
+        let differs = |a: Option<&HeaderValue>, b| a.is_some_and(|a| Some(a) != b);
+        // A server that served ranges and answers with the whole says that `if-range` failed.
+        let is_whole = earlier.ranges && !self.ranges;
+        let has_changed = is_whole
+            || self.size.is_some() && earlier.size.is_some() && self.size != earlier.size
+            || differs(earlier.etag.as_ref(), self.etag.as_ref())
+            || differs(earlier.modified.as_ref(), self.modified.as_ref());
+        let host = || target.host().to_owned();
+        if has_changed { Err(EgressError::Changed { host: host() }) } else { Ok(()) }
+    }
+
+    /// The validator that names these very bytes (RFC 9110 13.1.5 takes no weak one).
+    pub fn strong_etag(&self) -> Option<&HeaderValue> {
+        self.etag.as_ref().filter(|etag| !etag.as_bytes().starts_with(b"W/"))
+    }
+}
+
+/// Start and whole size of `bytes a-b/size`, which must reach the end.
+fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (start, end) = range.split_once('-')?;
+    let (start, end): (u64, u64) = (start.trim().parse().ok()?, end.trim().parse().ok()?);
+    let size = match size.trim() {
+        "*" => None,
+        size => Some(size.parse().ok()?),
+    };
+    let is_whole = size.is_none_or(|size: u64| end.checked_add(1) == Some(size));
+    (start <= end && is_whole).then_some((start, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        Target::parse("https://host.example/a").expect("a URL")
+    }
+
+    fn response(status: u16, headers: &[(&str, &str)]) -> Response<()> {
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        response.body(()).expect("a response")
+    }
+
+    #[test]
+    fn a_content_range_is_read_whole_or_not_at_all() {
+        let rows = [
+            ("bytes 0-9/10", Some((0, Some(10)))),
+            ("bytes 5-9/*", Some((5, None))),
+            ("bytes 5-4/10", None),
+            ("bytes 5-8/10", None),
+            ("bytes 5-10/10", None),
+            ("bytes */10", None),
+            ("bytes 0-9", None),
+            ("items 0-9/10", None),
+            ("bytes -1-9/10", None),
+            ("bytes 0-99999999999999999999/*", None),
+            ("bytes 0-18446744073709551615/0", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(content_range(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_head_says_what_the_answer_is() {
+        type Row = (u16, &'static [(&'static str, &'static str)], u64, &'static str);
+        let rows: &[Row] = &[
+            (200, &[("content-length", "10")], 0, ""),
+            (206, &[("content-range", "bytes 3-9/10")], 3, ""),
+            (206, &[("content-range", "bytes 0-9/10")], 3, "another part"),
+            (206, &[], 0, "no part it names"),
+            (200, &[("content-encoding", "gzip")], 0, "compresses"),
+            (401, &[], 0, "auth: host.example answered 401"),
+            (403, &[], 0, "auth: host.example answered 403"),
+            (404, &[], 0, "http status: host.example answered 404"),
+            (416, &[], 0, "has no bytes"),
+            (416, &[], 5, "http status: host.example answered 416"),
+            (500, &[], 0, "http status: host.example answered 500"),
+            (304, &[], 0, "http status: host.example answered 304"),
+        ];
+        for (status, headers, from, expected) in rows {
+            let found = Head::read(&target(), &response(*status, headers), *from);
+            match found {
+                Ok(head) => assert!(expected.is_empty() && head.size == Some(10), "{status}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(!expected.is_empty() && said.contains(expected), "{status}: {said}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_another_part() {
+        let head = |headers: &[(&str, &str)], status: u16| {
+            let mut headers = headers.to_vec();
+            headers.push(("content-range", "bytes 0-9/10"));
+            headers.push(("content-length", "10"));
+            Head::read(&target(), &response(status, &headers), 0).expect("a head")
+        };
+        let first = head(&[("etag", "\"a\""), ("last-modified", "Mon")], 206);
+        let rows = [
+            (head(&[("etag", "\"a\""), ("last-modified", "Mon")], 206), false),
+            (head(&[("etag", "\"b\""), ("last-modified", "Mon")], 206), true),
+            (head(&[("etag", "\"a\""), ("last-modified", "Tue")], 206), true),
+            (head(&[("last-modified", "Mon")], 206), true),
+            (head(&[("etag", "\"a\""), ("last-modified", "Mon")], 200), true),
+        ];
+        for (next, expected) in rows {
+            assert_eq!(next.check_same(&target(), &first).is_err(), expected, "{next:?}");
+        }
+        let bare = head(&[], 206);
+        assert!(head(&[("etag", "\"b\"")], 206).check_same(&target(), &bare).is_ok());
+        assert_eq!(first.strong_etag().map(HeaderValue::as_bytes), Some(&b"\"a\""[..]));
+        assert_eq!(head(&[("etag", "W/\"a\"")], 206).strong_etag(), None);
+    }
+
+    #[test]
+    fn a_resource_without_ranges_is_read_forward_while_it_is_cheap() {
+        let whole = |size: u64| {
+            let length = size.to_string();
+            Head::read(&target(), &response(200, &[("content-length", &length)]), 0)
+                .expect("a head")
+        };
+        assert!(whole(FORWARD_MAX).is_seekable() && !whole(FORWARD_MAX + 1).is_seekable());
+        assert_eq!(whole(100).skip(&target(), 40), Ok(40));
+        assert!(whole(u64::MAX).skip(&target(), FORWARD_MAX + 1).is_err());
+    }
+}

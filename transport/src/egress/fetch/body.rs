@@ -1,0 +1,110 @@
+//! A body as it comes: every wait ends, every byte counts, and its connection is used again.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+
+use super::Budget;
+use crate::egress::{
+    EgressError, Target, Wait,
+    http1::{Connection, IDLE, failure},
+};
+
+/// The connection that the last finished body left, for the next request to the same host.
+#[derive(Clone, Default)]
+pub(super) struct Idle(Arc<Mutex<Option<(Target, Connection)>>>);
+
+impl Idle {
+    /// The idle connection, if it leads where `target` is and is still open.
+    pub async fn take(&self, target: &Target) -> Option<Connection> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (_, mut connection) = kept.filter(|(end, _)| end.is_beside(target))?;
+        connection.is_ready().await.then_some(connection)
+    }
+
+    fn keep(&self, target: Target, connection: Connection) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((target, connection));
+    }
+}
+
+/// Bytes that come from another host.
+pub struct Body {
+    target: Target,
+    incoming: Incoming,
+    connection: Option<Connection>,
+    budget: Arc<Budget>,
+    idle: Idle,
+    /// What was read and not taken.
+    pending: Bytes,
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("host", &self.target.host()).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    pub(super) fn new(
+        target: Target,
+        incoming: Incoming,
+        connection: Connection,
+        budget: Arc<Budget>,
+        idle: &Idle,
+    ) -> Body {
+        let (connection, idle) = (Some(connection), idle.clone());
+        Body { target, incoming, connection, budget, idle, pending: Bytes::new() }
+    }
+
+    /// The next bytes, 64 KiB at most; `None` after the last.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, EgressError> {
+        if !self.pending.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.pending)));
+        }
+        loop {
+            let until = self.budget.end().min(Instant::now() + IDLE);
+            let frame = timeout_at(until, self.incoming.frame()).await.map_err(|_| {
+                let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+                if until < self.budget.end() { idle } else { self.budget.late() }
+            })?;
+            let Some(frame) = frame else {
+                if let Some(connection) = self.connection.take() {
+                    self.idle.keep(self.target.clone(), connection);
+                }
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| failure(&self.target, &error))?;
+            // Trailers say nothing about media.
+            if let Ok(data) = frame.into_data()
+                && !data.is_empty()
+            {
+                self.budget.take(data.len() as u64)?;
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// Puts back bytes that [`Body::next`] gave.
+    pub fn unread(&mut self, bytes: Bytes) {
+        self.pending = bytes;
+    }
+
+    /// Reads `count` bytes and throws them away.
+    pub(super) async fn skip(&mut self, mut count: u64) -> Result<(), EgressError> {
+        while count > 0 {
+            let Some(mut bytes) = self.next().await? else {
+                return Err(EgressError::Cut { host: self.target.host().to_owned() });
+            };
+            let passed = bytes.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+            count -= passed as u64;
+            self.pending = bytes.split_off(passed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! One HTTP/1.1 connection to another host, which ends when nobody needs it any more.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{EgressError, Stream, Target, Wait};
+
+/// How long the start of an answer may take.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+/// How long a body may pause.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+/// How long the whole reply to a message of ours may take.
+const REPLY: Duration = Duration::from_secs(30);
+/// Bytes read at a time, and the most that a connection holds.
+const READ_BYTES: usize = 64 << 10;
+
+/// An open connection.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A peer that neither reads nor writes would keep the task for ever.
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    pub(super) async fn open(target: &Target, stream: Stream) -> Result<Connection, EgressError> {
+        let opened = http1::Builder::new()
+            .read_buf_exact_size(Some(READ_BYTES))
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = opened.map_err(|error| failure(target, &error))?;
+        let driver = tokio::spawn(async move {
+            // What went wrong is told to whoever waits for the answer or the body.
+            connection.await.ok();
+        });
+        Ok(Connection { sender, driver })
+    }
+
+    /// Whether another request can be sent.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        matches!(timeout(Duration::ZERO, self.sender.ready()).await, Ok(Ok(())))
+    }
+
+    /// Sends `request`, whose URI is replaced by the path of `target`; returns the answer's head.
+    pub(super) async fn send(
+        &mut self,
+        target: &Target,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, EgressError> {
+        let refused = |_| EgressError::Malformed("it makes no request");
+        *request.uri_mut() = target.path().parse().map_err(refused)?;
+        let host = HeaderValue::from_str(target.authority())
+            .map_err(|_| EgressError::Malformed("its host is no header value"))?;
+        request.headers_mut().insert(header::HOST, host);
+        let sent = self.sender.send_request(request.map(Full::new));
+        match timeout(FIRST_BYTE, sent).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
+            Ok(Err(_)) => Err(EgressError::Answer {
+                host: target.host().to_owned(),
+                problem: "closed the connection without an answer",
+            }),
+            Err(_) => Err(EgressError::Timeout { wait: Wait::FirstByte, after: FIRST_BYTE }),
+        }
+    }
+}
+
+/// What a failure of the connection is called.
+pub(super) fn failure(target: &Target, error: &hyper::Error) -> EgressError {
+    let host = target.host().to_owned();
+    if error.is_parse() {
+        EgressError::Answer { host, problem: "does not speak HTTP" }
+    } else {
+        EgressError::Cut { host }
+    }
+}
+
+/// One request and its whole answer.
+pub(super) async fn exchange(
+    target: &Target,
+    stream: Stream,
+    request: Request<Bytes>,
+    reply_max: usize,
+) -> Result<Response<Bytes>, EgressError> {
+    let mut connection = Connection::open(target, stream).await?;
+    let (parts, mut body) = connection.send(target, request).await?.into_parts();
+    let mut reply = BytesMut::new();
+    let end = Instant::now() + REPLY;
+    while reply.len() < reply_max {
+        let frame = timeout_at(end.min(Instant::now() + IDLE), body.frame()).await;
+        let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+        let Some(frame) = frame.map_err(|_| idle)? else { break };
+        let frame = frame.map_err(|error| failure(target, &error))?;
+        if let Some(data) = frame.data_ref() {
+            reply.extend_from_slice(&data[..data.len().min(reply_max - reply.len())]);
+        }
+    }
+    Ok(Response::from_parts(parts, reply.freeze()))
+}

@@ -1,0 +1,132 @@
+//! A URL to reach, with its credentials taken out of it.
+//!
+//! Odd spellings of addresses (decimal, octal, hexadecimal) need no rule here: what is checked is
+//! the address that a name resolves to.
+
+use std::{borrow::Cow, fmt};
+
+use base64::Engine;
+use http::HeaderValue;
+use url::{Position, Url};
+
+use super::EgressError;
+
+/// A user and a password, which show themselves to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(hidden)")
+    }
+}
+
+impl Credentials {
+    /// The value of an `authorization` header.
+    pub(super) fn basic(&self) -> HeaderValue {
+        let text = format!("{}:{}", self.user, self.password);
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        let mut value = HeaderValue::try_from(format!("Basic {encoded}")).expect("base64 is ASCII");
+        value.set_sensitive(true);
+        value
+    }
+}
+
+/// Where to connect and what to ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    url: Url,
+    credentials: Option<Credentials>,
+}
+
+impl Target {
+    /// Reads an `http`, `https`, `rtsp` or `rtsps` URL.
+    pub fn parse(text: &str) -> Result<Target, EgressError> {
+        Url::parse(text).map_err(|_| EgressError::Malformed("it does not parse")).and_then(of)
+    }
+
+    /// What `reference` means where this was found.
+    pub(super) fn join(&self, reference: &str) -> Result<Target, EgressError> {
+        let joined = self.url.join(reference);
+        joined.map_err(|_| EgressError::Malformed("a redirect does not parse")).and_then(of)
+    }
+
+    /// The URL without credentials and fragment.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The credentials that were in it.
+    pub fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// The host as the URL spells it, for names, headers and messages.
+    pub fn host(&self) -> &str {
+        self.url.host_str().expect("checked when it was read")
+    }
+
+    /// The port, never 0.
+    pub fn port(&self) -> u16 {
+        self.url.port().unwrap_or(match self.url.scheme() {
+            "http" => 80,
+            "rtsp" => 554,
+            "rtsps" => 322,
+            _ => 443,
+        })
+    }
+
+    /// The connection is encrypted.
+    pub fn is_secure(&self) -> bool {
+        matches!(self.url.scheme(), "https" | "rtsps")
+    }
+
+    /// Same scheme, host and port: who may see the same credentials.
+    pub(super) fn is_beside(&self, other: &Target) -> bool {
+        let key = |target: &Target| (target.is_secure(), target.port());
+        key(self) == key(other) && self.host() == other.host()
+    }
+
+    /// Path and query, as a request line says them.
+    pub(super) fn path(&self) -> &str {
+        &self.url[Position::BeforePath..Position::AfterQuery]
+    }
+
+    /// The value of a `host` header.
+    pub(super) fn authority(&self) -> &str {
+        &self.url[Position::BeforeHost..Position::AfterPort]
+    }
+}
+
+fn of(mut url: Url) -> Result<Target, EgressError> {
+    if !matches!(url.scheme(), "http" | "https" | "rtsp" | "rtsps") {
+        return Err(EgressError::Scheme(url.scheme().to_owned()));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(EgressError::Malformed("it names no host"));
+    }
+    if url.port() == Some(0) {
+        return Err(EgressError::Malformed("port 0 is none"));
+    }
+    let decoded = |text: &str| {
+        let text = percent_encoding::percent_decode_str(text).decode_utf8();
+        text.map(Cow::into_owned)
+            .map_err(|_| EgressError::Malformed("its credentials are not UTF-8"))
+    };
+    let credentials = match (url.username(), url.password()) {
+        ("", None) => None,
+        (user, password) => Some(Credentials {
+            user: decoded(user)?,
+            password: decoded(password.unwrap_or_default())?,
+        }),
+    };
+    let cleared = url.set_username("").and_then(|()| url.set_password(None));
+    cleared.map_err(|()| EgressError::Malformed("its credentials cannot be taken out"))?;
+    url.set_fragment(None);
+    Ok(Target { url, credentials })
+}
