@@ -5,7 +5,7 @@ VIDEO ?=
 OUT ?= demo-out
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test check fmt lint tidy bench bench-decode bench-gate bench-log clean
+.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-log clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ fmt: ## Fail when a file is not formatted
 lint: ## Fail on a compiler or clippy warning, or a broken doc link
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
+
+schemas: ## Write schemas/openapi.json anew from the code
+	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
+	mv schemas/openapi.json.new schemas/openapi.json
 
 bench: bench-decode bench-gate bench-log ## Every bench that prints a figure of benches/BASELINE.md
 

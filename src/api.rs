@@ -14,6 +14,7 @@ mod markers;
 mod media;
 mod metadata;
 mod metrics;
+mod openapi;
 mod page;
 mod pieces;
 mod rate;
@@ -22,13 +23,8 @@ mod wire;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::DefaultBodyLimit,
-    middleware::from_fn_with_state,
-    response::Response,
-    routing::{get, post},
-};
+use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 
@@ -39,33 +35,53 @@ pub use rate::Rates;
 
 type ApiResult = Result<Response, ApiError>;
 
+/// Every route that needs a key. A route's method and path stand with its handler: what is
+/// served and what the document says are one annotation.
+fn protected() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(openapi::empty())
+        .routes(routes!(openapi::document))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::limits))
+        .routes(routes!(runs::list, runs::create))
+        .routes(routes!(runs::fetch, runs::delete))
+        .routes(routes!(runs::stop))
+        .routes(routes!(runs::keepalive))
+        .routes(routes!(runs::state))
+        .routes(routes!(ingest::ingest))
+        .routes(routes!(analyze::analyze))
+        .routes(routes!(events::list))
+        .routes(routes!(markers::list))
+        .routes(routes!(media::list))
+        .routes(routes!(media::fetch))
+        .routes(routes!(events::query))
+        .routes(routes!(feedback::submit))
+        .routes(routes!(feedback::list))
+}
+
+/// Every route that needs none, or sees to it by itself.
+fn open() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(health::health)).routes(routes!(metrics::scrape))
+}
+
 /// Every route of the service.
 pub fn router(app: Arc<App>) -> Router {
-    let protected = Router::new()
-        .route("/v1/ready", get(health::ready))
-        .route("/v1/limits", get(health::limits))
-        .route("/v1/runs", get(runs::list).post(runs::create))
-        .route("/v1/runs/{id}", get(runs::fetch).delete(runs::delete))
-        .route("/v1/runs/{id}/stop", post(runs::stop))
-        .route("/v1/runs/{id}/keepalive", post(runs::keepalive))
-        .route("/v1/runs/{id}/state", get(runs::state))
-        .route("/v1/runs/{id}/ingest", post(ingest::ingest))
-        .route("/v1/runs/{id}/analyze", post(analyze::analyze))
-        .route("/v1/runs/{id}/events", get(events::list))
-        .route("/v1/runs/{id}/markers", get(markers::list))
-        .route("/v1/runs/{id}/keyframes", get(media::list))
-        .route("/v1/runs/{id}/keyframes/{sha256}", get(media::fetch))
-        .route("/v1/runs/{id}/feedback", post(feedback::submit))
-        .route("/v1/feedback", get(feedback::list))
-        .route("/v1/query", post(events::query))
+    let protected = Router::from(protected())
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
-    Router::new()
-        .route("/v1/health", get(health::health))
-        .route("/v1/metrics", get(metrics::scrape))
+    Router::from(open())
         .merge(protected)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))
         .with_state(app)
+}
+
+/// The OpenAPI document of [`router`].
+pub fn document() -> utoipa::openapi::OpenApi {
+    openapi::complete(protected().merge(open()).into_openapi())
+}
+
+/// The text of [`document`], for people to read and `schemas/openapi.json` to hold.
+pub fn document_text() -> String {
+    serde_json::to_string_pretty(&document()).expect("our own types with string keys are writable")
 }
 
 impl App {

@@ -15,6 +15,8 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 4] = [Mode::Balanced, Mode::Detailed, Mode::Efficiency, Mode::Custom];
     /// Every mode, for messages.
     pub const NAMES: &'static str = "balanced, detailed, efficiency, custom";
 
@@ -30,9 +32,7 @@ impl Mode {
 
     /// The mode called `name`.
     pub fn from_name(name: &str) -> Option<Mode> {
-        [Mode::Balanced, Mode::Detailed, Mode::Efficiency, Mode::Custom]
-            .into_iter()
-            .find(|mode| mode.as_str() == name)
+        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 }
 

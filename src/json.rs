@@ -3,6 +3,7 @@
 //! Refuses what `serde_json` alone would let through or could not name: a key that appears
 //! twice, a number too large for a double. Does not know which fields exist: callers ask.
 
+mod bounds;
 mod fields;
 
 use std::{borrow::Cow, cell::RefCell, fmt};
@@ -10,6 +11,7 @@ use std::{borrow::Cow, cell::RefCell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, error::Category};
 
+pub use bounds::{Int, Text};
 pub use fields::{Fields, boolean, digits, integer, name, number, parsed, score, signed, text};
 
 /// What is wrong with one field, in words for whoever sent it.

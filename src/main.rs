@@ -20,6 +20,9 @@ struct Arguments {
     /// Print the resolved configuration, secrets masked, and exit
     #[arg(long)]
     check_config: bool,
+    /// Print the OpenAPI document of the API and exit
+    #[arg(long)]
+    print_openapi: bool,
 }
 
 /// The exit status of a bad configuration.
@@ -32,6 +35,10 @@ fn main() -> ExitCode {
     }
     sightline::tls::install_provider();
     let arguments = Arguments::parse();
+    if arguments.print_openapi {
+        println!("{}", sightline::api::document_text());
+        return ExitCode::SUCCESS;
+    }
     let config = match Config::from_env() {
         Ok(config) => config,
         Err(errors) => {

@@ -68,7 +68,7 @@ pub struct AnalyzeArgs {
 fn rate(text: &str) -> Result<Rate, String> {
     let fps: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     Rate::from_f64(fps)
-        .filter(|_| (0.2..=120.0).contains(&fps))
+        .filter(|_| Rate::ANALYSED.contains(&fps))
         .ok_or_else(|| "must lie in 0.2 to 120".to_owned())
 }
 

@@ -55,6 +55,10 @@ pub enum MarkerStatus {
 }
 
 impl MarkerStatus {
+    /// Every status.
+    pub const ALL: [MarkerStatus; 3] =
+        [MarkerStatus::Exact, MarkerStatus::Provisional, MarkerStatus::Finalized];
+
     /// Name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,12 +70,7 @@ impl MarkerStatus {
 
     /// The status called `name`.
     pub fn from_name(name: &str) -> Option<MarkerStatus> {
-        match name {
-            "exact" => Some(MarkerStatus::Exact),
-            "provisional" => Some(MarkerStatus::Provisional),
-            "finalized" => Some(MarkerStatus::Finalized),
-            _ => None,
-        }
+        MarkerStatus::ALL.into_iter().find(|status| status.as_str() == name)
     }
 }
 

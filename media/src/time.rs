@@ -2,7 +2,7 @@
 //!
 //! Milliseconds exist only at the rim; see `Timestamp::as_millis`.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::RangeInclusive};
 
 /// Seconds per tick as a fraction, both parts positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +102,13 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// Slowest rate at which a source is analysed.
+    pub const SLOWEST: Rate = Rate { num: 1, den: 5 };
+    /// Fastest rate at which a source is analysed.
+    pub const FASTEST: Rate = Rate { num: 120, den: 1 };
+    /// From the slowest to the fastest, in frames a second.
+    pub const ANALYSED: RangeInclusive<f64> = Rate::SLOWEST.as_f64()..=Rate::FASTEST.as_f64();
+
     /// `num/den` frames a second, reduced; `None` when either is zero.
     pub fn new(num: u32, den: u32) -> Option<Rate> {
         if num == 0 || den == 0 {
@@ -132,8 +139,8 @@ impl Rate {
     }
 
     /// Frames a second, for the wire.
-    pub fn as_f64(self) -> f64 {
-        f64::from(self.num) / f64::from(self.den)
+    pub const fn as_f64(self) -> f64 {
+        self.num as f64 / self.den as f64
     }
 }
 

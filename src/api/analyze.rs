@@ -10,6 +10,7 @@ use timeline::{
     AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
     MarkerConfig, SamplingPolicy, TimelineError,
 };
+use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
@@ -17,16 +18,91 @@ use super::{
     extract::{Body, Caller, Owned},
     ingest::{POLICIES, default_stream, rate},
     metadata::{self, Context},
+    openapi::{Fails, terms},
+    wire::MarkerRecord,
 };
 use crate::{
     analysis::{self, FrameResult, Windowing},
     catalog::Mode,
-    json::{Fields, Problem, integer, name, parsed, score, signed, text},
+    json::{Fields, Int, Problem, Text, name, parsed, score, signed},
     session::registry::{Run, RunError},
 };
 
 /// Most frames in a request.
 const FRAMES_MAX: usize = 4096;
+
+/// Frames of a window.
+pub type WindowSize = Int<2, 256>;
+/// Milliseconds of a segment.
+pub type SegmentMs = Int<50, 60_000>;
+/// Window and segment where a caller gives none.
+const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
+type TraceId = Text<1, 64>;
+type Index = Int<0, { u64::MAX }>;
+
+/// What to analyze.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `read` reads")]
+struct AnalyzeRequest {
+    /// A name for the results; no model is asked.
+    model: terms::Label,
+    /// The run's own when missing.
+    mode: Option<terms::Mode>,
+    /// `main` when missing, or the stream that was decoded last.
+    stream_id: Option<terms::Label>,
+    /// Must be what the frames were decoded with, where they were decoded here.
+    sampling_policy: Option<terms::Sampling>,
+    /// Required with the policy `fixed`.
+    fixed_fps: Option<terms::Fps>,
+    /// Signals in order; when missing, those that the run decoded last.
+    #[schema(min_items = 1, max_items = 4096)]
+    frames: Option<Vec<FrameSignals>>,
+    /// Frames of a metadata window; 16 when missing.
+    #[schema(inline)]
+    window_size: Option<WindowSize>,
+    /// Milliseconds of a metadata segment; 250 when missing.
+    #[schema(inline)]
+    segment_ms: Option<SegmentMs>,
+    /// Visible ASCII; the request's id when missing.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    trace_id: Option<String>,
+    /// How far apart segments may be for one to finalize the other; 3 when missing.
+    #[schema(inline)]
+    marker_correction_window_frames: Option<Index>,
+}
+
+/// The signals of a frame.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `frame` reads")]
+pub struct FrameSignals {
+    /// Greater than in the frame before.
+    #[schema(inline)]
+    frame_index: Index,
+    /// Position in the source.
+    #[schema(inline)]
+    source_frame_index: Option<Index>,
+    /// Presentation time, not less than in the frame before.
+    pts_ms: terms::Int64,
+    perceptual_hash: terms::PerceptualHash,
+    luma_mean: terms::Fraction,
+    flicker_score: terms::Fraction,
+    ghosting_score: terms::Fraction,
+    noise_variance_score: terms::Fraction,
+    /// Strength of a hard transition; derived from the hashes when missing.
+    scene_score: Option<terms::Fraction>,
+}
+
+/// What an analysis came to.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `metadata::answer` writes")]
+struct AnalyzeAnswer {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    /// Number of `metadata` objects.
+    generated: u64,
+    markers: Vec<MarkerRecord<'static>>,
+    metadata: Vec<metadata::Metadata<'static>>,
+}
 
 struct Request {
     model: Label,
@@ -54,11 +130,11 @@ fn read(body: &Body) -> Result<Request, ApiError> {
     if policy == Some(SamplingPolicy::Fixed) && fixed_fps.is_none() {
         fields.refuse("fixed_fps", "is required with the sampling policy fixed");
     }
-    let window_size = fields.optional("window_size", integer(2..=256)).unwrap_or(16);
-    let segment_ms = fields.optional("segment_ms", integer(50..=60_000)).unwrap_or(250);
+    let window_size =
+        fields.optional("window_size", WindowSize::read).unwrap_or(WINDOWING_DEFAULT.0);
+    let segment_ms = fields.optional("segment_ms", SegmentMs::read).unwrap_or(WINDOWING_DEFAULT.1);
     let trace_id = fields.optional("trace_id", trace);
-    let correction_window_frames =
-        fields.optional("marker_correction_window_frames", integer(0..=u64::MAX));
+    let correction_window_frames = fields.optional("marker_correction_window_frames", Index::read);
     let windowing = Windowing { frames: window_size as u32, span_ms: segment_ms as u32 };
     let read = fields.finish(|| {
         Some(Request {
@@ -77,8 +153,8 @@ fn read(body: &Body) -> Result<Request, ApiError> {
 }
 
 fn frame(fields: &mut Fields<'_>) -> Option<Signal> {
-    let frame_index = fields.required("frame_index", integer(0..=u64::MAX));
-    let source_frame_index = fields.optional("source_frame_index", integer(0..=u64::MAX));
+    let frame_index = fields.required("frame_index", Index::read);
+    let source_frame_index = fields.optional("source_frame_index", Index::read);
     let pts_ms = fields.required("pts_ms", signed);
     let perceptual_hash = fields.required("perceptual_hash", hash);
     let mut level = |field| fields.required(field, score);
@@ -110,7 +186,7 @@ fn hash(value: &Value) -> Result<u64, Problem> {
 }
 
 fn trace(value: &Value) -> Result<String, Problem> {
-    let found = text(1..=64)(value)?;
+    let found = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
     if visible { Ok(found.to_owned()) } else { Err("must be visible ASCII".into()) }
 }
@@ -257,7 +333,12 @@ fn too_many(markers: usize) -> ApiError {
     ApiError::field("frames", message)
 }
 
-/// `POST /v1/runs/{id}/analyze`
+/// Analyze signals: decide by the gate, emit markers and describe every frame.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/analyze", operation_id = "analyzeRun", tag = "work",
+    request_body = AnalyzeRequest,
+    responses((status = 200, description = "Analyzed", body = AnalyzeAnswer), Fails<409>, Fails<503>),
+)]
 pub async fn analyze(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -13,7 +13,9 @@ use http::{HeaderValue, StatusCode, header};
 use media::{ErrorKind, RequestId};
 use serde::Serialize;
 use timeline::TimelineError;
+use utoipa::ToSchema;
 
+use super::openapi::terms;
 use crate::{
     database::DatabaseError,
     disk::Low,
@@ -221,7 +223,9 @@ impl ApiError {
             _ => self.to_string(),
         };
         let request_id = request_id.to_string();
-        let error = ErrorBody { code, message, request_id, details: &details };
+        let details =
+            details.into_iter().map(|Detail { field, message }| DetailRecord { field, message });
+        let error = ErrorBody { code, message, request_id, details: details.collect() };
         let mut response = (status, Json(Envelope { error })).into_response();
         self.add_headers(status, &mut response);
         response
@@ -244,29 +248,33 @@ impl ApiError {
     }
 }
 
-#[derive(Serialize)]
-struct Envelope<'a> {
-    error: ErrorBody<'a>,
+/// A failure as callers see it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub struct Envelope {
+    error: ErrorBody,
 }
 
-#[derive(Serialize)]
-struct ErrorBody<'a> {
+/// What failed.
+#[derive(Serialize, ToSchema)]
+struct ErrorBody {
+    /// The kind of failure, for programs.
     code: &'static str,
+    /// The failure in words, for people.
     message: String,
+    #[schema(value_type = terms::RequestId)]
     request_id: String,
-    #[serde(serialize_with = "details")]
-    details: &'a [Detail],
+    /// The fields that are not acceptable.
+    details: Vec<DetailRecord>,
 }
 
-fn details<S: serde::Serializer>(details: &[Detail], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Shown<'a> {
-        field: &'a str,
-        message: &'a str,
-    }
-    serializer.collect_seq(
-        details.iter().map(|detail| Shown { field: &detail.field, message: &detail.message }),
-    )
+/// What is wrong with one field.
+#[derive(Serialize, ToSchema)]
+struct DetailRecord {
+    /// Path of the field, such as `frames[3].pts_ms`.
+    field: String,
+    /// What it must be.
+    message: String,
 }
 
 /// Carries an error from a handler to the layer that writes it.

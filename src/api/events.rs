@@ -7,16 +7,22 @@ use http::Uri;
 use media::{Label, RunId, Seq};
 use serde_json::Value;
 use timeline::{Event, EventKind, EventParts, Timeline, TimelineError};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller, Owned, Params},
-    page::{linked, paging},
+    openapi::{
+        Fails,
+        events::{EventRecord, MatchRecord},
+        terms,
+    },
+    page::{PageQuery, linked, paging},
     pieces::EventsText,
 };
 use crate::{
-    json::{Problem, digits, integer, parsed},
+    json::{Int, Problem, Text, parsed},
     session::registry::Run,
 };
 
@@ -24,6 +30,14 @@ use crate::{
 const READ: usize = 16;
 /// A page ends early once its payloads are this long together.
 const PAGE_BYTES: u64 = 8 << 20;
+
+/// Where reading starts.
+pub type FromSeq = Int<0, { u64::MAX }>;
+/// Events in an answer to a query.
+pub type QueryLimit = Int<1, 10_000>;
+/// Milliseconds that a query may wait.
+pub type WaitMs = Int<0, 30_000>;
+type IdText = Text<1, 128>;
 
 /// What to read.
 #[derive(Clone)]
@@ -84,7 +98,33 @@ fn has_index(event: &EventParts, index: &Label) -> bool {
     found.as_ref() == Some(index)
 }
 
-/// `GET /v1/runs/{id}/events`
+/// Which events.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct EventsQuery {
+    /// The first that may be in the answer; a cursor wins over it.
+    #[param(inline)]
+    from_seq: Option<FromSeq>,
+    /// Only events whose payload has this `index_name`.
+    index: Option<terms::Label>,
+}
+
+/// Events of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
+struct RunEvents {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    events: Vec<EventRecord>,
+}
+
+/// List the events of a run in their order.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events", operation_id = "getEvents", tag = "timeline",
+    params(EventsQuery, PageQuery),
+    responses((status = 200, description = "A page", body = RunEvents)),
+)]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -94,7 +134,7 @@ pub async fn list(
 ) -> ApiResult {
     let mut fields = params.fields()?;
     let paging = paging(&mut fields);
-    let from = fields.optional("from_seq", digits(0..=u64::MAX)).map(Seq);
+    let from = fields.optional("from_seq", FromSeq::digits).map(Seq);
     let index = fields.optional("index", parsed);
     fields.finish(|| Some(()))?;
     let from = paging.cursor.or(from).unwrap_or_default();
@@ -116,14 +156,59 @@ fn kind(value: &Value) -> Result<EventKind, Problem> {
     })
 }
 
-/// `POST /v1/query`
+/// What to look for.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `query` reads")]
+struct QueryRequest {
+    #[schema(inline)]
+    run_id: IdText,
+    /// Only events of this kind.
+    kind: Option<terms::Kind>,
+    /// The first event that may be in the answer; 0 when missing.
+    #[schema(inline)]
+    from_seq: Option<FromSeq>,
+    /// Most events; 1000 when missing.
+    #[schema(inline)]
+    limit: Option<QueryLimit>,
+    /// Milliseconds to wait for a first event; 0 when missing.
+    #[schema(inline)]
+    wait_ms: Option<WaitMs>,
+}
+
+/// What was found, and where to go on.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `query` writes")]
+struct QueryAnswer {
+    request_id: terms::RequestId,
+    query: QueryEcho,
+    matches: Vec<MatchRecord>,
+    /// The `from_seq` of the next query.
+    next_from_seq: u64,
+}
+
+/// What was looked for.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `query` writes")]
+struct QueryEcho {
+    run_id: terms::RunId,
+    #[schema(required = true)]
+    kind: Option<terms::Kind>,
+    from_seq: u64,
+}
+
+/// Look for events of a run, and wait for the first of them where asked.
+#[utoipa::path(
+    post, path = "/v1/query", operation_id = "query", tag = "timeline",
+    request_body = QueryRequest,
+    responses((status = 200, description = "What was found", body = QueryAnswer), Fails<404>),
+)]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let mut fields = body.fields()?;
-    let id = fields.required("run_id", crate::json::text(1..=128));
+    let id = fields.required("run_id", IdText::read);
     let kind = fields.optional("kind", kind);
-    let from = fields.optional("from_seq", integer(0..=u64::MAX)).unwrap_or_default();
-    let limit = fields.optional("limit", integer(1..=10_000)).unwrap_or(1000) as usize;
-    let wait = fields.optional("wait_ms", integer(0..=30_000)).unwrap_or_default();
+    let from = fields.optional("from_seq", FromSeq::read).unwrap_or_default();
+    let limit = fields.optional("limit", QueryLimit::read).unwrap_or(1000) as usize;
+    let wait = fields.optional("wait_ms", WaitMs::read).unwrap_or_default();
     let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
     let run = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
     let run = run.ok_or(ApiError::RUN_NOT_FOUND)?;

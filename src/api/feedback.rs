@@ -11,17 +11,19 @@ use http::Uri;
 use media::{FeedbackId, RequestId, RunId};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller, Owned, Params},
-    page::{linked, paging},
+    openapi::terms,
+    page::{PageQuery, linked, paging},
     wire::shown,
 };
 use crate::{
     database::{Database, Feedback, NewFeedback},
-    json::{Problem, integer, text},
+    json::{Int, Problem, text},
 };
 
 impl App {
@@ -38,18 +40,46 @@ fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result
     }
 }
 
-#[derive(Serialize)]
+type Rating = Int<0, 10>;
+
+/// What a caller thinks of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `submit` reads")]
+struct FeedbackRequest {
+    /// From 0 to 10.
+    #[schema(inline)]
+    rating: Rating,
+    /// The caller's own word for what it is about, without U+0000.
+    #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000]*$")]
+    category: String,
+    /// In words, without U+0000.
+    #[schema(max_length = 8192, pattern = r"^[^\u0000]*$")]
+    feedback: Option<String>,
+}
+
+/// Feedback that was kept.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FeedbackSubmitted)]
 struct Submitted {
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
     run_id: RunId,
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::FeedbackId)]
     feedback_id: FeedbackId,
+    /// Always `submitted`.
     status: &'static str,
 }
 
-/// `POST /v1/runs/{id}/feedback`
+/// Say what a run is worth; needs the database.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/feedback", operation_id = "submitFeedback", tag = "feedback",
+    request_body = FeedbackRequest,
+    responses((status = 200, description = "Kept", body = Submitted)),
+)]
 pub async fn submit(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -57,7 +87,7 @@ pub async fn submit(
     body: Body,
 ) -> ApiResult {
     let mut fields = body.fields()?;
-    let rating = fields.required("rating", integer(0..=10));
+    let rating = fields.required("rating", Rating::read);
     let category = fields.required("category", storable(1..=128));
     let feedback = fields.optional("feedback", storable(0..=8192));
     let id = FeedbackId::from_bytes(crate::random_bytes());
@@ -76,13 +106,19 @@ pub async fn submit(
     Ok(Json(Submitted { request_id, run_id, feedback_id: id, status: "submitted" }).into_response())
 }
 
-#[derive(Serialize)]
+/// What a caller said of a run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Feedback)]
 struct FeedbackRecord {
+    #[schema(value_type = terms::FeedbackId)]
     feedback_id: String,
+    #[schema(value_type = terms::RunId)]
     run_id: String,
     rating: i16,
     category: String,
+    #[schema(required = true)]
     feedback: Option<String>,
+    #[schema(value_type = terms::Time)]
     created_at: String,
 }
 
@@ -99,14 +135,22 @@ impl From<Feedback> for FeedbackRecord {
     }
 }
 
-#[derive(Serialize)]
+/// Feedback on the caller's runs.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FeedbackPage)]
 struct Listed {
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
     feedback: Vec<FeedbackRecord>,
 }
 
-/// `GET /v1/feedback`
+/// List feedback on the caller's runs, the newest first; needs the database.
+#[utoipa::path(
+    get, path = "/v1/feedback", operation_id = "listFeedback", tag = "feedback",
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = Listed)),
+)]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,

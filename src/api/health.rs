@@ -8,42 +8,92 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
+use media::RequestId;
+use serde::Serialize;
 use serde_json::json;
 use timeline::Health;
+use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
     extract::{BODY_BYTES_MAX, Caller},
+    openapi::terms,
+    wire::shown,
 };
 
-/// `GET /v1/health`
-pub async fn health() -> Response {
-    Json(json!({ "status": "ok" })).into_response()
+/// That the server answers.
+#[derive(Serialize, ToSchema)]
+pub struct Alive {
+    /// Always `ok`.
+    status: &'static str,
 }
 
-/// `GET /v1/ready`
+/// Tell that the server answers.
+#[utoipa::path(
+    get, path = "/v1/health", operation_id = "health", tag = "server", security(()),
+    responses((status = 200, description = "It does", body = Alive)),
+)]
+pub async fn health() -> Json<Alive> {
+    Json(Alive { status: "ok" })
+}
+
+/// Whether the server can work.
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// `ready` or `not_ready`.
+    status: &'static str,
+    /// Why it cannot work now, in words.
+    reasons: Vec<String>,
+    /// Programs that some work needs and that were not found at start.
+    missing_tools: Vec<MissingTool>,
+    /// How isolated media workers are: `full`, `partial` or `unavailable`.
+    sandbox: String,
+}
+
+/// A program that was not found.
+#[derive(Serialize, ToSchema)]
+struct MissingTool {
+    name: &'static str,
+    /// The setting that says where it is.
+    variable: &'static str,
+    /// Where it was looked for.
+    searched: String,
+}
+
+/// Tell whether the server can work.
+#[utoipa::path(
+    get, path = "/v1/ready", operation_id = "ready", tag = "server",
+    responses(
+        (status = 200, description = "It can", body = Readiness),
+        (status = 503, description = "It cannot, and why", body = Readiness,
+         headers(("retry-after" = u32, description = "Seconds after which to ask again"))),
+    ),
+)]
 pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
     let work = Arc::clone(&app);
     let reasons = app.blocking(move || reasons(&work)).await?;
     let missing = app.config.tools.iter().filter(|tool| tool.path.is_none());
-    let missing: Vec<_> = missing
-        .map(|tool| {
-            json!({ "name": tool.name, "variable": tool.variable, "searched": tool.searched })
-        })
-        .collect();
-    let (status, word) = match reasons.is_empty() {
+    let missing_tools = missing.map(|tool| MissingTool {
+        name: tool.name,
+        variable: tool.variable,
+        searched: tool.searched.clone(),
+    });
+    let (code, status) = match reasons.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     };
-    let body = json!({
-        "request_id": caller.request_id.to_string(),
-        "status": word,
-        "reasons": reasons,
-        "missing_tools": missing,
-        "sandbox": app.sandbox,
-    });
-    let mut response = (status, Json(body)).into_response();
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    let body = Readiness {
+        request_id: caller.request_id,
+        status,
+        reasons,
+        missing_tools: missing_tools.collect(),
+        sandbox: app.sandbox.clone(),
+    };
+    let mut response = (code, Json(body)).into_response();
+    if code == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(http::header::RETRY_AFTER, 5.into());
     }
     Ok(response)
@@ -67,7 +117,11 @@ fn reasons(app: &App) -> Vec<String> {
     reasons
 }
 
-/// `GET /v1/limits`
+/// Tell the limits of this server.
+#[utoipa::path(
+    get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
+    responses((status = 200, description = "The limits", body = terms::AnyObject)),
+)]
 pub async fn limits(State(app): State<Arc<App>>, caller: Caller) -> Response {
     let runs = app.registry.limits();
     let per_second = |rate: Option<std::num::NonZeroU32>| rate.map(std::num::NonZeroU32::get);

@@ -2,46 +2,67 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use media::{Rate, RequestId, StreamId};
+use axum::{Json, extract::State};
+use media::{Rate, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
+use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
+    App,
     error::ApiError,
     extract::{Body, Caller, Owned},
+    openapi::{Closed, Fails, terms},
     wire::{fps, shown},
 };
 use crate::{
-    json::{Problem, integer, name, number, parsed, text},
-    session::{
-        Lifecycle,
-        runner::{Ingest, Ingested},
-    },
+    json::{Int, Problem, Text, name, number, parsed},
+    session::{Lifecycle, runner::Ingest},
 };
 
 /// Name of the stream where a caller gives none.
 pub const DEFAULT_STREAM: &str = "main";
 /// Names of the sampling policies, for messages.
 pub const POLICIES: &str = "source_fps_adaptive, fixed";
-/// Longest `source_uri`: a path of Linux's limit, percent-encoded whole.
-const URI_BYTES_MAX: usize = 3 * 4096;
+/// A `source_uri`: at most a path of Linux's limit, percent-encoded whole.
+pub type SourceUri = Text<1, { 3 * 4096 }>;
+/// Frames that an ingest may take.
+pub type MaxFrames = Int<1, 500_000>;
+/// Frames where a caller says nothing of them.
+pub const MAX_FRAMES_DEFAULT: u64 = 512;
 
 /// Frames a second that a caller may ask for.
 pub fn rate(value: &serde_json::Value) -> Result<Rate, Problem> {
-    let fps = number(0.2..=120.0)(value)?;
-    Rate::from_f64(fps).ok_or("must be a number in [0.2, 120]".into())
+    let fps = number(Rate::ANALYSED)(value)?;
+    Rate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
 /// The stream that is meant where a caller names none.
 pub fn default_stream() -> StreamId {
     DEFAULT_STREAM.parse().expect("a valid stream id")
 }
+
+/// What to ingest; other fields are refused.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `read` reads")]
+struct IngestRequest {
+    /// A path beneath an ingest root, relative to one or absolute, or a `file://` URL of one.
+    #[schema(inline)]
+    source_uri: SourceUri,
+    /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.
+    sampling_policy: Option<terms::Sampling>,
+    /// Frames a second; required with the policy `fixed`.
+    fixed_fps: Option<terms::Fps>,
+    /// Frames a second with the policy `source_fps_adaptive`; every frame when missing.
+    sample_fps: Option<terms::Fps>,
+    /// Frames after which the ingest ends; 512 when missing.
+    #[schema(inline)]
+    max_frames: Option<MaxFrames>,
+    /// `main` when missing.
+    stream_id: Option<terms::Label>,
+}
+
+type IngestBody = Closed<IngestRequest>;
 
 struct Request<'a> {
     source_uri: &'a str,
@@ -53,7 +74,7 @@ struct Request<'a> {
 
 fn read(body: &Body) -> Result<Request<'_>, ApiError> {
     let mut fields = body.fields()?;
-    let source_uri = fields.required("source_uri", text(1..=URI_BYTES_MAX));
+    let source_uri = fields.required("source_uri", SourceUri::read);
     let policy = fields
         .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
         .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
@@ -64,7 +85,7 @@ fn read(body: &Body) -> Result<Request<'_>, ApiError> {
         fields.optional("fixed_fps", rate)
     };
     let sample_fps = fields.optional("sample_fps", rate);
-    let max_frames = fields.optional("max_frames", integer(1..=500_000)).unwrap_or(512);
+    let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
     fields.refuse_unknown();
     let rate = if is_fixed { fixed_fps } else { sample_fps };
@@ -73,13 +94,54 @@ fn read(body: &Body) -> Result<Request<'_>, ApiError> {
     read.map_err(ApiError::Invalid)
 }
 
-/// `POST /v1/runs/{id}/ingest`
+/// What an ingest came to.
+#[derive(Serialize, ToSchema)]
+pub struct IngestAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[schema(value_type = terms::RunState)]
+    status: &'static str,
+    /// Frames decoded, measured and recorded.
+    decoded_frames: u64,
+    source_uri: String,
+    #[schema(value_type = terms::Sampling)]
+    sampling_policy: &'static str,
+    /// Frames a second of the source; null where its container does not say.
+    #[schema(required = true)]
+    source_fps: Option<f64>,
+    /// Analysed frames a second.
+    #[schema(required = true)]
+    sample_fps: Option<f64>,
+    /// Columns of the first picture.
+    width: u32,
+    /// Rows of the first picture.
+    height: u32,
+    /// The decoder that was really used.
+    decoder: String,
+    /// The source ended early or is damaged; absent when it did not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    truncated: bool,
+}
+
+/// Ingest a source: decode its frames onto the run's timeline and keep the selected ones as stills.
+///
+/// Answers once every frame is decoded; `GET /v1/runs/{id}/state` tells how far it has come.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/ingest", operation_id = "ingestRun", tag = "work",
+    request_body = inline(IngestBody),
+    responses((status = 200, description = "Decoded", body = IngestAnswer), Fails<409>, Fails<503>),
+)]
 pub async fn ingest(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
     body: Body,
-) -> ApiResult {
+) -> Result<Json<IngestAnswer>, ApiError> {
     run.check_active()?;
     let request = read(&body)?;
     app.check_open()?;
@@ -97,37 +159,9 @@ pub async fn ingest(
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
     let ingested = app.runner.ingest(&run, ingest).await?;
-    Ok(answer(caller.request_id, run.id(), source_uri, policy, ingested))
-}
-
-fn answer(
-    request_id: RequestId,
-    run_id: media::RunId,
-    source_uri: String,
-    policy: SamplingPolicy,
-    ingested: Ingested,
-) -> Response {
-    #[derive(Serialize)]
-    struct Answer {
-        #[serde(serialize_with = "shown")]
-        request_id: RequestId,
-        #[serde(serialize_with = "shown")]
-        run_id: media::RunId,
-        status: &'static str,
-        decoded_frames: u64,
-        source_uri: String,
-        sampling_policy: &'static str,
-        source_fps: Option<f64>,
-        sample_fps: Option<f64>,
-        width: u32,
-        height: u32,
-        decoder: String,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        truncated: bool,
-    }
-    Json(Answer {
-        request_id,
-        run_id,
+    Ok(Json(IngestAnswer {
+        request_id: caller.request_id,
+        run_id: run.id(),
         status: Lifecycle::Processing.as_str(),
         decoded_frames: ingested.decoded_frames,
         source_uri,
@@ -138,6 +172,5 @@ fn answer(
         height: ingested.height,
         decoder: ingested.decoder,
         truncated: ingested.truncated,
-    })
-    .into_response()
+    }))
 }

@@ -8,14 +8,16 @@ use media::{Marker, MarkerId, MarkerStatus, RequestId, RunId, Seq};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{Event, EventKind, Timeline, TimelineError};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
     extract::{Caller, Owned, Params},
-    page::{limit, linked},
+    openapi::terms,
+    page::{PageLimit, limit, linked},
     wire::{MarkerRecord, shown},
 };
-use crate::json::{Problem, digits, name, text};
+use crate::json::{Int, Problem, Text, name};
 
 /// Events read from the log at a time.
 const READ: usize = 1000;
@@ -82,7 +84,49 @@ fn cursor(value: &Value) -> Result<Key, Problem> {
     value.as_str().and_then(read).ok_or("must be one that a Link header gave".into())
 }
 
-/// `GET /v1/runs/{id}/markers`
+/// Which markers.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct MarkersQuery {
+    status: Option<terms::MarkerState>,
+    /// Exactly this event type.
+    #[param(inline)]
+    event_type: Option<EventTypeText>,
+    /// Only markers that end at this frame or later.
+    #[param(inline)]
+    from_frame: Option<FrameNumber>,
+    /// Only markers that start at this frame or earlier.
+    #[param(inline)]
+    to_frame: Option<FrameNumber>,
+    /// Most items of the page; 100 when missing.
+    #[param(inline)]
+    limit: Option<PageLimit>,
+    /// Where the page starts, as the `Link` header of the page before says.
+    cursor: Option<terms::MarkerCursor>,
+}
+
+type EventTypeText = Text<1, 128>;
+type FrameNumber = Int<0, { u64::MAX }>;
+
+/// Markers of a run.
+#[derive(Serialize, ToSchema)]
+struct RunMarkers<'a> {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    markers: Vec<MarkerRecord<'a>>,
+}
+
+/// List the markers of a run by their frames.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/markers", operation_id = "getMarkers", tag = "timeline",
+    params(MarkersQuery),
+    responses((status = 200, description = "A page", body = RunMarkers<'_>)),
+)]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -95,9 +139,9 @@ pub async fn list(
     let wanted = Wanted {
         run: run.id(),
         status: fields.optional("status", name(names, MarkerStatus::from_name)),
-        event_type: fields.optional("event_type", text(1..=128)).map(str::to_owned),
-        from_frame: fields.optional("from_frame", digits(0..=u64::MAX)).unwrap_or(0),
-        to_frame: fields.optional("to_frame", digits(0..=u64::MAX)).unwrap_or(u64::MAX),
+        event_type: fields.optional("event_type", EventTypeText::read).map(str::to_owned),
+        from_frame: fields.optional("from_frame", FrameNumber::digits).unwrap_or(0),
+        to_frame: fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX),
         after: fields.optional("cursor", cursor),
         limit: limit(&mut fields),
     };
@@ -110,15 +154,7 @@ pub async fn list(
     }
     let last = markers.last_key_value().filter(|_| more);
     let next = last.map(|((start, end, id), _)| format!("{start}.{end}.{id}"));
-    #[derive(Serialize)]
-    struct Answer<'a> {
-        #[serde(serialize_with = "shown")]
-        request_id: RequestId,
-        #[serde(serialize_with = "shown")]
-        run_id: RunId,
-        markers: Vec<MarkerRecord<'a>>,
-    }
     let records = markers.values().map(MarkerRecord::new).collect();
-    let answer = Answer { request_id: caller.request_id, run_id: run.id(), markers: records };
+    let answer = RunMarkers { request_id: caller.request_id, run_id: run.id(), markers: records };
     Ok(linked(Json(answer), &uri, next))
 }

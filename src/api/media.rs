@@ -11,12 +11,14 @@ use http::{HeaderMap, StatusCode, Uri, header};
 use media::{BlobHash, RequestId, RunId, Seq};
 use serde::Serialize;
 use timeline::{Event, EventKind, Timeline, TimelineError};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Caller, Owned, Params},
-    page::{linked, paging},
+    openapi::terms,
+    page::{PageQuery, linked, paging},
     wire::{KeyframeRecord, shown},
 };
 
@@ -41,7 +43,24 @@ fn read(
     Ok((records, next))
 }
 
-/// `GET /v1/runs/{id}/keyframes`
+/// Stored stills of a run.
+#[derive(Serialize, ToSchema)]
+struct RunKeyframes {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    keyframes: Vec<KeyframeRecord>,
+}
+
+/// List the stored stills of a run.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/keyframes", operation_id = "getKeyframes", tag = "timeline",
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = RunKeyframes)),
+)]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -56,23 +75,35 @@ pub async fn list(
     let from = paging.cursor.unwrap_or_default();
     let (keyframes, next) =
         app.blocking(move || read(&timeline, run_id, from, paging.limit)).await??;
-    #[derive(Serialize)]
-    struct Answer {
-        #[serde(serialize_with = "shown")]
-        request_id: RequestId,
-        #[serde(serialize_with = "shown")]
-        run_id: RunId,
-        keyframes: Vec<KeyframeRecord>,
-    }
-    let answer = Answer { request_id: caller.request_id, run_id, keyframes };
+    let answer = RunKeyframes { request_id: caller.request_id, run_id, keyframes };
     Ok(linked(Json(answer), &uri, next))
 }
 
-/// `GET /v1/runs/{id}/keyframes/{sha256}`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `is_known` reads")]
+struct IfNoneMatch {
+    /// Versions that the caller has.
+    #[param(rename = "if-none-match")]
+    if_none_match: Option<String>,
+}
+
+/// Fetch a still.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
+    params(IfNoneMatch),
+    responses(
+        (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
+            ("etag" = String, description = "The hash in quotes"),
+            ("cache-control" = String, description = "Private and immutable"),
+        )),
+        (status = 304, description = "The caller has it"),
+    ),
+)]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     Owned(run): Owned,
-    Path((_, sha256)): Path<(String, String)>,
+    Path((_run, sha256)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> ApiResult {
     let hash: BlobHash = sha256

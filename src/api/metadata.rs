@@ -18,7 +18,9 @@ use http_body::{Body as HttpBody, Frame};
 use media::{Marker, Rate, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
+use utoipa::ToSchema;
 
+use super::openapi::terms;
 use super::wire::{MarkerRecord, fps};
 use crate::analysis::{FrameResult, Window, Windowing, windows};
 
@@ -126,56 +128,85 @@ fn written(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("our own types with string keys are writable")
 }
 
-#[derive(Serialize)]
-struct Metadata<'a> {
+/// What is known of one analysed frame, as `schemas/frame-metadata.schema.json` says.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameMetadata)]
+pub struct Metadata<'a> {
+    #[schema(value_type = terms::RunId)]
     run_id: String,
+    #[schema(value_type = terms::Label)]
     stream_id: &'a str,
     frame_index: u64,
     pts_ms: i64,
+    #[schema(value_type = terms::Mode)]
     mode: &'a str,
+    #[schema(value_type = terms::Label)]
     model: &'a str,
     window: WindowRecord,
     annotations: Annotations<'a>,
+    #[schema(value_type = terms::Fraction)]
     confidence: f64,
     fallback: Fallback,
     trace: Trace<'a>,
+    /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
+    #[schema(value_type = terms::Sampling)]
     sampling_policy: &'static str,
+    /// Null where no rate is known.
+    #[schema(required = true)]
     sample_fps: Option<f64>,
     finish_reason: &'static str,
 }
 
-#[derive(Serialize)]
+/// The frames that were looked at together.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameWindow)]
 struct WindowRecord {
     start_ms: i64,
     end_ms: i64,
     segment_id: String,
+    /// `ingest` or `request`.
     source: &'static str,
 }
 
-#[derive(Serialize)]
+/// What was found in the frame.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameAnnotations)]
 struct Annotations<'a> {
     summary: &'a str,
+    #[schema(value_type = Vec<terms::AnyObject>)]
     objects: [(); 0],
+    /// The first is the frame's event type.
+    #[schema(value_type = Vec<Finding<'_>>, min_items = 1)]
     events: [Finding<'a>; 1],
 }
 
-#[derive(Serialize)]
+/// One thing that was found.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameFinding)]
 struct Finding<'a> {
     #[serde(rename = "type")]
     event_type: &'a str,
+    #[schema(value_type = terms::Fraction)]
     score: f64,
+    /// Why the gate decided so.
     description: &'static str,
 }
 
-#[derive(Serialize)]
+/// Whether another model than the one asked for answered.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameFallback)]
 struct Fallback {
     used: bool,
 }
 
-#[derive(Serialize)]
+/// What the analysis can be found by.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameTrace)]
 struct Trace<'a> {
+    #[schema(value_type = terms::RequestId)]
     request_id: String,
+    #[schema(value_type = String)]
     trace_id: std::borrow::Cow<'a, str>,
 }
 

@@ -5,10 +5,21 @@ use std::sync::Arc;
 use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, header};
 
-use super::{ApiResult, App, auth, error::ApiError};
+use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
 use crate::metrics::{CONTENT_TYPE, Queue};
 
-/// `GET /v1/metrics`
+/// Tell every series, for a scraper.
+///
+/// Needs no key where SERVICE_METRICS_REQUIRE_API_KEY is false.
+#[utoipa::path(
+    get, path = "/v1/metrics", operation_id = "getMetrics", tag = "server",
+    security(("api_key" = []), ("bearer" = [])),
+    responses(
+        (status = 200, description = "Every series", content_type = "text/plain", body = String),
+        Fails<401>,
+        Fails<503>,
+    ),
+)]
 pub async fn scrape(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult {
     auth::check_scraper(&app, &headers)?;
     let reader = Arc::clone(&app);

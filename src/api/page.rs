@@ -5,8 +5,27 @@ use std::fmt::Display;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Uri, header};
 use media::Seq;
+use utoipa::IntoParams;
 
-use crate::json::{Fields, digits};
+use super::openapi::terms;
+use crate::json::{Fields, Int};
+
+/// Items a page of a list.
+pub type PageLimit = Int<1, 1000>;
+/// Items where a caller gives no limit.
+pub const PAGE_DEFAULT: u64 = 100;
+
+/// Which page of a list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `paging` reads")]
+pub struct PageQuery {
+    /// Most items of the page; 100 when missing.
+    #[param(inline)]
+    limit: Option<PageLimit>,
+    /// Where the page starts, as the `Link` header of the page before says.
+    cursor: Option<terms::Cursor>,
+}
 
 /// What a query asks of a list.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +38,14 @@ pub struct Paging {
 
 /// Reads `limit`.
 pub fn limit(fields: &mut Fields<'_>) -> usize {
-    fields.optional("limit", digits(1..=1000)).unwrap_or(100) as usize
+    fields.optional("limit", PageLimit::digits).unwrap_or(PAGE_DEFAULT) as usize
 }
 
 /// Reads `limit` and `cursor`.
 pub fn paging(fields: &mut Fields<'_>) -> Paging {
     Paging {
         limit: limit(fields),
-        cursor: fields.optional("cursor", digits(0..=u64::MAX)).map(Seq),
+        cursor: fields.optional("cursor", Int::<0, { u64::MAX }>::digits).map(Seq),
     }
 }
 

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State};
 use http::Uri;
-use media::Seq;
+use media::{RequestId, RunId, Seq};
 use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
+    error::ApiError,
     extract::{Body, Caller, Owned, OwnedOrDeleted, Params},
-    page::{linked, paging},
-    wire::{RunAnswer, RunRecord},
+    openapi::{Fails, terms},
+    page::{PageQuery, linked, paging},
+    wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
     catalog::{self, Mode},
@@ -23,8 +22,44 @@ use crate::{
     session::{Lifecycle, registry::Origin},
 };
 
-/// `POST /v1/runs`
-pub async fn create(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+/// What to create.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `create` reads")]
+struct RunRequest {
+    /// How thorough analyses are asked to be; `balanced` when missing.
+    mode: Option<terms::Mode>,
+    /// The model that the run is meant for.
+    model: Option<terms::ModelId>,
+}
+
+/// A run that was just created.
+#[derive(Serialize, ToSchema)]
+pub struct RunCreated {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[schema(value_type = terms::RunState)]
+    status: &'static str,
+    #[schema(value_type = terms::Mode)]
+    mode: &'static str,
+    #[schema(value_type = Option<terms::ModelId>)]
+    model: Option<&'static str>,
+}
+
+/// Create a run: the container of a timeline of events.
+#[utoipa::path(
+    post, path = "/v1/runs", operation_id = "createRun", tag = "runs",
+    request_body = RunRequest,
+    responses((status = 200, description = "The run", body = RunCreated), Fails<409>, Fails<503>),
+)]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Body,
+) -> Result<Json<RunCreated>, ApiError> {
     let mut fields = body.fields()?;
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| {
@@ -42,19 +77,30 @@ pub async fn create(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
         session: None,
     };
     let run = app.registry.create(origin, caller.request_id).await?;
-    let mut answer = RunAnswer::new(caller.request_id, run.id());
-    answer.status = Some(Lifecycle::Pending.as_str());
-    #[derive(Serialize)]
-    struct Created {
-        #[serde(flatten)]
-        answer: RunAnswer,
-        mode: &'static str,
-        model: Option<&'static str>,
-    }
-    Ok(Json(Created { answer, mode: mode.as_str(), model }).into_response())
+    Ok(Json(RunCreated {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        status: Lifecycle::Pending.as_str(),
+        mode: mode.as_str(),
+        model,
+    }))
 }
 
-/// `GET /v1/runs`
+/// Which runs.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct RunsQuery {
+    /// Only runs in this state.
+    status: Option<terms::RunState>,
+}
+
+/// List the caller's runs, the newest first.
+#[utoipa::path(
+    get, path = "/v1/runs", operation_id = "listRuns", tag = "runs",
+    params(RunsQuery, PageQuery),
+    responses((status = 200, description = "A page", body = Vec<RunRecord>)),
+)]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -73,46 +119,118 @@ pub async fn list(
     Ok(linked(Json(records), &uri, next))
 }
 
-/// `GET /v1/runs/{id}`
-pub async fn fetch(State(app): State<Arc<App>>, caller: Caller, Owned(run): Owned) -> Response {
-    let record = RunRecord::new(&run, app.registry.limits(), Some(caller.request_id));
-    Json(record).into_response()
+/// Fetch a run.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}", operation_id = "getRun", tag = "runs",
+    responses((status = 200, description = "The run", body = RunRecord)),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Json<RunRecord> {
+    Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id)))
 }
 
-/// `DELETE /v1/runs/{id}`
+/// A deleted run.
+#[derive(Serialize, ToSchema)]
+pub struct RunDeleted {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+}
+
+/// Delete a run: it answers as unknown from then on; deleting it again changes nothing.
+#[utoipa::path(
+    delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
+    responses((status = 200, description = "Deleted", body = RunDeleted), Fails<503>),
+)]
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedOrDeleted(run): OwnedOrDeleted,
-) -> ApiResult {
+) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
-    Ok(Json(RunAnswer::new(caller.request_id, run.id())).into_response())
+    Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
 }
 
-/// `POST /v1/runs/{id}/stop`
-pub async fn stop(State(app): State<Arc<App>>, caller: Caller, Owned(run): Owned) -> ApiResult {
+/// A stopped run.
+#[derive(Serialize, ToSchema)]
+pub struct RunStopped {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[schema(value_type = terms::RunState)]
+    status: &'static str,
+}
+
+/// Stop a run, and the work that is under way for it.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
+    responses((status = 200, description = "Stopped", body = RunStopped), Fails<409>, Fails<503>),
+)]
+pub async fn stop(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Result<Json<RunStopped>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
-    let mut answer = RunAnswer::new(caller.request_id, run.id());
-    answer.status = Some(Lifecycle::Cancelled.as_str());
-    Ok(Json(answer).into_response())
+    let status = Lifecycle::Cancelled.as_str();
+    Ok(Json(RunStopped { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
-/// `POST /v1/runs/{id}/keepalive`
+/// Where a run stands.
+#[derive(Serialize, ToSchema)]
+pub struct RunStanding {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[schema(value_type = terms::RunState)]
+    state: &'static str,
+    /// How far the ingest under way has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    progress: Option<ProgressRecord>,
+}
+
+/// Refresh a run's idle time.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/keepalive", operation_id = "keepaliveRun", tag = "runs",
+    responses((status = 200, description = "Refreshed", body = RunStanding), Fails<409>, Fails<503>),
+)]
 pub async fn keepalive(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> ApiResult {
+) -> Result<Json<RunStanding>, ApiError> {
     app.registry.keep_alive(&run, caller.request_id).await?;
-    let mut answer = RunAnswer::new(caller.request_id, run.id());
-    answer.state = Some(Lifecycle::Processing.as_str());
-    Ok(Json(answer).into_response())
+    Ok(Json(RunStanding {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        state: Lifecycle::Processing.as_str(),
+        progress: None,
+    }))
 }
 
-/// `GET /v1/runs/{id}/state`
-pub async fn state(caller: Caller, Owned(run): Owned) -> Response {
-    let mut answer = RunAnswer::new(caller.request_id, run.id());
-    answer.state = Some(run.lifecycle().as_str());
-    answer.progress = run.progress().map(Into::into);
-    Json(answer).into_response()
+/// Tell where a run stands.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
+    responses((status = 200, description = "Its state", body = RunStanding)),
+)]
+pub async fn state(caller: Caller, Owned(run): Owned) -> Json<RunStanding> {
+    Json(RunStanding {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        state: run.lifecycle().as_str(),
+        progress: run.progress().map(Into::into),
+    })
 }

@@ -5,7 +5,9 @@ use std::fmt::Display;
 use media::{Marker, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::KeyframeStored;
+use utoipa::ToSchema;
 
+use super::openapi::terms;
 use crate::session::registry::{JobProgress, Run, RunLimits};
 
 /// Serializes by `Display`.
@@ -23,30 +25,13 @@ pub fn fps(rate: Option<Rate>) -> Option<f64> {
     rate.map(Rate::as_f64)
 }
 
-/// What an action on a run answers.
-#[derive(Serialize)]
-pub struct RunAnswer {
-    /// The request.
-    #[serde(serialize_with = "shown")]
-    pub request_id: RequestId,
-    /// The run.
-    #[serde(serialize_with = "shown")]
-    pub run_id: RunId,
-    /// Its state, under the name that the action's answer gives it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<&'static str>,
-    /// The same under another name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<&'static str>,
-    /// How far the ingest under way has come.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<ProgressRecord>,
-}
-
 /// How far an ingest has come.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Progress)]
 pub struct ProgressRecord {
+    /// Frames analysed so far.
     frames: u64,
+    /// Presentation time of the last of them.
     pts_ms: i64,
 }
 
@@ -56,29 +41,41 @@ impl From<JobProgress> for ProgressRecord {
     }
 }
 
-impl RunAnswer {
-    /// Only the ids.
-    pub fn new(request_id: RequestId, run_id: RunId) -> RunAnswer {
-        RunAnswer { request_id, run_id, status: None, state: None, progress: None }
-    }
-}
-
 /// A run as lists show it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Run)]
 pub struct RunRecord {
+    /// Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::RequestId, required = false)]
     request_id: Option<String>,
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
     run_id: RunId,
+    #[schema(value_type = terms::RunState)]
     status: &'static str,
+    #[schema(value_type = terms::Mode)]
     mode: String,
+    #[schema(required = true)]
     model: Option<String>,
+    /// Source of the last ingest.
+    #[schema(required = true)]
     source_uri: Option<String>,
+    /// What kind of source that is.
+    #[schema(required = true)]
     source: Option<&'static str>,
+    /// The live session that made the run.
+    #[schema(value_type = Option<terms::SessionId>, required = true)]
     session_id: Option<String>,
+    /// Metadata, not an authorization boundary.
+    #[schema(required = true)]
     tenant_id: Option<String>,
+    #[schema(value_type = terms::Time)]
     created_at: String,
+    #[schema(value_type = terms::Time)]
     updated_at: String,
+    /// When it expires unless something happens; null once it has ended.
+    #[schema(value_type = Option<terms::Time>, required = true)]
     expires_at: Option<String>,
 }
 
@@ -108,23 +105,33 @@ impl RunRecord {
     }
 }
 
-/// A marker.
-#[derive(Serialize)]
+/// A finding over a range of frames.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Marker)]
 pub struct MarkerRecord<'a> {
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::MarkerId)]
     marker_id: media::MarkerId,
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
     run_id: RunId,
+    #[schema(value_type = terms::Label)]
     stream_id: &'a str,
+    /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own.
     event_type: &'a str,
+    #[schema(value_type = terms::MarkerState)]
     status: &'static str,
     start_frame: u64,
+    /// Inclusive.
     end_frame: u64,
     start_pts_ms: i64,
     end_pts_ms: i64,
     #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
     confidence: Score,
+    /// The provisional marker that this finalized one replaces; absent elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::MarkerId, required = false)]
     supersedes_marker_id: Option<String>,
 }
 
@@ -148,17 +155,24 @@ impl<'a> MarkerRecord<'a> {
 }
 
 /// A stored still.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Keyframe)]
 pub struct KeyframeRecord {
+    /// Position of the event that tells of it.
     seq: u64,
     frame_index: u64,
+    /// Presentation time of the frame.
     pts_ms: i64,
     event_type: String,
+    /// Empty when none was made.
     description: String,
+    /// Path at which the bytes are served.
     image_ref: String,
+    #[schema(value_type = terms::Jpeg)]
     image_media_type: &'static str,
     image_bytes: u64,
     #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::Sha256)]
     image_sha256: media::BlobHash,
 }
 

@@ -108,6 +108,9 @@ pub enum SamplingPolicy {
 }
 
 impl SamplingPolicy {
+    /// Every policy.
+    pub const ALL: [SamplingPolicy; 2] = [SamplingPolicy::SourceFpsAdaptive, SamplingPolicy::Fixed];
+
     /// Name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,11 +121,7 @@ impl SamplingPolicy {
 
     /// The policy called `name`.
     pub fn from_name(name: &str) -> Option<SamplingPolicy> {
-        match name {
-            "source_fps_adaptive" => Some(SamplingPolicy::SourceFpsAdaptive),
-            "fixed" => Some(SamplingPolicy::Fixed),
-            _ => None,
-        }
+        SamplingPolicy::ALL.into_iter().find(|policy| policy.as_str() == name)
     }
 }
 

@@ -18,8 +18,6 @@ use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run,
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
-/// The rates that the contract can express.
-const RATE_BOUNDS: [(u32, u32); 2] = [(1, 5), (120, 1)];
 
 pub(super) struct Job {
     runner: Arc<Runner>,
@@ -213,14 +211,13 @@ impl RunLog {
 
 /// The nearest rate that the contract can express.
 fn clamped(rate: Rate) -> Rate {
-    let [low, high] = RATE_BOUNDS.map(|(num, den)| Rate::new(num, den).expect("positive"));
     let below = |a: Rate, b: Rate| {
         u64::from(a.num()) * u64::from(b.den()) < u64::from(b.num()) * u64::from(a.den())
     };
-    if below(rate, low) {
-        low
-    } else if below(high, rate) {
-        high
+    if below(rate, Rate::SLOWEST) {
+        Rate::SLOWEST
+    } else if below(Rate::FASTEST, rate) {
+        Rate::FASTEST
     } else {
         rate
     }

@@ -1,0 +1,269 @@
+//! The OpenAPI document: what the annotated handlers say, and what holds of every route.
+//!
+//! A handler says what is its own: its body, its answer, and the failures that not every route
+//! has, as `Fails<409>`. Credentials, ids in paths, and what any request can be refused for are
+//! said here, once.
+
+pub mod events;
+pub mod terms;
+
+use std::{collections::BTreeMap, marker::PhantomData};
+
+use axum::{Json, response::IntoResponse};
+use utoipa::{
+    IntoResponses, OpenApi, PartialSchema, ToSchema,
+    openapi::{
+        self, Content, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
+        path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem},
+        schema::{AdditionalProperties, Schema},
+        security::{
+            ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+        },
+    },
+};
+
+use super::{error, extract::BODY_BYTES_MAX};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Sightline",
+        description = include_str!("openapi/about.md"),
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    servers((url = "/")),
+    components(schemas(error::Envelope, terms::RequestId)),
+)]
+struct Document;
+
+/// A failure that a handler can answer with, as the document's response of that status.
+pub struct Fails<const STATUS: u16>;
+
+impl<const STATUS: u16> IntoResponses for Fails<STATUS> {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        BTreeMap::from([(STATUS.to_string(), failure(STATUS))])
+    }
+}
+
+/// A body of which fields that are not known are refused.
+pub struct Closed<T>(PhantomData<T>);
+
+impl<T: ToSchema> PartialSchema for Closed<T> {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut object)) = T::schema() else { return T::schema() };
+        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        Schema::Object(object).into()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Closed<T> {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        T::schemas(schemas);
+    }
+}
+
+/// The failures that have a response in the document: status, name, when.
+const FAILURES: [(u16, &str, &str); 13] = [
+    (400, "Malformed", "The request is not what HTTP or JSON allows"),
+    (
+        401,
+        "Unauthorized",
+        "No credential, an unknown one, two different ones, or no tenant where one is required",
+    ),
+    (403, "Forbidden", "The origin may not read answers"),
+    (404, "NotFound", "Nothing there that the caller may see"),
+    (409, "Conflict", "The run does not take the action"),
+    (412, "PreconditionFailed", "A condition of the request does not hold"),
+    (413, "TooLarge", "The body is larger than the route takes"),
+    (415, "UnsupportedMediaType", "The body is compressed or not of the type that the route takes"),
+    (416, "RangeNotSatisfiable", "No byte of the range is there"),
+    (422, "Invalid", "Fields that cannot be accepted; `details` names each"),
+    (429, "RateLimited", "Too many requests of all callers, or of this one"),
+    (500, "Internal", "A failure of the server; what is known of it is in its log"),
+    (503, "Unavailable", "The server cannot take this work now"),
+];
+
+/// The statuses that are answered in plain text.
+const PLAIN: [u16; 4] = [400, 413, 415, 416];
+
+fn failure(status: u16) -> RefOr<Response> {
+    let named = FAILURES.iter().find(|(known, ..)| *known == status);
+    let (_, name, _) = named.expect("a status of the table");
+    Ref::from_response_name(*name).into()
+}
+
+/// Answers with the document.
+///
+/// The same text is in the repository as `schemas/openapi.json`.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "server",
+    responses((status = 200, description = "This document", body = terms::AnyObject)),
+)]
+pub async fn document() -> impl IntoResponse {
+    Json(super::document())
+}
+
+/// The document before any route is in it.
+pub fn empty() -> openapi::OpenApi {
+    Document::openapi()
+}
+
+/// Adds to the routes of `document` what holds of all of them.
+pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document.security = Some(vec![
+        SecurityRequirement::new("api_key", [""; 0]),
+        SecurityRequirement::new("bearer", [""; 0]),
+    ]);
+    let components = document.components.get_or_insert_default();
+    let key = ApiKeyValue::with_description("x-api-key", "A key of SERVICE_API_KEYS");
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+    let bearer = bearer.description(Some("The same key, by the header that browsers know"));
+    components.add_security_scheme("api_key", SecurityScheme::ApiKey(ApiKey::Header(key)));
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer.build()));
+    components.schemas.extend(terms::all());
+    components.schemas.values_mut().for_each(mend);
+    for (status, name, when) in FAILURES {
+        components.responses.insert(name.to_owned(), described(status, when));
+    }
+    for (path, item) in &mut document.paths.paths {
+        for operation in operations(item) {
+            finish(path, operation);
+        }
+    }
+    document
+}
+
+/// The operations of a path.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [
+        &mut item.get,
+        &mut item.post,
+        &mut item.put,
+        &mut item.patch,
+        &mut item.delete,
+        &mut item.options,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn finish(path: &str, operation: &mut Operation) {
+    let sees_to_keys_itself = operation.security.is_some();
+    let mut fails = vec![400, 429, 500];
+    let parameters = operation.parameters.get_or_insert_default();
+    for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+        if name == "id" {
+            fails.push(404);
+        }
+        // What the extractor's types tell of it is less than what is known here.
+        parameters.retain(|known| !is_called(known, name));
+        parameters.push(path_parameter(name).into());
+    }
+    if !sees_to_keys_itself {
+        fails.extend([401, 422]);
+        parameters.push(tenant().into());
+    }
+    if let Some(RefOr::T(body)) = &mut operation.request_body {
+        fails.extend([413, 415]);
+        for content in body.content.values_mut() {
+            if let RefOr::T(Content { schema: Some(schema), .. }) = content {
+                mend(schema);
+            }
+        }
+    }
+    let responses = &mut operation.responses.responses;
+    for status in fails {
+        responses.entry(status.to_string()).or_insert_with(|| failure(status));
+    }
+    if parameters.iter().any(|known| is_called(known, "cursor")) {
+        let link = "The next page, `rel=\"next\"`; absent on the last";
+        add_header(responses.get_mut("200"), "link", link, String::schema());
+    }
+    for response in responses.values_mut() {
+        add_request_id(Some(response));
+    }
+}
+
+/// Takes the fields of `schema` apart that are at once what they are and any object.
+///
+/// That is how the derive adds a description to the schema of an inlined field that is required.
+fn mend(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    for field in object.properties.values_mut() {
+        let RefOr::T(Schema::AllOf(all)) = field else { continue };
+        if let [RefOr::T(Schema::Object(what)), RefOr::T(Schema::Object(said))] = &mut all.items[..]
+        {
+            what.description = said.description.take();
+            *field = Schema::Object(what.clone()).into();
+        }
+    }
+}
+
+fn is_called(parameter: &RefOr<Parameter>, name: &str) -> bool {
+    matches!(parameter, RefOr::T(parameter) if parameter.name == name)
+}
+
+fn path_parameter(name: &str) -> Parameter {
+    let (schema, description) = match name {
+        "id" => (terms::RunId::schema(), "The run"),
+        "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
+        _ => (String::schema(), ""),
+    };
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description((!description.is_empty()).then_some(description))
+        .schema(Some(schema))
+        .build()
+}
+
+fn tenant() -> Parameter {
+    ParameterBuilder::new()
+        .name("x-tenant-id")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("Tenant of the request: metadata, not an authorization boundary"))
+        .schema(Some(terms::Label::schema()))
+        .build()
+}
+
+/// Says of a response that is not a reference that it has a header.
+fn add_header(
+    response: Option<&mut RefOr<Response>>,
+    name: &str,
+    says: &str,
+    schema: impl Into<RefOr<Schema>>,
+) {
+    if let Some(RefOr::T(response)) = response {
+        let header = HeaderBuilder::new().schema(Some(schema)).description(Some(says)).build();
+        response.headers.insert(name.to_owned(), header.into());
+    }
+}
+
+fn add_request_id(response: Option<&mut RefOr<Response>>) {
+    let id = Ref::from_schema_name(terms::RequestId::name());
+    add_header(response, "x-request-id", "Id of the request", id);
+}
+
+fn described(status: u16, when: &str) -> RefOr<Response> {
+    let (media_type, schema): (_, RefOr<Schema>) = match PLAIN.contains(&status) {
+        true => ("text/plain", String::schema()),
+        false => ("application/json", Ref::from_schema_name(error::Envelope::name()).into()),
+    };
+    let mut response = ResponseBuilder::new()
+        .description(match status {
+            413 => format!("{when}; a JSON body is at most {BODY_BYTES_MAX} bytes"),
+            _ => when.to_owned(),
+        })
+        .content(media_type, Content::new(Some(schema)))
+        .build()
+        .into();
+    add_request_id(Some(&mut response));
+    if matches!(status, 429 | 503) {
+        let says = "Seconds after which to try again";
+        add_header(Some(&mut response), "retry-after", says, u32::schema());
+    }
+    response
+}

@@ -1,0 +1,348 @@
+//! Events in the document: one envelope, and the payload that each kind has.
+//!
+//! The timeline writes payloads and knows no documents; a test reads real events against these.
+//! A payload may gain fields, so none of these refuses further ones.
+
+use timeline::EventKind;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        ObjectBuilder, OneOfBuilder, Ref, RefOr, Type,
+        schema::{AdditionalProperties, Schema},
+    },
+};
+
+use super::terms;
+
+/// The schemas that a document has by name.
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// An event of a run's timeline.
+pub struct EventRecord;
+
+/// An event that says which run it is of.
+pub struct MatchRecord;
+
+impl PartialSchema for EventRecord {
+    fn schema() -> RefOr<Schema> {
+        envelope(false)
+    }
+}
+
+impl ToSchema for EventRecord {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Event".into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        for kind in EventKind::ALL {
+            payload(*kind, schemas);
+        }
+    }
+}
+
+impl PartialSchema for MatchRecord {
+    fn schema() -> RefOr<Schema> {
+        envelope(true)
+    }
+}
+
+impl ToSchema for MatchRecord {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Match".into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        EventRecord::schemas(schemas);
+        schemas.push((terms::RunId::name().into(), terms::RunId::schema()));
+    }
+}
+
+fn envelope(with_run: bool) -> RefOr<Schema> {
+    let kinds = EventKind::ALL.iter().map(|kind| {
+        let name =
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.as_str()]));
+        let mut envelope = ObjectBuilder::new()
+            .property(
+                "seq",
+                described("Position in the server's one order; a cursor", u64::schema()),
+            )
+            .required("seq")
+            .property(
+                "pts_ms",
+                described("Wall-clock time of the append, epoch milliseconds", i64::schema()),
+            )
+            .required("pts_ms")
+            .property("kind", name)
+            .required("kind");
+        if with_run {
+            let run = Ref::from_schema_name(terms::RunId::name());
+            envelope = envelope.property("run_id", run).required("run_id");
+        }
+        envelope.property("payload", payload(*kind, &mut Vec::new())).required("payload")
+    });
+    kinds.fold(OneOfBuilder::new(), OneOfBuilder::item).into()
+}
+
+fn described(text: &str, schema: RefOr<Schema>) -> RefOr<Schema> {
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.description = Some(text.to_owned());
+            Schema::Object(object).into()
+        }
+        other => other,
+    }
+}
+
+/// The payload of a kind, by name; its schemas go into `schemas`.
+fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
+    match kind {
+        EventKind::RunCreated => {
+            let created =
+                [named::<RunCreatedPayload>(schemas), named::<SessionCreatedPayload>(schemas)];
+            created.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item).into()
+        }
+        EventKind::IngestReceived => named::<IngestReceivedPayload>(schemas),
+        EventKind::FramesDecoded => named::<FramesDecodedPayload>(schemas),
+        EventKind::MarkerEmitted => named::<crate::api::wire::MarkerRecord<'_>>(schemas),
+        EventKind::AnalysisGenerated => named::<AnalysisGeneratedPayload>(schemas),
+        EventKind::SemanticChunkInferred => named::<ChunkInferredPayload>(schemas),
+        EventKind::SemanticChunkGenerated => named::<ChunkGeneratedPayload>(schemas),
+        EventKind::SemanticFallbackActivated => named::<SemanticFallbackPayload>(schemas),
+        EventKind::InferenceCompleted => named::<InferenceCompletedPayload>(schemas),
+        EventKind::RunCompleted => named::<RunCompletedPayload>(schemas),
+        EventKind::RunFailed => named::<RunFailedPayload>(schemas),
+        EventKind::RunExpired => {
+            let any = AdditionalProperties::FreeForm(true);
+            ObjectBuilder::new().additional_properties(Some(any)).into()
+        }
+        EventKind::StopRequested | EventKind::KeepaliveRefreshed => {
+            named::<RequestedPayload>(schemas)
+        }
+        EventKind::RunDeleted => named::<RunDeletedPayload>(schemas),
+        EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
+        EventKind::Vlm
+        | EventKind::VlmTiered
+        | EventKind::ClipVlm
+        | EventKind::ClipVlmTiered
+        | EventKind::StateTransition
+        | EventKind::LoopDetected => named::<FindingPayload>(schemas),
+    }
+}
+
+fn named<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
+    T::schemas(schemas);
+    schemas.push((T::name().into_owned(), T::schema()));
+    Ref::from_schema_name(T::name()).into()
+}
+
+/// Payloads as the timeline writes them.
+macro_rules! payloads {
+    ($(#[doc = $doc:literal] $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
+        #[doc = $doc]
+        #[derive(ToSchema)]
+        #[expect(dead_code, reason = "says what the timeline writes")]
+        struct $name { $($(#[$meta])* $field: $type,)* }
+    )*};
+}
+
+payloads! {
+    /// A run was created through the API.
+    RunCreatedPayload {
+        request_id: terms::RequestId,
+        mode: terms::Mode,
+        #[schema(required = true)]
+        model: Option<String>,
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        #[schema(required = true)]
+        tenant_id: Option<String>,
+    }
+    /// A run was created by a live session.
+    SessionCreatedPayload {
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        session_id: terms::SessionId,
+        /// Always `whip`.
+        source: String,
+    }
+    /// An ingest was accepted; what decoding told is there once it did.
+    IngestReceivedPayload {
+        request_id: terms::RequestId,
+        /// The request body.
+        ingest: terms::AnyObject,
+        #[schema(required = false)]
+        decoded_frames: u64,
+        #[schema(required = false)]
+        source_uri: String,
+        #[schema(required = false)]
+        sampling_policy: terms::Sampling,
+        #[schema(required = false)]
+        sample_fps: f64,
+    }
+    /// A decode pass finished.
+    FramesDecodedPayload {
+        request_id: terms::RequestId,
+        source_uri: String,
+        stream_id: terms::Label,
+        sampling_policy: terms::Sampling,
+        #[schema(required = true)]
+        source_fps: Option<f64>,
+        #[schema(required = true)]
+        sample_fps: Option<f64>,
+        decoded_frames: u64,
+        width: u32,
+        height: u32,
+        pixel_format: String,
+        /// The source ended early or is damaged.
+        #[schema(required = false)]
+        truncated: bool,
+        /// One object a frame.
+        signals: Vec<SignalRecord>,
+    }
+    /// The signals of a decoded frame.
+    SignalRecord {
+        frame_index: u64,
+        #[schema(required = false)]
+        source_frame_index: u64,
+        pts_ms: i64,
+        /// 16 hexadecimal digits.
+        perceptual_hash: String,
+        luma_mean: terms::Fraction,
+        flicker_score: terms::Fraction,
+        ghosting_score: terms::Fraction,
+        noise_variance_score: terms::Fraction,
+        #[schema(required = false)]
+        scene_score: terms::Fraction,
+    }
+    /// The result of an analysis pass.
+    AnalysisGeneratedPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        frames: u64,
+        window_size: u32,
+        segment_ms: u32,
+        sampling_policy: terms::Sampling,
+        #[schema(required = true)]
+        sample_fps: Option<f64>,
+        #[schema(required = true)]
+        mode: Option<String>,
+        model: String,
+        markers: u64,
+    }
+    /// A chunk finished tiered inference.
+    ChunkInferredPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        chunk_index: u64,
+        #[schema(required = true)]
+        provider: Option<String>,
+        provider_fallback_used: bool,
+        semantic_fallback_used: bool,
+        #[schema(required = true)]
+        semantic_error: Option<String>,
+        event_type: String,
+        #[schema(required = true)]
+        object_label: Option<String>,
+        summary: String,
+        description: String,
+        confidence: terms::Fraction,
+        raw_output: String,
+        prompt_tokens: u64,
+        completion_tokens: u64,
+        thinking_tokens: u64,
+        total_tokens: u64,
+        inference_latency_ms: u64,
+        #[schema(required = false)]
+        index_name: terms::Label,
+        /// The description was cut to fit.
+        #[schema(required = false)]
+        truncated: bool,
+    }
+    /// A semantic result was recorded.
+    ChunkGeneratedPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        chunk_index: u64,
+        chunk_frames: u64,
+        process_ms: u64,
+        source_span_ms: u64,
+        lag_ms: i64,
+        #[schema(required = true)]
+        index_name: Option<terms::Label>,
+        prompt_tokens: u64,
+        completion_tokens: u64,
+        thinking_tokens: u64,
+        total_tokens: u64,
+        inference_latency_ms: u64,
+    }
+    /// The semantic path fell back.
+    SemanticFallbackPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        reason: String,
+    }
+    /// A direct inference completed.
+    InferenceCompletedPayload {
+        request_id: terms::RequestId,
+        provider: String,
+        model: String,
+        fallback_used: bool,
+        prompt_bytes: u64,
+        output_bytes: u64,
+    }
+    /// The run reached its normal end.
+    RunCompletedPayload {
+        #[schema(required = true)]
+        request_id: Option<terms::RequestId>,
+        #[schema(required = true)]
+        stream_id: Option<terms::Label>,
+        frames: u64,
+        markers: u64,
+        #[schema(required = true)]
+        index_name: Option<terms::Label>,
+    }
+    /// The run ended by a failure.
+    RunFailedPayload {
+        #[schema(required = false)]
+        request_id: terms::RequestId,
+        reason: String,
+    }
+    /// An action was asked for.
+    RequestedPayload {
+        request_id: terms::RequestId,
+    }
+    /// The run was deleted, on request or because the service reclaimed it.
+    RunDeletedPayload {
+        #[schema(required = false)]
+        request_id: terms::RequestId,
+        #[schema(required = false)]
+        reclaim: terms::AnyObject,
+    }
+    /// The still of a selected frame was stored.
+    KeyframeStoredPayload {
+        frame_index: u64,
+        pts_ms: i64,
+        event_type: String,
+        description: String,
+        image_ref: String,
+        image_media_type: terms::Jpeg,
+        image_bytes: u64,
+        image_sha256: terms::Sha256,
+        #[schema(required = false)]
+        truncated: bool,
+    }
+    /// What a worker found at a frame.
+    FindingPayload {
+        #[schema(required = false)]
+        session_id: terms::SessionId,
+        frame_index: u64,
+        /// Media time.
+        pts_ms: i64,
+        confidence: terms::Fraction,
+        description: String,
+        /// The description was cut to fit.
+        #[schema(required = false)]
+        truncated: bool,
+    }
+}

@@ -1,0 +1,133 @@
+//! The words of the document: ids, names and bounded values as schemas.
+//!
+//! Types of the domain know nothing of documents; a field that holds one says
+//! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
+
+use media::{MarkerStatus, Rate};
+use serde_json::{Value, json};
+use timeline::{EventKind, SamplingPolicy};
+use utoipa::{
+    Number, PartialSchema, ToSchema,
+    openapi::{
+        KnownFormat, ObjectBuilder, RefOr, SchemaFormat, Type,
+        schema::{Schema, SchemaType},
+    },
+};
+
+use crate::{
+    catalog,
+    json::{Int, Text},
+    session::Lifecycle,
+};
+
+/// Schemas of the document that have names.
+macro_rules! terms {
+    ($(#[doc = $doc:literal] $name:ident = $schema:expr;)*) => {
+        /// Every term, by name.
+        pub fn all() -> impl Iterator<Item = (String, RefOr<Schema>)> {
+            [$((stringify!($name).to_owned(), $name::schema()),)*].into_iter()
+        }
+
+        $(
+        #[doc = $doc]
+        pub struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                $schema.description(Some($doc.trim())).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )*};
+}
+
+terms! {
+    /// Id of a request, as in the header `x-request-id`.
+    RequestId = pattern("^req-[0-9a-f]{16}$");
+    /// Id of a run.
+    RunId = pattern("^run-[0-9a-f]{32}$");
+    /// Id of a live session.
+    SessionId = pattern("^sess-[0-9a-f]{32}$");
+    /// Id of a piece of feedback.
+    FeedbackId = pattern("^fb-[0-9a-f]{32}$");
+    /// Id of a marker; the same analysis of the same frames gives the same ids.
+    MarkerId = pattern("^mk-[0-9a-f]{16}$");
+    /// SHA-256 in hexadecimal.
+    Sha256 = pattern("^[0-9a-f]{64}$");
+    /// Wall-clock time in UTC.
+    Time = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    /// 1 to 128 bytes without control characters.
+    Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$").min_length(Some(1)).max_length(Some(128));
+    /// A number in [0, 1].
+    Fraction = number(0.0, 1.0);
+    /// Frames a second.
+    Fps = number(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
+    /// A 64-bit integer.
+    Int64 = integer(Number::Int(i64::MIN as isize), Number::Int(i64::MAX as isize));
+    /// 64 bits as 16 hexadecimal digits, or as an integer by callers that have one.
+    PerceptualHash = ObjectBuilder::new()
+        .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
+        .pattern(Some("^[0-9a-fA-F]{16}$"))
+        .minimum(Some(Number::UInt(0)))
+        .maximum(Some(Number::UInt(usize::MAX)));
+    /// Where a page starts: opaque, as a `Link` header gave it.
+    Cursor = pattern("^[0-9]{1,19}$");
+    /// Where a page of markers starts: opaque, as a `Link` header gave it.
+    MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}$");
+    /// Bytes as they are.
+    Bytes = string().content_media_type("application/octet-stream");
+    /// The media type of every still.
+    Jpeg = names(["image/jpeg"]);
+    /// Id of a curated model.
+    ModelId = names(catalog::MODELS);
+    /// State of a run.
+    RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    /// How thorough an analysis is asked to be.
+    Mode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
+    /// How frames of a source are chosen.
+    Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
+    /// How final a marker is.
+    MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    /// Kind of an event.
+    Kind = names(EventKind::ALL.iter().map(|kind| kind.as_str()));
+    /// A JSON object whose fields are the caller's own.
+    AnyObject = ObjectBuilder::new().schema_type(Type::Object);
+}
+
+fn string() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn pattern(regex: &str) -> ObjectBuilder {
+    string().pattern(Some(regex))
+}
+
+fn names(names: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
+    string().enum_values(Some(names.into_iter().map(|name| json!(name)).collect::<Vec<Value>>()))
+}
+
+fn number(min: f64, max: f64) -> ObjectBuilder {
+    let (min, max) = (Number::Float(min), Number::Float(max));
+    ObjectBuilder::new().schema_type(Type::Number).minimum(Some(min)).maximum(Some(max))
+}
+
+fn integer(min: Number, max: Number) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
+}
+
+impl<const MIN: u64, const MAX: u64> PartialSchema for Int<MIN, MAX> {
+    fn schema() -> RefOr<Schema> {
+        integer(Number::UInt(MIN as usize), Number::UInt(MAX as usize)).into()
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> ToSchema for Int<MIN, MAX> {}
+
+impl<const MIN: usize, const MAX: usize> PartialSchema for Text<MIN, MAX> {
+    fn schema() -> RefOr<Schema> {
+        string().min_length(Some(MIN)).max_length(Some(MAX)).into()
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> ToSchema for Text<MIN, MAX> {}
