@@ -124,6 +124,8 @@ pub struct Demuxer {
     seen: Option<(Timestamp, Timestamp)>,
     read_failed: bool,
     ended: bool,
+    /// The input cannot be read again.
+    is_live: bool,
 }
 
 impl Demuxer {
@@ -186,7 +188,14 @@ impl Demuxer {
             seen: None,
             read_failed: false,
             ended: false,
+            is_live: false,
         })
+    }
+
+    /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
+    /// comes, since nothing can be decoded again.
+    pub fn open_live(input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+        Ok(Demuxer { is_live: true, ..Demuxer::open(input, limits)? })
     }
 
     /// The video stream that will be decoded: the first that is not a cover picture.
@@ -196,6 +205,10 @@ impl Demuxer {
 
     pub(crate) fn parameters(&self) -> Arc<Parameters> {
         Arc::clone(&self.parameters)
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
     }
 
     pub(crate) fn limits(&self) -> Limits {

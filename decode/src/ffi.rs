@@ -4,6 +4,7 @@
 //! a socket or a device. libav's own log is silenced: what matters comes back as errors.
 #![expect(unsafe_code, reason = "libav is a C library")]
 
+mod aes;
 mod codec;
 mod error;
 mod format;
@@ -12,6 +13,7 @@ mod packet;
 mod parameters;
 mod picture;
 
+pub use aes::CbcDecryptor;
 pub(crate) use codec::{Context, OnDamage, Output};
 pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};

@@ -93,7 +93,7 @@ pub fn decode_file<S: FrameSink>(
 ) -> Result<FileReport, DecodeError> {
     let source_rate = demuxer.stream().source_rate;
     let mut collector = Collector::default();
-    let mut conceals = false;
+    let mut conceals = demuxer.is_live();
     let facts = loop {
         let schedule = Schedule::new(demuxer, options, conceals);
         let ending = decode_once(&schedule, &mut collector, &make_sink, &mut deliver)?;

@@ -20,6 +20,7 @@ mod start;
 
 pub use demux::{Demuxer, Input, Limits, StreamInfo};
 pub use error::DecodeError;
+pub use ffi::CbcDecryptor;
 pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file};
 pub use live::{Decoder, LiveOptions, open_decoder};
 pub use sampling::Sampling;

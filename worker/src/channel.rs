@@ -144,7 +144,7 @@ fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends one message with a descriptor on its first byte.
+/// Sends one small message with a descriptor on its first byte, without waiting for room.
 pub(crate) fn send_with(
     socket: BorrowedFd<'_>,
     message: &impl Wire,
@@ -160,12 +160,13 @@ pub(crate) fn send_with(
     }
     let sent = loop {
         let parts = [IoSlice::new(&bytes)];
-        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Err(Errno::INTR) => {}
             other => break other?,
         }
     };
-    send_all(socket, &bytes[sent..])
+    // The first byte has gone, and the rest of so little goes with it.
+    if sent < bytes.len() { Err(Errno::AGAIN.into()) } else { Ok(()) }
 }
 
 /// Bytes for a worker that wait until its socket takes them.
@@ -217,7 +218,10 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
-    use crate::{JobOptions, protocol::Request};
+    use crate::{
+        JobOptions,
+        protocol::{Request, Source},
+    };
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -228,7 +232,7 @@ mod tests {
         let gate = GateConfig::default();
         let sampling = Sampling::Every;
         let options = JobOptions { sampling, max_frames: 9, stills: true, gate, threads: 2 };
-        Request::Job { len, options }
+        Request::Job { source: Source::File { len }, options }
     }
 
     #[test]

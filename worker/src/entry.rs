@@ -1,23 +1,20 @@
 //! The worker's side: enter the sandbox, then do what the control socket says until it closes.
 
 use std::{
-    fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Stdin},
     ops::ControlFlow,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::FileExt,
-    },
     process::ExitCode,
+    sync::Arc,
 };
 
 use crate::{
-    Fault, JobEvent, JobOptions,
-    channel::{Incoming, Outbox},
-    descriptors, job, probe,
-    protocol::{Reply, Request},
+    Fault, JobEvent, JobOptions, descriptors, job,
+    line::Line,
+    probe,
+    protocol::{Reply, Request, Source},
     sandbox,
     session::Sessions,
+    source::{self, Trouble},
     wire::ProtocolError,
 };
 
@@ -42,14 +39,11 @@ pub fn worker_main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     descriptors::close_inherited()?;
-    let socket = io::stdin();
-    let mut inbox = Inbox { socket: socket.as_fd(), incoming: Incoming::default() };
-    let Some(Request::Confine(confinement)) = inbox.next(|| Ok(()))? else {
+    let line = Arc::new(Line::new(io::stdin(), io::stdin()));
+    let Some(Request::Confine(confinement)) = line.next(|| Ok(()))? else {
         return Err(io::Error::other("the first message must confine the worker"));
     };
-    let report = sandbox::enter(&confinement);
-    let outbox = Outbox::new(socket.as_fd());
-    outbox.send(&Reply::Confined(report))?;
+    line.send(&Reply::Confined(sandbox::enter(&confinement)))?;
 
     let mut sessions = Sessions::default();
     let (mut consumed, mut acknowledged) = (0, 0);
@@ -57,93 +51,38 @@ fn serve() -> io::Result<()> {
         let acknowledge = || {
             if acknowledged < consumed {
                 acknowledged = consumed;
-                outbox.send(&Reply::Consumed { units: consumed })?;
+                line.send(&Reply::Consumed { units: consumed })?;
             }
             Ok(())
         };
-        let Some(request) = inbox.next(acknowledge)? else {
+        let Some(request) = line.next(acknowledge)? else {
             return Ok(());
         };
         consumed += u64::from(matches!(request, Request::AccessUnit { .. }));
         match request {
-            Request::Job { len, options } => {
-                let file = File::from(inbox.incoming.descriptor().map_err(io::Error::other)?);
-                run_job(InputFile { file, len, at: 0 }, &options, &outbox)?;
-            }
-            Request::Probe => outbox.send(&Reply::Probed(probe::attempts()))?,
+            Request::Job { source, options } => run_job(source, &options, &line)?,
+            Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
             }
-            live => sessions.take(live, &mut |session, event| {
-                outbox.send(&Reply::Session { session, event })
-            })?,
+            live => sessions
+                .take(live, &mut |session, event| line.send(&Reply::Session { session, event }))?,
         }
     }
 }
 
-fn run_job<S: AsFd + Sync>(
-    input: InputFile,
-    options: &JobOptions,
-    outbox: &Outbox<S>,
-) -> io::Result<()> {
-    let emit = |event: JobEvent| match outbox.send(&Reply::Job(event)) {
+fn run_job(source: Source, options: &JobOptions, line: &Arc<Line<Stdin>>) -> io::Result<()> {
+    let emit = |event: JobEvent| match line.send(&Reply::Job(event)) {
         Ok(()) => ControlFlow::Continue(()),
         // The supervisor is gone, or will see what is wrong with the socket itself.
         Err(_) => ControlFlow::Break(()),
     };
-    match job::analyze(input, options, &emit) {
-        Ok(report) => outbox.send(&Reply::Job(JobEvent::Done(report))),
+    let trouble = Trouble::default();
+    let outcome = source::open(source, line, &trouble)
+        .and_then(|demuxer| job::analyze_opened(demuxer, options, &emit));
+    match trouble.take().map_or(outcome, Err) {
+        Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
         Err(Fault::Stopped) => Ok(()),
-        Err(fault) => outbox.send(&Reply::Failed(fault)),
-    }
-}
-
-struct Inbox<'a> {
-    socket: BorrowedFd<'a>,
-    incoming: Incoming,
-}
-
-impl Inbox<'_> {
-    /// The next request; `None` when the server has closed its end. Calls `idle` before waiting.
-    fn next(&mut self, mut idle: impl FnMut() -> io::Result<()>) -> io::Result<Option<Request>> {
-        loop {
-            if let Some(request) = self.incoming.next().map_err(io::Error::other)? {
-                return Ok(Some(request));
-            }
-            idle()?;
-            if self.incoming.wait(self.socket)? == 0 {
-                return Ok(None);
-            }
-        }
-    }
-}
-
-/// A file by its descriptor, with a position of its own: the server's is the same open file.
-struct InputFile {
-    file: File,
-    len: u64,
-    at: u64,
-}
-
-impl Read for InputFile {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // What is appended while the job runs is not part of the input.
-        let left = self.len.saturating_sub(self.at);
-        let want = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let len = self.file.read_at(&mut out[..want], self.at)?;
-        self.at += len as u64;
-        Ok(len)
-    }
-}
-
-impl Seek for InputFile {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let target = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-            SeekFrom::End(by) => self.len.checked_add_signed(by),
-        };
-        self.at = target.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
+        Err(fault) => line.send(&Reply::Failed(fault)),
     }
 }

@@ -116,6 +116,15 @@ pub fn analyze(
     emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
 ) -> Result<FileReport, Fault> {
     let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
+    analyze_opened(demuxer, options, emit)
+}
+
+/// As [`analyze`], of a container that is open.
+pub(crate) fn analyze_opened(
+    demuxer: Demuxer,
+    options: &JobOptions,
+    emit: Emit<'_>,
+) -> Result<FileReport, Fault> {
     let rotation = demuxer.stream().rotation;
     let job = Job::new(options, rotation, emit);
     if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {

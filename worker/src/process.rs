@@ -212,9 +212,20 @@ impl Process {
         &mut self.backlog
     }
 
-    /// Sends a request with a descriptor; the worker must be listening.
-    pub fn send_with(&self, request: &Request, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        send_with(self.socket.as_fd(), request, descriptor)
+    /// Sends a request with a descriptor to a worker that is listening.
+    pub fn send_with(
+        &mut self,
+        request: &Request,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<(), WorkerError> {
+        match send_with(self.socket.as_fd(), request, descriptor) {
+            Ok(()) => Ok(()),
+            // It asks and does not take the answers.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(ProtocolError::Unexpected("open").into())
+            }
+            Err(_) => Err(self.death()),
+        }
     }
 
     /// The next reply that has arrived.

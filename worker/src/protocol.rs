@@ -30,8 +30,10 @@ pub(crate) const HEADER_BYTES: usize = 4;
 pub(crate) enum Request {
     /// Comes first: enter the sandbox.
     Confine(Confinement),
-    /// Analyse the file whose descriptor comes along; `len` bytes of it.
-    Job { len: u64, options: JobOptions },
+    /// Analyse a source.
+    Job { source: Source, options: JobOptions },
+    /// The answer to [`Reply::Open`]; the read end of a pipe comes along.
+    Resource { url: String, size: Option<u64>, seekable: bool },
     /// Start a live session under a number of the server's choice.
     OpenSession { session: u32, codec: Codec, stills: bool, gate: GateConfig },
     /// The next picture of a session.
@@ -40,6 +42,15 @@ pub(crate) enum Request {
     CloseSession { session: u32 },
     /// Try what the sandbox must refuse.
     Probe,
+}
+
+/// What a job reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// The file whose descriptor comes along; `len` bytes of it.
+    File { len: u64 },
+    /// What the server opens when it is asked to.
+    Remote { url: String, playlists: bool },
 }
 
 /// What a worker says.
@@ -51,6 +62,8 @@ pub(crate) enum Reply {
     Job(JobEvent),
     /// The file job ended early.
     Failed(Fault),
+    /// The job needs the bytes of `url` from byte `from` on, and waits for them.
+    Open { url: String, from: u64 },
     /// About a live session.
     Session { session: u32, event: SessionEvent },
     /// So many access units have been worked off, of all sessions together.
@@ -70,11 +83,12 @@ pub struct Attempt {
 
 wire_enum!(Request, "request", {
     1 => Confine(confinement),
-    2 => Job { len, options },
+    2 => Job { source, options },
     3 => OpenSession { session, codec, stills, gate },
     4 => AccessUnit { session, pts, keyframe, data },
     5 => CloseSession { session },
     6 => Probe,
+    7 => Resource { url, size, seekable },
 });
 wire_enum!(Reply, "reply", {
     1 => Confined(report),
@@ -83,6 +97,11 @@ wire_enum!(Reply, "reply", {
     4 => Session { session, event },
     5 => Consumed { units },
     6 => Probed(attempts),
+    7 => Open { url, from },
+});
+wire_enum!(Source, "source", {
+    1 => File { len },
+    2 => Remote { url, playlists },
 });
 wire_enum!(JobEvent, "job event", {
     1 => Opened(stream),

@@ -63,7 +63,10 @@ impl Sessions {
                 let Some(live) = self.0.remove(&session) else { return Ok(()) };
                 (session, live.close())
             }
-            Request::Confine(_) | Request::Job { .. } | Request::Probe => return Ok(()),
+            Request::Confine(_)
+            | Request::Job { .. }
+            | Request::Resource { .. }
+            | Request::Probe => return Ok(()),
         };
         match outcome {
             Ok(events) => events.into_iter().try_for_each(|event| say(number, event)),

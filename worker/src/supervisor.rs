@@ -6,7 +6,6 @@
 use std::{
     fs::File,
     ops::ControlFlow,
-    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -18,7 +17,8 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 
 use crate::{
-    Attempt, Fault, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
+    Attempt, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
+    feed::Feed,
     process::{Life, Line, Process, WorkerProgram},
     protocol::{Reply, Request},
     wire::ProtocolError,
@@ -168,7 +168,8 @@ impl Supervisor {
 
     /// Runs a job in a worker of its own; returns when it is done, dead or ended.
     ///
-    /// Time spent in `on_event` is not the worker's; `Break` means cancelled.
+    /// Time spent in `on_event` and in opening resources is not the worker's; `Break` means
+    /// cancelled. The cancel token is looked at between them.
     pub fn run_job(
         &self,
         spec: JobSpec,
@@ -176,23 +177,13 @@ impl Supervisor {
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
         let JobSpec { input, sampling, max_frames, stills, gate, threads, limits } = spec;
-        let JobInput::File(input) = input else {
-            let message = "remote media is not read yet".to_owned();
-            return Err(Fault::Other { kind: media::ErrorKind::Unsupported, message }.into());
-        };
         let threads = threads.clamp(1, JOB_THREADS_MAX);
-        let metadata = input.metadata().map_err(WorkerError::Spawn)?;
-        if !metadata.is_file() {
-            return Err(WorkerError::NotAFile);
-        }
+        let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let (mut process, _) =
             Process::spawn(&self.program, &limits, Life::Job { threads, cpu_seconds })?;
         let options = JobOptions { sampling, max_frames, stills, gate, threads };
-        let request = Request::Job { len: metadata.len(), options };
-        if process.send_with(&request, input.as_fd()).is_err() {
-            return Err(process.death());
-        }
+        feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);
         loop {
             if cancel.is_cancelled() {
@@ -205,14 +196,20 @@ impl Supervisor {
                         _ => None,
                     };
                     watchdog.heard(&event);
+                    let told = Instant::now();
                     let flow = on_event(event);
-                    watchdog.resume();
+                    watchdog.resume(told);
                     if let Some(report) = report {
                         return Ok(report);
                     }
                     if flow.is_break() {
                         return Err(WorkerError::Cancelled);
                     }
+                }
+                Some(Reply::Open { url, from }) => {
+                    let asked = Instant::now();
+                    feed.open(&mut process, &url, from)?;
+                    watchdog.resume(asked);
                 }
                 Some(Reply::Failed(fault)) => return Err(fault.into()),
                 Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
@@ -234,12 +231,14 @@ struct Watchdog<'a> {
     started: Instant,
     heard: Instant,
     frames_seen: bool,
+    /// Time before the first frame in which the worker waited for this side.
+    excused: Duration,
 }
 
 impl Watchdog<'_> {
     fn new(limits: &Limits) -> Watchdog<'_> {
         let now = Instant::now();
-        Watchdog { limits, started: now, heard: now, frames_seen: false }
+        Watchdog { limits, started: now, heard: now, frames_seen: false, excused: Duration::ZERO }
     }
 
     fn heard(&mut self, event: &JobEvent) {
@@ -249,9 +248,10 @@ impl Watchdog<'_> {
         );
     }
 
-    /// The worker has the word again.
-    fn resume(&mut self) {
+    /// The worker has the word again, which was taken from it at `since`.
+    fn resume(&mut self, since: Instant) {
         self.heard = Instant::now();
+        self.excused += self.heard - since;
     }
 
     fn check(&self) -> Result<(), WorkerError> {
@@ -259,7 +259,7 @@ impl Watchdog<'_> {
         let silence = self.heard.elapsed();
         if self.started.elapsed() > wall {
             Err(WorkerError::WallClock { after: wall })
-        } else if !self.frames_seen && self.started.elapsed() > first_frame {
+        } else if !self.frames_seen && self.started.elapsed() > first_frame + self.excused {
             Err(WorkerError::FirstFrameTimeout { after: first_frame })
         } else if self.frames_seen && silence > stall {
             Err(WorkerError::Stalled { after: stall })

@@ -1,15 +1,22 @@
-//! Workers as processes: the sandbox, the watchdog, jobs on real clips, mutated files, sessions.
+//! Workers as processes: the sandbox, the watchdog, jobs on real clips, mutated files, sessions,
+//! remote media.
 #![allow(missing_docs)]
 
 #[path = "worker/faults.rs"]
 mod faults;
+#[path = "worker/hls.rs"]
+mod hls;
 #[path = "worker/jobs.rs"]
 mod jobs;
 #[path = "worker/live.rs"]
 mod live;
 #[path = "worker/mutants.rs"]
 mod mutants;
+#[path = "worker/remote.rs"]
+mod remote;
 #[path = "worker/sandbox.rs"]
 mod sandbox;
+#[path = "worker/shelf.rs"]
+mod shelf;
 #[path = "worker/support.rs"]
 mod support;

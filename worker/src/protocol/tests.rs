@@ -69,7 +69,7 @@ fn request() -> impl Strategy<Value = Request> {
             Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1 })
         }),
         job.prop_map(|(len, sampling, max_frames, stills, gate, threads)| Request::Job {
-            len,
+            source: Source::File { len },
             options: JobOptions { sampling, max_frames, stills, gate, threads },
         }),
         (any::<u32>(), codec(), any::<bool>(), gate_config()).prop_map(
@@ -79,6 +79,18 @@ fn request() -> impl Strategy<Value = Request> {
             |(session, pts, keyframe, data)| Request::AccessUnit { session, pts, keyframe, data }
         ),
         any::<u32>().prop_map(|session| Request::CloseSession { session }),
+        (".{0,9}", any::<bool>()).prop_map(|(url, playlists)| Request::Job {
+            source: Source::Remote { url, playlists },
+            options: JobOptions {
+                sampling: Sampling::Every,
+                max_frames: 1,
+                stills: false,
+                gate: GateConfig::default(),
+                threads: 1,
+            },
+        }),
+        (".{0,9}", option::of(any::<u64>()), any::<bool>())
+            .prop_map(|(url, size, seekable)| Request::Resource { url, size, seekable }),
         Just(Request::Probe),
     ]
 }
@@ -170,6 +182,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u32>(), session_event)
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u64>().prop_map(|units| Reply::Consumed { units }),
+        (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
         vec(attempt, 0..4).prop_map(|attempts| {
             let attempts =
                 attempts.into_iter().map(|(what, errno)| Attempt { what, errno }).collect();

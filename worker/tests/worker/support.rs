@@ -25,7 +25,7 @@ pub fn supervisor() -> Supervisor {
 }
 
 /// A clip that ffmpeg makes, once for all test processes; `make setup` installs ffmpeg.
-fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
+pub fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if path.exists() {
         return path;

@@ -1,0 +1,90 @@
+//! A worker's end of the control socket: requests come in, replies and questions go out.
+//!
+//! While a job runs nobody waits for requests, so that any of its threads may ask the server for
+//! the bytes of a URL and take the answer: one at a time, in the order in which they ask.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::AsFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    channel::{Incoming, Outbox},
+    protocol::{Reply, Request},
+    wire::{ProtocolError, Wire},
+};
+
+pub(crate) struct Line<S> {
+    socket: S,
+    incoming: Mutex<Incoming>,
+    outbox: Outbox<S>,
+}
+
+/// The bytes of a resource from one of its bytes on, as the server opened it.
+pub(crate) struct Opened {
+    /// Ends with the resource, or early.
+    pub bytes: File,
+    /// Where they came from, after redirects.
+    pub url: String,
+    /// Bytes of the whole resource, where they are known.
+    pub size: Option<u64>,
+    /// It can be opened from another byte.
+    pub seekable: bool,
+}
+
+impl<S: AsFd> Line<S> {
+    /// Both are one socket.
+    pub fn new(socket: S, same: S) -> Line<S> {
+        Line { socket, incoming: Mutex::default(), outbox: Outbox::new(same) }
+    }
+
+    pub fn send(&self, message: &impl Wire) -> io::Result<()> {
+        self.outbox.send(message)
+    }
+
+    /// The next request; `None` when the server has closed its end. Calls `idle` before waiting.
+    pub fn next(&self, idle: impl FnMut() -> io::Result<()>) -> io::Result<Option<Request>> {
+        self.wait(&mut self.incoming(), idle)
+    }
+
+    /// The descriptor that came with the last request.
+    pub fn descriptor(&self) -> io::Result<File> {
+        Ok(File::from(self.incoming().descriptor().map_err(io::Error::other)?))
+    }
+
+    /// Has the server open `url` from byte `from` on. A refusal is never answered: it ends the job.
+    pub fn open(&self, url: &str, from: u64) -> io::Result<Opened> {
+        let mut incoming = self.incoming();
+        self.send(&Reply::Open { url: url.to_owned(), from })?;
+        match self.wait(&mut incoming, || Ok(()))? {
+            Some(Request::Resource { url, size, seekable }) => {
+                let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
+                Ok(Opened { bytes, url, size, seekable })
+            }
+            Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
+            None => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn incoming(&self) -> MutexGuard<'_, Incoming> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(
+        &self,
+        incoming: &mut Incoming,
+        mut idle: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<Option<Request>> {
+        loop {
+            if let Some(request) = incoming.next().map_err(io::Error::other)? {
+                return Ok(Some(request));
+            }
+            idle()?;
+            if incoming.wait(self.socket.as_fd())? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}

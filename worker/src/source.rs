@@ -1,0 +1,88 @@
+//! What a worker reads its media from: a file by its descriptor, or URLs that the server opens.
+//!
+//! Promises that whatever is wrong with a source, as opposed to the network, ends the job with a
+//! fault that names it. Opens nothing itself; what the network did is the server's to tell.
+
+mod encrypted;
+mod error;
+mod file;
+mod hls;
+mod playlist;
+mod remote;
+
+use std::{
+    io,
+    os::fd::AsFd,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use decode::{Demuxer, Limits};
+use error::SourceError;
+
+use crate::{
+    Fault,
+    line::{Line, Opened},
+    protocol::Source,
+};
+
+/// Opens the bytes of a URL from one of them on.
+trait Opener: Send + Sync {
+    fn open(&self, url: &str, from: u64) -> io::Result<Opened>;
+}
+
+impl<S: AsFd + Send + Sync> Opener for Line<S> {
+    fn open(&self, url: &str, from: u64) -> io::Result<Opened> {
+        Line::open(self, url, from)
+    }
+}
+
+/// What is wrong with a source and was found while libav was reading it, which would take it for
+/// the end of the media.
+#[derive(Clone, Default)]
+pub(crate) struct Trouble(Arc<Mutex<Option<Fault>>>);
+
+impl Trouble {
+    /// Keeps the first fault; gives what to answer libav with.
+    fn note(&self, error: impl Into<Fault>) -> io::Error {
+        let fault = error.into();
+        let answer = io::Error::other(fault.to_string());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        answer
+    }
+
+    /// The fault, if there was one: it explains whatever else went wrong.
+    pub fn take(&self) -> Option<Fault> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The container in `source`, whose descriptor, if it has one, is the next on the line.
+pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
+    source: Source,
+    line: &Arc<Line<S>>,
+    trouble: &Trouble,
+) -> Result<Demuxer, Fault> {
+    let limits = Limits::default();
+    match source {
+        Source::File { len } => {
+            let file = line.descriptor().map_err(SourceError::Asking)?;
+            Ok(Demuxer::open(Box::new(file::FileInput::new(file, len)), limits)?)
+        }
+        Source::Remote { url, playlists } => {
+            let opener: Arc<dyn Opener> = Arc::clone(line) as Arc<dyn Opener>;
+            let mut input = remote::RemoteInput::open(Arc::clone(&opener), &url, trouble.clone())?;
+            if playlists && input.is_playlist()? {
+                let media = hls::Hls::open(opener, input, trouble.clone())?;
+                return if media.is_live() {
+                    Ok(Demuxer::open_live(Box::new(media), limits)?)
+                } else {
+                    Ok(Demuxer::open(Box::new(media), limits)?)
+                };
+            }
+            if input.is_endless() {
+                return Ok(Demuxer::open_live(Box::new(input), limits)?);
+            }
+            Ok(Demuxer::open(Box::new(input), limits)?)
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! An HLS playlist as one byte stream: its segments one after the other, decrypted, each map before
+//! the first segment that needs it. Of several variants the one with the most bits a second.
+//!
+//! What comes out is what a file would hold that the segments were written to, so that it decodes
+//! as that file does. Live playlists are read again until they end or stop growing.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use decode::CbcDecryptor;
+use url::Url;
+
+use super::{
+    Opener, Trouble,
+    encrypted::Encrypted,
+    error::SourceError,
+    playlist::{Key, Media, Piece, Playlist, Segment, parse},
+    remote::RemoteInput,
+};
+use crate::Fault;
+
+/// Playlists from the first to the one with segments.
+const PLAYLISTS_MAX: usize = 3;
+/// Bytes of one playlist.
+const PLAYLIST_BYTES_MAX: u64 = 4 << 20;
+/// Segments before the end of a live playlist at which to begin (RFC 8216 6.3.3).
+const LIVE_SEGMENTS: u64 = 3;
+/// Time after which a live playlist that does not grow has ended, in target durations.
+const PATIENCE_TARGETS: u32 = 3;
+const PATIENCE_MIN: Duration = Duration::from_secs(10);
+/// Below the watchdog's, so that what came before is a result.
+const PATIENCE_MAX: Duration = Duration::from_secs(45);
+/// First bytes that are kept, so that looking at them opens nothing anew.
+const HEAD_BYTES: usize = 4 << 10;
+
+type Bytes = Box<dyn Read + Send>;
+
+pub(super) struct Hls {
+    opener: Arc<dyn Opener>,
+    trouble: Trouble,
+    /// The media playlist's, as asked for and as found.
+    url: String,
+    base: Url,
+    media: Media,
+    is_live: bool,
+    next: u64,
+    current: Option<Bytes>,
+    map: Option<Arc<Piece>>,
+    key: Option<(Arc<Key>, [u8; 16])>,
+    grown: Instant,
+    /// The first bytes, how many of them were given out since the last return to the beginning,
+    /// and whether there were more.
+    head: Vec<u8>,
+    replayed: usize,
+    is_past_head: bool,
+}
+
+impl Hls {
+    /// Follows the playlist that `input` is to its segments.
+    pub(super) fn open(
+        opener: Arc<dyn Opener>,
+        mut input: RemoteInput,
+        trouble: Trouble,
+    ) -> Result<Hls, Fault> {
+        for _ in 0..PLAYLISTS_MAX {
+            let text = whole(&mut input)?;
+            let (asked, found) = input.urls();
+            let (asked, base) = (asked.to_owned(), address(None, found)?);
+            drop(input);
+            match parse(&text).map_err(SourceError::Playlist)? {
+                Playlist::Media(media) => {
+                    return Ok(Hls::new(opener, trouble, asked, base, media));
+                }
+                Playlist::Master(variant) => {
+                    let url = address(Some(&base), &variant)?;
+                    input = RemoteInput::open(Arc::clone(&opener), url.as_str(), trouble.clone())?;
+                }
+            }
+        }
+        Err(SourceError::TooDeep { max: PLAYLISTS_MAX }.into())
+    }
+
+    fn new(opener: Arc<dyn Opener>, trouble: Trouble, url: String, base: Url, media: Media) -> Hls {
+        let begin = if media.has_ended || media.has_beginning {
+            media.first
+        } else {
+            media.end().saturating_sub(LIVE_SEGMENTS).max(media.first)
+        };
+        Hls {
+            opener,
+            trouble,
+            url,
+            base,
+            is_live: !media.has_ended,
+            media,
+            next: begin,
+            current: None,
+            map: None,
+            key: None,
+            grown: Instant::now(),
+            head: Vec::new(),
+            replayed: 0,
+            is_past_head: false,
+        }
+    }
+
+    /// It was still growing when it was opened, and may not be there a second time.
+    pub(super) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// The bytes of the next segment; `None` after the last.
+    fn advance(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            // What has left a live playlist is lost.
+            self.next = self.next.max(self.media.first);
+            if let Some(segment) = self.media.segment(self.next).cloned() {
+                self.next += 1;
+                if segment.is_gap {
+                    continue;
+                }
+                let opened = self.segment(&segment, self.next - 1);
+                return opened.map(Some).map_err(|fault| self.trouble.note(fault));
+            }
+            if self.media.has_ended {
+                return Ok(None);
+            }
+            let patience = (self.media.target * PATIENCE_TARGETS).clamp(PATIENCE_MIN, PATIENCE_MAX);
+            if self.grown.elapsed() > patience {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            // Half of what a playlist may take to grow (RFC 8216 6.3.4).
+            thread::sleep(self.media.target.min(PATIENCE_MIN) / 2);
+            self.reload().map_err(|fault| self.trouble.note(fault))?;
+        }
+    }
+
+    /// The bytes of segment `number`, after those of its map where that is another one.
+    fn segment(&mut self, segment: &Segment, number: u64) -> Result<Bytes, Fault> {
+        let map = match &segment.map {
+            Some(map) if segment.map != self.map => Some(self.piece(map, number)?),
+            _ => None,
+        };
+        self.map.clone_from(&segment.map);
+        let bytes = self.piece(&segment.piece, number)?;
+        Ok(match map {
+            Some(map) => Box::new(map.chain(bytes)),
+            None => bytes,
+        })
+    }
+
+    fn reload(&mut self) -> Result<(), Fault> {
+        let mut input =
+            RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
+        let text = whole(&mut input)?;
+        match parse(&text).map_err(SourceError::Playlist)? {
+            Playlist::Media(media) => {
+                if media.end() > self.media.end() || media.has_ended {
+                    self.grown = Instant::now();
+                }
+                self.media = media;
+                Ok(())
+            }
+            Playlist::Master(_) => Err(SourceError::TooDeep { max: PLAYLISTS_MAX }.into()),
+        }
+    }
+
+    /// The bytes of a piece, which belongs to segment `number`.
+    fn piece(&mut self, piece: &Piece, number: u64) -> Result<Bytes, Fault> {
+        let url = address(Some(&self.base), &piece.address)?;
+        let from = piece.range.map_or(0, |(from, _)| from);
+        let opened = self.opener.open(url.as_str(), from).map_err(SourceError::Asking)?;
+        let whole = opened.size.map(|size| size.saturating_sub(from));
+        let left = piece.range.map(|(_, len)| len).or(whole);
+        let body = Body { bytes: opened.bytes, left };
+        let Some(key) = &piece.key else { return Ok(Box::new(body)) };
+        let vector = key.vector.unwrap_or(u128::from(number).to_be_bytes());
+        let decryptor = CbcDecryptor::new(&self.key(key)?, vector)?;
+        Ok(Box::new(Encrypted::new(body, decryptor, self.trouble.clone())))
+    }
+
+    /// The sixteen bytes of a key; the last one is remembered.
+    fn key(&mut self, key: &Arc<Key>) -> Result<[u8; 16], Fault> {
+        if let Some((known, bytes)) = &self.key
+            && known.address == key.address
+        {
+            return Ok(*bytes);
+        }
+        let url = address(Some(&self.base), &key.address)?;
+        let opened = self.opener.open(url.as_str(), 0).map_err(SourceError::Asking)?;
+        let mut bytes = Vec::new();
+        opened.bytes.take(17).read_to_end(&mut bytes).map_err(SourceError::Reading)?;
+        let found: [u8; 16] =
+            bytes.as_slice().try_into().map_err(|_| SourceError::Key { bytes: bytes.len() })?;
+        self.key = Some((Arc::clone(key), found));
+        Ok(found)
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        if self.is_live {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        (self.next, self.current, self.map) = (self.media.first, None, None);
+        self.head.clear();
+        self.is_past_head = false;
+        Ok(())
+    }
+
+    /// The next bytes of the segments.
+    fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(current) = &mut self.current {
+                match current.read(out)? {
+                    0 => self.current = None,
+                    len => return Ok(len),
+                }
+            }
+            match self.advance()? {
+                Some(bytes) => self.current = Some(bytes),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+impl Read for Hls {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let kept = &self.head[self.replayed..];
+        if !kept.is_empty() {
+            let len = kept.len().min(out.len());
+            out[..len].copy_from_slice(&kept[..len]);
+            self.replayed += len;
+            return Ok(len);
+        }
+        let len = self.read_on(out)?;
+        self.is_past_head |= self.head.len() + len > HEAD_BYTES;
+        if !self.is_past_head {
+            self.head.extend_from_slice(&out[..len]);
+            self.replayed = self.head.len();
+        }
+        Ok(len)
+    }
+}
+
+/// There is only going back to the beginning.
+impl Seek for Hls {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if to != SeekFrom::Start(0) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if self.is_past_head {
+            self.restart()?;
+        }
+        self.replayed = 0;
+        Ok(0)
+    }
+}
+
+/// The bytes of a resource, or of a range of it.
+struct Body {
+    bytes: File,
+    /// How many there must be, where that is known.
+    left: Option<u64>,
+}
+
+impl Read for Body {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let want = out.len().min(left);
+        let len = self.bytes.read(&mut out[..want])?;
+        if len == 0 && want > 0 && self.left.is_some() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = self.left.map(|left| left - len as u64);
+        Ok(len)
+    }
+}
+
+/// All bytes of a playlist.
+fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, SourceError> {
+    let mut text = Vec::new();
+    input.take(PLAYLIST_BYTES_MAX + 1).read_to_end(&mut text).map_err(SourceError::Reading)?;
+    if text.len() as u64 > PLAYLIST_BYTES_MAX {
+        return Err(SourceError::PlaylistTooLarge { limit_bytes: PLAYLIST_BYTES_MAX });
+    }
+    Ok(text)
+}
+
+/// An address in a playlist found at `base`.
+fn address(base: Option<&Url>, text: &str) -> Result<Url, SourceError> {
+    let refused = || SourceError::Address { address: text.chars().take(100).collect() };
+    let url = Url::options().base_url(base).parse(text).map_err(|_| refused())?;
+    if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err(refused()) }
+}

@@ -1,0 +1,307 @@
+//! The text of an HLS playlist (RFC 8216) to what is needed to read its video.
+//!
+//! Never panics, and holds no more than a few times the text. Renditions, parts of segments and
+//! tags that change nothing about the bytes of the video are passed over.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// Most segments in a playlist: a day and a half in pieces of two seconds.
+const SEGMENTS_MAX: usize = 1 << 16;
+
+/// Longest target duration that is believed.
+const TARGET_MAX_S: u64 = 60;
+
+/// Why a text is no playlist that can be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PlaylistError {
+    /// Bytes that are no text, or a text that does not begin as a playlist.
+    #[error("the playlist is not a text that begins with #EXTM3U")]
+    NotOne,
+    /// A tag that cannot be what it says.
+    #[error("the playlist is malformed: {tag} in line {line}")]
+    Tag { tag: &'static str, line: usize },
+    /// Another encryption than AES-128 of whole segments.
+    #[error("the playlist's encryption {method} is not supported, only AES-128 is")]
+    Encryption { method: String },
+    /// Nothing in it.
+    #[error("the playlist names no media")]
+    Empty,
+    /// Over the bound.
+    #[error("too large: the playlist names more than {SEGMENTS_MAX} segments")]
+    TooManySegments,
+}
+
+/// A playlist.
+#[derive(Debug, PartialEq)]
+pub(super) enum Playlist {
+    /// Address of the playlist of the best video.
+    Master(String),
+    /// Segments.
+    Media(Media),
+}
+
+/// The segments of one rendition, as far as they are known.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Media {
+    /// Most time that a segment lasts.
+    pub(super) target: Duration,
+    /// Number of the first segment.
+    pub(super) first: u64,
+    pub(super) segments: Vec<Segment>,
+    /// No segment will be added.
+    pub(super) has_ended: bool,
+    /// Segments are only ever added, so that the first one is the beginning.
+    pub(super) has_beginning: bool,
+}
+
+impl Media {
+    /// Number of the segment after the last.
+    pub(super) fn end(&self) -> u64 {
+        self.first.saturating_add(self.segments.len() as u64)
+    }
+
+    /// Segment `number`.
+    pub(super) fn segment(&self, number: u64) -> Option<&Segment> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.segments.get(index)
+    }
+}
+
+/// A piece of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Relative to the playlist.
+    pub(super) address: String,
+    /// First byte and number of bytes; `None` is all.
+    pub(super) range: Option<(u64, u64)>,
+    pub(super) key: Option<Arc<Key>>,
+}
+
+/// A segment of media.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) piece: Piece,
+    /// What a decoder must have seen before.
+    pub(super) map: Option<Arc<Piece>>,
+    /// Known to be missing.
+    pub(super) is_gap: bool,
+}
+
+/// Where to find a key, and the vector to begin with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) address: String,
+    /// `None` is the number of the segment.
+    pub(super) vector: Option<[u8; 16]>,
+}
+
+/// Reads a playlist.
+pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotOne)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().map(str::trim);
+    if !lines.next().is_some_and(|first| first.starts_with("#EXTM3U")) {
+        return Err(PlaylistError::NotOne);
+    }
+    let mut reader = Reader::default();
+    for (index, line) in lines.enumerate() {
+        reader.take(line).map_err(|problem| problem.in_line(index + 2))?;
+    }
+    reader.finish()
+}
+
+/// A problem whose line is not known yet.
+enum Problem {
+    Tag(&'static str),
+    Other(PlaylistError),
+}
+
+impl Problem {
+    fn in_line(self, line: usize) -> PlaylistError {
+        match self {
+            Problem::Tag(tag) => PlaylistError::Tag { tag, line },
+            Problem::Other(error) => error,
+        }
+    }
+}
+
+/// What the lines so far say about those that follow.
+#[derive(Default)]
+struct Reader {
+    media: Media,
+    variants: Vec<(Rank, String)>,
+    /// The next address is that of a variant.
+    variant: Option<Rank>,
+    range: Option<(u64, Option<u64>)>,
+    /// Where the last range of a resource ended.
+    ends: HashMap<String, u64>,
+    key: Option<Arc<Key>>,
+    map: Option<Arc<Piece>>,
+    is_gap: bool,
+}
+
+/// What makes one variant better than another: it has video, then its bits a second.
+type Rank = (bool, u64);
+
+impl Reader {
+    fn take(&mut self, line: &str) -> Result<(), Problem> {
+        let Some(tag) = line.strip_prefix('#') else {
+            return if line.is_empty() { Ok(()) } else { self.address(line) };
+        };
+        let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
+        let number = |tag| value.trim().parse::<u64>().map_err(|_| Problem::Tag(tag));
+        match name {
+            "EXT-X-STREAM-INF" => self.variant = Some(rank(value)),
+            "EXT-X-TARGETDURATION" => {
+                let seconds = number("EXT-X-TARGETDURATION")?.clamp(1, TARGET_MAX_S);
+                self.media.target = Duration::from_secs(seconds);
+            }
+            "EXT-X-MEDIA-SEQUENCE" => self.media.first = number("EXT-X-MEDIA-SEQUENCE")?,
+            "EXT-X-ENDLIST" => self.media.has_ended = true,
+            "EXT-X-PLAYLIST-TYPE" => self.media.has_beginning = matches!(value, "VOD" | "EVENT"),
+            "EXT-X-GAP" => self.is_gap = true,
+            "EXT-X-BYTERANGE" => {
+                self.range = Some(byte_range(value).ok_or(Problem::Tag("EXT-X-BYTERANGE"))?);
+            }
+            "EXT-X-KEY" => self.key = key(value)?,
+            "EXT-X-MAP" => self.map = Some(self.read_map(value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn address(&mut self, address: &str) -> Result<(), Problem> {
+        if let Some(rank) = self.variant.take() {
+            self.variants.push((rank, address.to_owned()));
+            return Ok(());
+        }
+        if self.media.segments.len() >= SEGMENTS_MAX {
+            return Err(Problem::Other(PlaylistError::TooManySegments));
+        }
+        let range = match self.range.take() {
+            Some((len, from)) => Some(self.placed(address, len, from)?),
+            None => None,
+        };
+        let piece = Piece { address: address.to_owned(), range, key: self.key.clone() };
+        let is_gap = std::mem::take(&mut self.is_gap);
+        self.media.segments.push(Segment { piece, map: self.map.clone(), is_gap });
+        Ok(())
+    }
+
+    fn read_map(&self, value: &str) -> Result<Arc<Piece>, Problem> {
+        let malformed = || Problem::Tag("EXT-X-MAP");
+        let address = attribute(value, "URI").ok_or_else(malformed)?.to_owned();
+        let range = match attribute(value, "BYTERANGE") {
+            Some(text) => {
+                let (len, from) = byte_range(text).ok_or_else(malformed)?;
+                Some((from.unwrap_or(0), len))
+            }
+            None => None,
+        };
+        // Without a vector of its own the key of a map has no number to take one from.
+        if self.key.as_ref().is_some_and(|key| key.vector.is_none()) {
+            return Err(malformed());
+        }
+        Ok(Arc::new(Piece { address, range, key: self.key.clone() }))
+    }
+
+    /// First byte and length of a range, which begins where the last one ended unless it says so.
+    fn placed(
+        &mut self,
+        address: &str,
+        len: u64,
+        from: Option<u64>,
+    ) -> Result<(u64, u64), Problem> {
+        let from = from.or_else(|| self.ends.get(address).copied()).unwrap_or(0);
+        let end = from.checked_add(len).ok_or(Problem::Tag("EXT-X-BYTERANGE"))?;
+        match self.ends.get_mut(address) {
+            Some(known) => *known = end,
+            None => {
+                self.ends.insert(address.to_owned(), end);
+            }
+        }
+        Ok((from, len))
+    }
+
+    fn finish(self) -> Result<Playlist, PlaylistError> {
+        // Of equals the first, as its author prefers it.
+        let best = self.variants.into_iter().rev().max_by_key(|(rank, _)| *rank);
+        let mut media = self.media;
+        match best {
+            Some((_, address)) => Ok(Playlist::Master(address)),
+            None if media.segments.is_empty() => Err(PlaylistError::Empty),
+            None => {
+                media.target = media.target.max(Duration::from_secs(1));
+                Ok(Playlist::Media(media))
+            }
+        }
+    }
+}
+
+fn rank(attributes: &str) -> Rank {
+    const VIDEO: [&str; 9] =
+        ["avc1", "avc3", "hvc1", "hev1", "vp08", "vp8", "vp09", "av01", "mp4v"];
+    let has_video = attribute(attributes, "RESOLUTION").is_some()
+        || attribute(attributes, "CODECS").is_none_or(|codecs| {
+            codecs.split(',').any(|codec| VIDEO.iter().any(|name| codec.trim().starts_with(name)))
+        });
+    let bandwidth = attribute(attributes, "BANDWIDTH").and_then(|text| text.parse().ok());
+    (has_video, bandwidth.unwrap_or(0))
+}
+
+fn key(attributes: &str) -> Result<Option<Arc<Key>>, Problem> {
+    let malformed = || Problem::Tag("EXT-X-KEY");
+    match attribute(attributes, "METHOD").ok_or_else(malformed)? {
+        "NONE" => return Ok(None),
+        "AES-128" => {}
+        method => {
+            let method = method.chars().take(32).collect();
+            return Err(Problem::Other(PlaylistError::Encryption { method }));
+        }
+    }
+    let address = attribute(attributes, "URI").ok_or_else(malformed)?.to_owned();
+    let vector = match attribute(attributes, "IV") {
+        Some(text) => Some(vector(text).ok_or_else(malformed)?),
+        None => None,
+    };
+    Ok(Some(Arc::new(Key { address, vector })))
+}
+
+fn vector(text: &str) -> Option<[u8; 16]> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    let is_hex = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    // Some leave out leading zeros.
+    let number = if is_hex { u128::from_str_radix(digits, 16).ok()? } else { return None };
+    Some(number.to_be_bytes())
+}
+
+/// `len[@from]`.
+fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (len, from) = match text.trim().split_once('@') {
+        Some((len, from)) => (len, Some(from.parse().ok()?)),
+        None => (text.trim(), None),
+    };
+    Some((len.parse().ok()?, from))
+}
+
+/// The value of an attribute, without its quotes.
+fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut rest = list;
+    loop {
+        let (name, after) = rest.split_once('=')?;
+        let (value, next) = match after.strip_prefix('"') {
+            Some(quoted) => {
+                let (value, after) = quoted.split_once('"')?;
+                (value, after.split_once(',').map_or("", |(_, next)| next))
+            }
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        if name.trim() == wanted {
+            return Some(value.trim());
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! A remote file as a byte stream with a position: the server's pipe, opened anew where it must be.
+
+use std::{
+    io::{self, Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+use super::{Opener, Trouble, error::SourceError};
+use crate::line::Opened;
+
+/// First bytes that are kept, so that looking at them opens nothing anew.
+const HEAD_BYTES: usize = 4 << 10;
+
+/// A seek forward over so many bytes reads them, as they are on their way already.
+const READ_ON_BYTES_MAX: u64 = 1 << 20;
+
+/// Times that a server without byte ranges is asked for everything again: for an index at the end,
+/// and for a second look at damage.
+const AGAIN_MAX: u32 = 4;
+
+/// First bytes of a playlist, after a byte order mark if there is one.
+const PLAYLIST: &[u8] = b"#EXTM3U";
+
+pub(super) struct RemoteInput {
+    opener: Arc<dyn Opener>,
+    trouble: Trouble,
+    url: String,
+    opened: Opened,
+    /// How often it was opened from the beginning because nothing else is possible.
+    again: u32,
+    /// Position of the pipe, and of who reads.
+    pipe_at: u64,
+    at: u64,
+    head: Vec<u8>,
+}
+
+impl RemoteInput {
+    pub(super) fn open(
+        opener: Arc<dyn Opener>,
+        url: &str,
+        trouble: Trouble,
+    ) -> Result<RemoteInput, SourceError> {
+        let opened = opener.open(url, 0).map_err(SourceError::Asking)?;
+        Ok(RemoteInput {
+            opener,
+            trouble,
+            url: url.to_owned(),
+            opened,
+            again: 0,
+            pipe_at: 0,
+            at: 0,
+            head: Vec::new(),
+        })
+    }
+
+    /// It begins as a playlist does.
+    pub(super) fn is_playlist(&mut self) -> Result<bool, SourceError> {
+        let mut first = [0; 10];
+        let mut filled = 0;
+        while filled < first.len() {
+            match self.read(&mut first[filled..]).map_err(SourceError::Reading)? {
+                0 => break,
+                len => filled += len,
+            }
+        }
+        self.at = 0;
+        let first = &first[..filled];
+        Ok(first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).starts_with(PLAYLIST))
+    }
+
+    /// Nobody knows how long it is, and it cannot be read again.
+    pub(super) fn is_endless(&self) -> bool {
+        self.opened.size.is_none() && !self.opened.seekable
+    }
+
+    /// What was asked for, and where it was found.
+    pub(super) fn urls(&self) -> (&str, &str) {
+        (&self.url, &self.opened.url)
+    }
+
+    /// Brings the pipe to where the reader is.
+    fn follow(&mut self) -> io::Result<()> {
+        if self.pipe_at <= self.at && self.at - self.pipe_at <= READ_ON_BYTES_MAX {
+            return self.read_on();
+        }
+        let from = if self.opened.seekable { self.at } else { 0 };
+        self.again += u32::from(!self.opened.seekable);
+        if self.again > AGAIN_MAX {
+            return Err(self.trouble.note(SourceError::NoRanges));
+        }
+        let opened = self.opener.open(&self.url, from)?;
+        if opened.size != self.opened.size {
+            return Err(self.trouble.note(SourceError::Changed));
+        }
+        (self.opened, self.pipe_at) = (opened, from);
+        self.read_on()
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        let skipped = self.at - self.pipe_at;
+        let read = io::copy(&mut (&self.opened.bytes).take(skipped), &mut io::sink())?;
+        self.pipe_at += read;
+        if read < skipped { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+impl Read for RemoteInput {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if let Some(kept) = usize::try_from(self.at).ok().and_then(|at| self.head.get(at..))
+            && !kept.is_empty()
+        {
+            let len = kept.len().min(out.len());
+            out[..len].copy_from_slice(&kept[..len]);
+            self.at += len as u64;
+            return Ok(len);
+        }
+        if out.is_empty() || self.opened.size.is_some_and(|size| self.at >= size) {
+            return Ok(0);
+        }
+        self.follow()?;
+        let len = (&self.opened.bytes).read(out)?;
+        if len == 0 && self.opened.size.is_some() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.at == self.head.len() as u64 {
+            let room = HEAD_BYTES.saturating_sub(self.head.len()).min(len);
+            self.head.extend_from_slice(&out[..room]);
+        }
+        self.at += len as u64;
+        self.pipe_at = self.at;
+        Ok(len)
+    }
+}
+
+/// What has no known end has no positions either.
+impl Seek for RemoteInput {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(0) => Some(0),
+            _ if self.is_endless() => return Err(io::ErrorKind::Unsupported.into()),
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.opened.size.and_then(|size| size.checked_add_signed(by)),
+        };
+        self.at = target.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,238 @@
+//! HLS: the result is that of a file with the bytes of the segments.
+
+use std::{fs, path::Path, process::Command};
+
+use media::ErrorKind;
+
+use crate::{
+    shelf::Shelf,
+    support::{Heard, alone, run, spec},
+};
+
+/// Has ffmpeg write four seconds in segments of one, with `options` of its hls muxer.
+fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
+    let output = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=4"])
+        .args(codec)
+        .args(["-g", "25", "-f", "hls", "-hls_time", "1", "-hls_list_size", "0"])
+        .args(options)
+        .arg("list.m3u8")
+        .current_dir(folder)
+        .output()
+        .expect("ffmpeg is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Shelf::of(folder)
+}
+
+const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
+const HEVC: &[&str] =
+    &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none"];
+
+/// What comes of a file with the bytes of `names`, one after the other.
+fn joined(folder: &Path, shelf: &Shelf, names: &[&str]) -> Heard {
+    let bytes: Vec<u8> = names.iter().flat_map(|name| shelf.get(name)).collect();
+    let path = folder.join("joined");
+    fs::write(&path, bytes).expect("written");
+    run(spec(&path)).expect("a result").settled()
+}
+
+fn assert_same_media(found: Heard, expected: &Heard, name: &str) {
+    assert_eq!(expected.signals.len(), 100, "{name}");
+    assert!(found.signals == expected.signals, "{name}");
+    assert!(found.stills == expected.stills && !found.stills.is_empty(), "{name}");
+    let report = found.done.expect("a report");
+    assert!(!report.truncated && report.damaged_packets == 0, "{name}: {report:?}");
+}
+
+#[test]
+fn a_playlist_gives_what_its_segments_hold() {
+    let _alone = alone();
+    let four = ["list0.ts", "list1.ts", "list2.ts", "list3.ts"];
+    let whole = ["whole.mp4"];
+    let mapped = ["init.mp4", "list0.m4s", "list1.m4s", "list2.m4s", "list3.m4s"];
+    let fmp4: &[&str] = &["-hls_segment_type", "fmp4"];
+    let single: &[&str] = &[
+        "-hls_segment_type",
+        "fmp4",
+        "-hls_flags",
+        "single_file",
+        "-hls_segment_filename",
+        "whole.mp4",
+    ];
+    type Words<'a> = &'a [&'a str];
+    let cases: [(&str, Words<'_>, Words<'_>, Words<'_>); 5] = [
+        ("transport stream", H264, &[], &four),
+        ("live that has ended", H264, &["-hls_playlist_type", "event"], &four),
+        ("fragments", H264, fmp4, &mapped),
+        ("HEVC fragments", HEVC, fmp4, &mapped),
+        ("byte ranges", H264, single, &whole),
+    ];
+    for (name, codec, options, parts) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let shelf = segmented(folder.path(), codec, options);
+        let expected = joined(folder.path(), &shelf, parts);
+        let found = shelf.run("list.m3u8").expect(name);
+        assert_same_media(found, &expected, name);
+    }
+}
+
+#[test]
+fn encrypted_segments_are_those_of_the_plain_playlist() {
+    let _alone = alone();
+    for (name, vector) in
+        [("own vector", Some("000102030405060708090a0b0c0d0e0f")), ("numbers", None)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key: Vec<u8> = (0..16).map(|byte| byte * 7 + 3).collect();
+        fs::write(folder.path().join("key.bin"), &key).expect("written");
+        let mut info = "keys/of%20it.bin\nkey.bin\n".to_owned();
+        info.extend(vector);
+        fs::write(folder.path().join("info"), info).expect("written");
+        let shelf = segmented(folder.path(), H264, &["-hls_key_info_file", "info"]);
+        shelf.put("keys/of%20it.bin", key);
+        let plain = tempfile::tempdir().expect("a folder");
+        let expected =
+            segmented(plain.path(), H264, &[]).run("list.m3u8").expect("plain").settled();
+        let found = shelf.run("list.m3u8").expect(name);
+        assert_same_media(found, &expected, name);
+        let keys = shelf.asked().iter().filter(|asked| asked.starts_with("keys/")).count();
+        assert_eq!(keys, 1, "{name}");
+        shelf.put("keys/of%20it.bin", vec![0; 16]);
+        let error = shelf.run("list.m3u8").expect_err("another key").to_string();
+        assert_eq!(error, "a segment does not decrypt with its key", "{name}");
+        shelf.put("keys/of%20it.bin", vec![0; 15]);
+        let error = shelf.run("list.m3u8").expect_err("no key").to_string();
+        assert_eq!(error, "the key of a segment has 15 bytes instead of 16", "{name}");
+    }
+}
+
+#[test]
+fn the_best_variant_is_followed_from_where_it_was_found() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut shelf = segmented(folder.path(), H264, &[]);
+    let expected = shelf.run("list.m3u8").expect("a result").settled();
+    for name in ["list.m3u8", "list0.ts", "list1.ts", "list2.ts", "list3.ts"] {
+        shelf.put(&format!("far/away/{name}"), shelf.get(name));
+    }
+    shelf.put(
+        "master.m3u8",
+        "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nnowhere\n#EXT-X-STREAM-INF:BANDWIDTH=2\n../near\n",
+    );
+    shelf.moved.insert("near".into(), "far/away/list.m3u8".into());
+    let before = shelf.asked().len();
+    let found = shelf.run("master.m3u8").expect("a result");
+    assert_same_media(found, &expected, "master");
+    assert_eq!(
+        shelf.asked()[before..],
+        ["master.m3u8@0", "near@0"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain((0..4).map(|number| format!("far/away/list{number}.ts@0")))
+            .collect::<Vec<_>>()[..],
+        "no other variant is opened, and nothing twice"
+    );
+}
+
+#[test]
+fn a_growing_playlist_is_followed_to_its_end() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let shelf = segmented(folder.path(), H264, &[]);
+    let expected = shelf.run("list.m3u8").expect("a result").settled();
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    let lines: Vec<&str> = text.lines().collect();
+    let until = |segment: &str| {
+        let at = lines.iter().position(|line| *line == segment).expect("there");
+        lines[..=at].join("\n")
+    };
+    shelf.put("live.m3u8", until("list1.ts"));
+    let grow = || {
+        let times_read =
+            |shelf: &Shelf| shelf.asked().iter().filter(|asked| asked.starts_with("live")).count();
+        for (seen, text) in [(2, until("list2.ts")), (3, text.clone())] {
+            while times_read(&shelf) < seen {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            shelf.put("live.m3u8", text);
+        }
+    };
+    let found = std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("grow".into())
+            .spawn_scoped(scope, grow)
+            .expect("a thread");
+        shelf.run("live.m3u8").expect("a result")
+    });
+    assert_same_media(found, &expected, "growing");
+}
+
+#[test]
+fn nothing_but_http_is_ever_asked_for() {
+    let _alone = alone();
+    let shelf = Shelf::new();
+    for address in [
+        "file:///etc/passwd",
+        "data:text/plain;base64,AAAA",
+        "concat:a|b",
+        "tcp://192.0.2.1:80",
+        "udp://192.0.2.1:80",
+        "rtp://192.0.2.1:80",
+        "pipe:0",
+        "fd:0",
+        "crypto:https://media.test/a",
+        "crypto+https://media.test/a",
+        "ftp://192.0.2.1/a",
+        "http:",
+    ] {
+        let lists = [
+            ("segment", format!("#EXTM3U\n#EXTINF:1,\n{address}\n#EXT-X-ENDLIST\n")),
+            ("variant", format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{address}\n")),
+            (
+                "key",
+                format!(
+                    "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"{address}\"\na\n#EXT-X-ENDLIST\n"
+                ),
+            ),
+            ("map", format!("#EXTM3U\n#EXT-X-MAP:URI=\"{address}\"\na\n#EXT-X-ENDLIST\n")),
+        ];
+        for (place, text) in lists {
+            shelf.put("list.m3u8", text);
+            shelf.put("a", "some bytes of a segment");
+            let before = shelf.asked().len();
+            let error = shelf.run("list.m3u8").expect_err(address);
+            let told = format!("the playlist leads to {address}: only http and https are followed");
+            assert_eq!(error.to_string(), told, "{place}");
+            let asked = shelf.asked()[before..].to_vec();
+            assert!(
+                asked.iter().all(|asked| asked == "list.m3u8@0" || asked == "a@0"),
+                "{asked:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn playlists_that_ask_for_too_much_are_refused() {
+    let _alone = alone();
+    let shelf = Shelf::new();
+    let master = |to: &str| format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{to}\n");
+    shelf.put("1", master("2"));
+    shelf.put("2", master("3"));
+    shelf.put("3", master("1"));
+    shelf.put("wide", format!("#EXTM3U\n#{}\na\n", " ".repeat(4 << 20)));
+    shelf.put("inside", "#EXTM3U\n1\n#EXT-X-ENDLIST\n");
+    shelf.put("away", "#EXTM3U\nhttps://192.0.2.1/a.ts\n#EXT-X-ENDLIST\n");
+    shelf.put("gone", "#EXTM3U\nnothing.ts\n#EXT-X-ENDLIST\n");
+    for (path, told) in [
+        ("1", "too large: playlists are nested more than 3 deep"),
+        ("wide", "too large: a playlist is over 4 MiB"),
+        ("inside", "playlists and references to other resources are refused: m3u"),
+        ("away", "blocked: https://192.0.2.1/a.ts"),
+        ("gone", "http status 404: https://media.test/nothing.ts"),
+    ] {
+        let error = shelf.run(path).expect_err(path);
+        assert_eq!(error.to_string(), told, "{path}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
+    }
+}
