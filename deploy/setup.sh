@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing and the demo need; does nothing when all are there.
 set -eu
 
-packages="build-essential clang cmake curl ffmpeg libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config postgresql"
+packages="build-essential clang cmake curl ffmpeg libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config postgresql prometheus"
 
 missing=""
 for package in $packages; do
@@ -25,6 +25,13 @@ fi
 echo "setup: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -q
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    # Tests start what they need themselves: no package may start its service.
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod 755 "$policy"
+    trap '$as_root rm -f "$policy"' EXIT
+fi
 case " $missing " in
 *" postgresql "*)
     # The tests make clusters of their own: Debian's, which would start with the machine, is not made.
@@ -34,3 +41,11 @@ case " $missing " in
 esac
 # shellcheck disable=SC2086 # a list of package names
 $as_root apt-get install -q -y --no-install-recommends $missing
+case " $missing " in
+*" prometheus "*)
+    # Nor at the next boot, where there is such a thing.
+    if command -v systemctl >/dev/null 2>&1; then
+        $as_root systemctl disable -q prometheus.service || echo "setup: prometheus stays enabled" >&2
+    fi
+    ;;
+esac

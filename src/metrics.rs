@@ -52,6 +52,10 @@ series! {
     keyframes_selected: IntCounter = family::counter, "service_pipeline_gate_keyframes_selected_total";
     /// Selected frames that were forwarded to model workers.
     keyframes: IntCounter = family::counter, "service_pipeline_keyframes_total";
+    /// Time of a job's threads in decoding.
+    decode_seconds: Histogram = family::histogram, "service_pipeline_decode_seconds", LONG;
+    /// Time of a job's threads in measuring frames, deciding about them and encoding stills.
+    gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
     /// Time of one sync of the log.

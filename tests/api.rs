@@ -15,6 +15,8 @@ mod feedback;
 mod ingest;
 #[path = "api/lifecycle.rs"]
 mod lifecycle;
+#[path = "api/metrics.rs"]
+mod metrics;
 #[path = "api/mutants.rs"]
 mod mutants;
 #[path = "api/replay.rs"]

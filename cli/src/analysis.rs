@@ -84,7 +84,7 @@ pub fn analyze(
                     return ControlFlow::Break(());
                 }
             }
-            JobEvent::Done(_) => {}
+            JobEvent::Spent(_) | JobEvent::Done(_) => {}
         }
         ControlFlow::Continue(())
     });

@@ -102,8 +102,19 @@ pub enum JobEvent {
     Signals(Vec<Signal>),
     /// A selected frame, in order, before the signals that contain it.
     Still(Still),
+    /// What the frames cost; comes before the end.
+    Spent(Spent),
     /// All has been said; comes last.
     Done(FileReport),
+}
+
+/// Time of a job's threads by what they did, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Decoding.
+    pub decode_us: u64,
+    /// Measuring, deciding and encoding stills.
+    pub gate_us: u64,
 }
 
 /// Receives events from any thread of the job; `Break` ends the job.
@@ -137,16 +148,18 @@ pub(crate) fn analyze_opened(
         plan: true,
     };
     let mut sequencer = sequence::Sequencer::new(&job)?;
-    let report = decode_file(
-        demuxer,
-        &file_options,
-        || sink::SegmentSink::new(&job),
-        |segment| job.unless_failed(sequencer.deliver(segment)),
-    );
+    let mut deliver = |segment| {
+        let started = Instant::now();
+        let delivered = sequencer.deliver(segment);
+        job.clocks.add(Duration::ZERO, started.elapsed());
+        job.unless_failed(delivered)
+    };
+    let report = decode_file(demuxer, &file_options, || sink::SegmentSink::new(&job), &mut deliver);
     // A failure of ours ends the decoding early, so it explains whatever the decoder reports.
     job.take_failure()?;
     let report = report?;
     sequencer.finish()?;
+    job.say(JobEvent::Spent(job.clocks.spent()))?;
     Ok(report)
 }
 
@@ -158,6 +171,7 @@ struct Job<'a> {
     emit: Emit<'a>,
     failure: Mutex<Option<Fault>>,
     progress: Progress,
+    clocks: Clocks,
     /// Records of sequenced segments, empty, for segments to come: some megabytes each.
     spare_records: Mutex<Vec<Vec<Measurements>>>,
 }
@@ -171,6 +185,7 @@ impl<'a> Job<'a> {
             emit,
             failure: Mutex::new(None),
             progress: Progress::new(),
+            clocks: Clocks::default(),
             spare_records: Mutex::default(),
         }
     }
@@ -201,6 +216,24 @@ impl<'a> Job<'a> {
 
     fn spare_records(&self) -> MutexGuard<'_, Vec<Vec<Measurements>>> {
         self.spare_records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the threads of a job have spent, added up a segment at a time.
+#[derive(Default)]
+struct Clocks {
+    decode_us: AtomicU64,
+    gate_us: AtomicU64,
+}
+
+impl Clocks {
+    fn add(&self, decode: Duration, gate: Duration) {
+        self.decode_us.fetch_add(decode.as_micros() as u64, Relaxed);
+        self.gate_us.fetch_add(gate.as_micros() as u64, Relaxed);
+    }
+
+    fn spent(&self) -> Spent {
+        Spent { decode_us: self.decode_us.load(Relaxed), gate_us: self.gate_us.load(Relaxed) }
     }
 }
 

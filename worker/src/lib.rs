@@ -28,7 +28,7 @@ mod wire;
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
-pub use job::{JobEvent, JobOptions, Still, analyze};
+pub use job::{JobEvent, JobOptions, Spent, Still, analyze};
 pub use live::{LiveEvent, LiveWorker};
 pub use process::WorkerProgram;
 pub use protocol::Attempt;

@@ -10,7 +10,7 @@ use gate::{GateConfig, Reason};
 use media::{Codec, EventType, Timestamp};
 
 use crate::{
-    Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Still,
+    Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
     sandbox::Confinement,
     session::SessionEvent,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
@@ -109,6 +109,7 @@ wire_enum!(JobEvent, "job event", {
     3 => Signals(signals),
     4 => Still(still),
     5 => Done(report),
+    6 => Spent(spent),
 });
 wire_enum!(SessionEvent, "session event", {
     1 => Signals(signals),
@@ -153,6 +154,7 @@ wire_enum!(Reason, "reason", {
     6 => NoiseVarianceSpike,
     7 => NoTrigger,
 });
+wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });

@@ -12,7 +12,7 @@ use timeline::{
     ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
 };
 use tokio::runtime::Handle;
-use worker::{JobEvent, JobSpec, Limits, ProtocolError, Still, WorkerError};
+use worker::{JobEvent, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
 use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner};
 
@@ -113,6 +113,11 @@ impl Job {
             JobEvent::Still(still) => self.store(still)?,
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(JobProgress { frames, pts_ms });
+            }
+            JobEvent::Spent(Spent { decode_us, gate_us }) => {
+                let metrics = &self.runner.metrics;
+                metrics.decode_seconds.observe(decode_us as f64 / 1e6);
+                metrics.gate_seconds.observe(gate_us as f64 / 1e6);
             }
             JobEvent::Done(_) => {}
         }

@@ -1,6 +1,11 @@
 //! A decoding thread's end: measures each frame where it was decoded.
 
-use std::{mem, ops::ControlFlow, slice};
+use std::{
+    mem,
+    ops::ControlFlow,
+    slice,
+    time::{Duration, Instant},
+};
 
 use decode::{FrameSink, SegmentInfo};
 use gate::{CpuMeasurer, FrameStamp, Measurements, Measurer};
@@ -27,6 +32,10 @@ pub(super) struct SegmentSink<'a> {
     measurer: CpuMeasurer,
     segment: Segment,
     predictor: Option<Predictor>,
+    /// When the segment's decoding began.
+    began: Instant,
+    /// What of it was not decoding.
+    gate: Duration,
 }
 
 impl<'a> SegmentSink<'a> {
@@ -36,6 +45,8 @@ impl<'a> SegmentSink<'a> {
             measurer: CpuMeasurer::new(),
             segment: Segment::default(),
             predictor: job.stills.then(|| Predictor::new(job.gate, job.rotation)),
+            began: Instant::now(),
+            gate: Duration::ZERO,
         }
     }
 
@@ -63,6 +74,7 @@ impl FrameSink for SegmentSink<'_> {
     type Output = Segment;
 
     fn begin(&mut self, info: SegmentInfo) {
+        (self.began, self.gate) = (Instant::now(), Duration::ZERO);
         let starts_over = !self.segment.stamps.is_empty();
         let mut records = mem::take(&mut self.segment).records;
         if records.capacity() == 0 {
@@ -78,7 +90,9 @@ impl FrameSink for SegmentSink<'_> {
     }
 
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+        let started = Instant::now();
         let taken = self.take(index, frame);
+        self.gate += started.elapsed();
         self.job.unless_failed(taken)
     }
 
@@ -90,6 +104,7 @@ impl FrameSink for SegmentSink<'_> {
     }
 
     fn end(&mut self) -> Segment {
+        self.job.clocks.add(self.began.elapsed().saturating_sub(self.gate), self.gate);
         if let Some(predictor) = &mut self.predictor {
             self.segment.signals = predictor.hand_over(&mut self.segment.candidates);
         }

@@ -178,6 +178,9 @@ fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(frames, pts_ms)| Reply::Job(JobEvent::Progress { frames, pts_ms })),
         vec(signal(), 0..9).prop_map(|signals| Reply::Job(JobEvent::Signals(signals))),
         still().prop_map(|still| Reply::Job(JobEvent::Still(still))),
+        (any::<u64>(), any::<u64>()).prop_map(|(decode_us, gate_us)| {
+            Reply::Job(JobEvent::Spent(Spent { decode_us, gate_us }))
+        }),
         fault().prop_map(Reply::Failed),
         (any::<u32>(), session_event)
             .prop_map(|(session, event)| Reply::Session { session, event }),

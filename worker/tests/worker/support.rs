@@ -98,6 +98,7 @@ impl Heard {
             JobEvent::Progress { .. } => self.progress += 1,
             JobEvent::Signals(signals) => self.signals.extend(signals),
             JobEvent::Still(still) => self.stills.push(still),
+            JobEvent::Spent(_) => {}
             JobEvent::Done(report) => self.done = Some(report),
         }
         ControlFlow::Continue(())

@@ -1,0 +1,240 @@
+//! The metrics: who may read them, what a real Prometheus makes of them.
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{ALICE, Server, Setup, clips};
+
+/// The value of `series`, labels as they are written; `None` when it is not there.
+fn value(text: &str, series: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    rest.map(|value| value.parse().expect("a number"))
+}
+
+fn exposed(server: &Server) -> String {
+    let reply = server.get("/v1/metrics");
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.text
+}
+
+#[test]
+fn metrics_have_a_toggle_of_their_own() {
+    let keys = format!("alice:{ALICE}");
+    let rows = [
+        ("defaults, no key", vec![], None, 401, "unauthorized"),
+        ("defaults, a wrong key", vec![], Some("wrong"), 401, "unauthorized"),
+        ("defaults, a key", vec![], Some(ALICE), 200, ""),
+        ("a required tenant", vec![("SERVICE_REQUIRE_TENANT_ID", "true")], Some(ALICE), 200, ""),
+        ("toggle off", vec![("SERVICE_METRICS_REQUIRE_API_KEY", "false")], None, 200, ""),
+        ("keys off", vec![("SERVICE_REQUIRE_API_KEY", "false")], None, 401, "unauthorized"),
+        ("keys off, a key", vec![("SERVICE_REQUIRE_API_KEY", "false")], Some(ALICE), 200, ""),
+        (
+            "no keys at all",
+            vec![("SERVICE_REQUIRE_API_KEY", "false"), ("SERVICE_API_KEYS", "")],
+            Some(ALICE),
+            503,
+            "metrics_unavailable",
+        ),
+        (
+            "no keys and toggle off",
+            vec![
+                ("SERVICE_REQUIRE_API_KEY", "false"),
+                ("SERVICE_API_KEYS", ""),
+                ("SERVICE_METRICS_REQUIRE_API_KEY", "false"),
+            ],
+            None,
+            200,
+            "",
+        ),
+    ];
+    for (name, vars, key, status, code) in rows {
+        let dir = tempfile::tempdir().expect("a directory");
+        let setup = Setup::new(dir.path()).var("SERVICE_API_KEYS", &keys);
+        let setup = vars.iter().fold(setup, |setup, (name, value)| setup.var(name, value));
+        let reply = setup.start().call("GET", "/v1/metrics").key(key).send();
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{name}: {}", reply.text);
+        let retry_after = if status == 503 { "1" } else { "" };
+        assert_eq!(reply.header("retry-after"), retry_after, "{name}");
+        if status == 200 {
+            assert_eq!(reply.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+        }
+    }
+}
+
+#[test]
+fn requests_and_refusals_are_counted_by_what_they_were() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
+    let server = setup.start();
+    let run = server.create_run();
+    for _ in 0..3 {
+        assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 200);
+        assert_eq!(server.get("/v1/no/such/route").status, 404);
+        assert_eq!(server.post("/v1/runs", &json!({})).status, 409);
+    }
+    let text = exposed(&server);
+    let rows = [
+        (r#"service_http_requests_total{method="GET",route="/v1/runs/{id}",status="200"}"#, 3.0),
+        (r#"service_http_requests_total{method="GET",route="unmatched",status="404"}"#, 3.0),
+        (r#"service_http_requests_total{method="POST",route="/v1/runs",status="200"}"#, 1.0),
+        (r#"service_http_requests_total{method="POST",route="/v1/runs",status="409"}"#, 3.0),
+        (r#"service_http_request_duration_seconds_count{route="/v1/runs/{id}"}"#, 3.0),
+        (r#"service_refusals_total{reason="active_runs"}"#, 3.0),
+        (r#"service_refusals_total{reason="global_rate"}"#, 0.0),
+        (r#"service_events_appended_total{kind="run_created"}"#, 1.0),
+        (r#"service_runs{state="pending"}"#, 1.0),
+        (r#"service_runs{state="cancelled"}"#, 0.0),
+        ("service_log_fsync_seconds_count", 1.0),
+        ("service_log_head", 1.0),
+        ("service_pipeline_keyframes_total", 0.0),
+    ];
+    for (series, expected) in rows {
+        assert_eq!(value(&text, series), Some(expected), "{series}\n{text}");
+    }
+    assert!(!text.contains(&run) && !text.contains("/no/such"), "no label grows: {text}");
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let text = exposed(&server);
+    assert_eq!(value(&text, r#"service_runs{state="pending"}"#), Some(0.0));
+    assert_eq!(value(&text, r#"service_runs{state="cancelled"}"#), Some(1.0));
+}
+
+/// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
+fn found(test: &str, program: &str) -> bool {
+    let started = Command::new(program).arg("--version").output();
+    let found = started.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("SKIPPED {test}: no {program}: deploy/setup.sh installs it");
+    }
+    found
+}
+
+#[test]
+fn promtool_finds_nothing_to_mend() {
+    if !found("promtool_finds_nothing_to_mend", "promtool") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    server.create_run();
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = promtool.stdin.take().expect("piped");
+    input.write_all(exposed(&server).as_bytes()).expect("it reads");
+    drop(input);
+    let output = promtool.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus.yml");
+    let checked = Command::new("promtool")
+        .args(["check", "config", "--syntax-only"])
+        .arg(example)
+        .output()
+        .expect("it starts");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// A Prometheus of our own; killed when dropped.
+struct Prometheus {
+    child: Child,
+    base: String,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Prometheus {
+    fn start(dir: &Path, target: &str) -> Prometheus {
+        let config = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: sightline\n    \
+             metrics_path: /v1/metrics\n    authorization: {{credentials: {ALICE}}}\n    \
+             static_configs: [{{targets: ['{target}']}}]\n"
+        );
+        let file = dir.join("prometheus.yml");
+        fs::write(&file, config).expect("written");
+        // Free when asked, and taken a moment later.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = free.local_addr().expect("an address");
+        drop(free);
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("tsdb").display()))
+            .arg(format!("--web.listen-address={addr}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        Prometheus { child, base: format!("http://{addr}") }
+    }
+
+    /// The value of `series` as Prometheus knows it.
+    fn query(&self, series: &str) -> Option<f64> {
+        let mut url: reqwest::Url = format!("{}/api/v1/query", self.base).parse().expect("a URL");
+        url.query_pairs_mut().append_pair("query", series);
+        // Refused until it listens.
+        let found: Value = reqwest::blocking::get(url).ok()?.json().ok()?;
+        found["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    }
+}
+
+#[test]
+fn a_real_prometheus_scrapes_what_an_ingest_did() {
+    const TEST: &str = "a_real_prometheus_scrapes_what_an_ingest_did";
+    let (Some(clips), true) = (clips(TEST), found(TEST, "prometheus")) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    let clip = fs::read_dir(&clips).expect("clips").flatten().map(|entry| entry.path());
+    let clip = clip.filter(|path| path.extension().is_some_and(|ext| ext == "mp4")).min();
+    let body = json!({ "source_uri": clip.expect("an mp4").display().to_string() });
+    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let frames = ingested.json()["decoded_frames"].as_f64().expect("a number");
+    let stills = server.kinds(&run).iter().filter(|kind| *kind == "keyframe_stored").count();
+    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({ "model": "m" }));
+    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+
+    let prometheus = Prometheus::start(dir.path(), server.addr());
+    let rows = [
+        ("up", 1.0),
+        // Once by the ingest and once by the analyze, which decides again.
+        ("service_pipeline_gate_frames_analyzed_total", 2.0 * frames),
+        ("service_pipeline_gate_keyframes_selected_total", 2.0 * stills as f64),
+        ("service_pipeline_keyframes_total", 0.0),
+        ("service_job_seconds_count", 1.0),
+        ("service_pipeline_decode_seconds_count", 1.0),
+        ("service_pipeline_gate_seconds_count", 1.0),
+        (r#"service_events_appended_total{kind="frames_decoded"}"#, 1.0),
+        (r#"service_events_appended_total{kind="keyframe_stored"}"#, stills as f64),
+        (r#"service_runs{state="processing"}"#, 1.0),
+        (r#"service_http_requests_total{route="/v1/runs/{id}/ingest",status="200"}"#, 1.0),
+    ];
+    let started = Instant::now();
+    while prometheus.query("service_log_head").is_none() {
+        assert!(started.elapsed() < Duration::from_secs(60), "Prometheus has scraped nothing");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for (series, expected) in rows {
+        assert_eq!(prometheus.query(series), Some(expected), "{series}");
+    }
+    assert!(
+        prometheus.query("service_pipeline_decode_seconds_sum").is_some_and(|spent| spent > 0.0)
+    );
+    assert!(prometheus.query("process_resident_memory_bytes").is_some_and(|bytes| bytes > 1e6));
+}
