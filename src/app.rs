@@ -18,7 +18,7 @@ use worker::{SandboxReport, Supervisor, WorkerProgram};
 use crate::{
     api::{Rates, refusal_headers, router},
     config::Config,
-    database::Database,
+    database::{Database, Mirror},
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
@@ -91,6 +91,8 @@ pub struct App {
     pub database: Option<Database>,
     /// The way to other hosts.
     pub egress: Egress,
+    /// What copies descriptions to it.
+    pub mirror: Option<Arc<Mirror>>,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
     /// Room that new work leaves on disk.
@@ -132,6 +134,11 @@ impl App {
         let database = config.database.as_ref().map(Database::new);
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let registry = Registry::open(timeline, limits, wall_now())?;
+        let mirror = database.clone().map(|database| {
+            let timeline = registry.timeline().clone();
+            Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
+        });
+        let mirror = mirror.transpose()?;
         let counted = Arc::clone(&metrics);
         registry.timeline().on_publish(Box::new(move |heads| {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
@@ -160,6 +167,7 @@ impl App {
             ledger,
             database,
             egress,
+            mirror,
             roots,
             reserve,
             quota,
@@ -238,7 +246,8 @@ pub struct Server {
     app: Arc<App>,
     accepting: JoinHandle<Drained>,
     sweeping: JoinHandle<()>,
-    preparing: Option<JoinHandle<()>>,
+    /// Ends what tells others of events.
+    telling: CancellationToken,
     ends: Ends,
 }
 
@@ -252,12 +261,10 @@ impl Server {
         let serving = transport::serve(listener, site, Limits::default(), ends.clone());
         let accepting = tokio::spawn(serving);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
-        let preparing = app
-            .database
-            .clone()
-            .map(|database| tokio::spawn(async move { database.prepare().await }));
+        let telling = CancellationToken::new();
+        tell(&app, &telling);
         tracing::info!(%addr, "listening");
-        Ok(Server { app, accepting, sweeping, preparing, ends })
+        Ok(Server { app, accepting, sweeping, telling, ends })
     }
 
     /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
@@ -291,7 +298,7 @@ impl Server {
             Err(error) => tracing::error!(%error, "the accept loop died"),
         }
         self.sweeping.abort();
-        self.preparing.inspect(JoinHandle::abort);
+        self.telling.cancel();
         let timeline = self.app.registry.timeline().clone();
         let healthy = timeline.state() == Health::Writable;
         let closed = tokio::task::spawn_blocking(move || timeline.close()).await;
@@ -313,6 +320,15 @@ impl Server {
     /// What handlers reach.
     pub fn app(&self) -> &Arc<App> {
         &self.app
+    }
+}
+
+/// Starts what tells others of events, until `stop`.
+fn tell(app: &Arc<App>, stop: &CancellationToken) {
+    if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(database.prepare()).await });
+        mirror.start(stop.clone());
     }
 }
 

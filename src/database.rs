@@ -6,6 +6,7 @@
 
 mod feedback;
 mod migrate;
+mod mirror;
 mod target;
 
 use std::{
@@ -22,6 +23,7 @@ use media::ErrorKind;
 use crate::backoff::Backoff;
 
 pub use feedback::{Feedback, FeedbackPage, NewFeedback};
+pub use mirror::Mirror;
 pub use target::Target;
 
 /// How often an unreachable database is tried again before it has its schema.

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod catalog;
 pub mod config;
 pub mod database;
+pub mod delivery;
 pub mod disk;
 pub mod json;
 pub mod labels;

@@ -74,6 +74,12 @@ series! {
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
     /// Number of the last event.
     head: IntGauge = family::gauge, "service_log_head";
+    /// Descriptions copied to the database.
+    mirrored: IntCounter = family::counter, "service_mirror_events_total";
+    /// Turns of the mirror that the database did not take.
+    mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
+    /// Events that the mirror has not looked at yet, as of its last turn.
+    mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }

@@ -17,6 +17,8 @@ mod ingest;
 mod lifecycle;
 #[path = "api/metrics.rs"]
 mod metrics;
+#[path = "api/mirror.rs"]
+mod mirror;
 #[path = "api/mutants.rs"]
 mod mutants;
 #[path = "api/replay.rs"]

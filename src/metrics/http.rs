@@ -31,7 +31,8 @@ const OTHER: &str = "other";
 pub struct Http {
     requests: IntCounterVec,
     seconds: HistogramVec,
-    routes: [OnceLock<Route>; ROUTES_MAX],
+    /// On the heap: a thread's stack is too small for the table of a route each.
+    routes: Box<[OnceLock<Route>]>,
 }
 
 struct Route {
@@ -54,7 +55,8 @@ impl Http {
         let (requests, seconds) = (requests.expect(valid), seconds.expect(valid));
         register(registry, requests.clone());
         register(registry, seconds.clone());
-        Http { requests, seconds, routes: [const { OnceLock::new() }; ROUTES_MAX] }
+        let routes = (0..ROUTES_MAX).map(|_| OnceLock::new()).collect();
+        Http { requests, seconds, routes }
     }
 
     /// Counts the answer to a request of the route with this template.

@@ -186,6 +186,8 @@ pub enum Weather {
     Slow,
     /// Keeps them, and every connection open.
     Hanging,
+    /// Carries what is asked and keeps the answers.
+    Mute,
     /// Closes every connection.
     Cut,
 }
@@ -208,8 +210,9 @@ impl Proxy {
                 let Ok(far) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 let copies = (near.try_clone().expect("cloned"), far.try_clone().expect("cloned"));
                 let (up, down) = (Arc::clone(&shared), Arc::clone(&shared));
-                named(move || carry(near, far, &up));
-                named(move || carry(copies.1, copies.0, &down));
+                named(move || carry(near, far, &up, &[Weather::Hanging]));
+                let kept = &[Weather::Hanging, Weather::Mute];
+                named(move || carry(copies.1, copies.0, &down, kept));
             }
         });
         Proxy { port, weather }
@@ -230,14 +233,15 @@ fn named(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("proxy".to_owned()).spawn(work).expect("a thread");
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8) {
+/// Carries bytes one way; keeps them in the weathers `kept`.
+fn carry(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8, kept: &[Weather]) {
     const TICK: Duration = Duration::from_millis(20);
     let is = |wanted: Weather| weather.load(Ordering::SeqCst) == wanted as u8;
     from.set_read_timeout(Some(TICK)).expect("set");
     let mut buffer = [0; 16 << 10];
     loop {
         let read = from.read(&mut buffer);
-        while is(Weather::Hanging) {
+        while kept.iter().any(|weather| is(*weather)) {
             std::thread::sleep(TICK);
         }
         if is(Weather::Slow) {

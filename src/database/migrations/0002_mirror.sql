@@ -12,3 +12,9 @@ CREATE TABLE sightline_events (
     PRIMARY KEY (node_id, seq)
 );
 CREATE INDEX sightline_events_by_run ON sightline_events (run_id, seq);
+
+-- Tells this database from another one: a server that finds a new one copies everything to it.
+CREATE TABLE sightline_database (
+    id text PRIMARY KEY
+);
+INSERT INTO sightline_database (id) VALUES (gen_random_uuid()::text);

@@ -1,0 +1,298 @@
+//! The mirror: descriptions of live sessions, copied to the database after their commit.
+//!
+//! A reader of the outbox: at least once, in order, and once in the table, whose key is the
+//! server and the seq. Copies `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
+//! sessions: the descriptions for which a session's frames wait. What is found without waiting
+//! (`state_transition`, `loop_detected`), files' descriptions and stills stay local.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use media::Seq;
+use redb::{TableDefinition, TableError};
+use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_postgres::types::ToSql;
+use tokio_util::sync::CancellationToken;
+
+use super::{Database, DatabaseError};
+use crate::{
+    backoff::Backoff,
+    delivery::outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
+    ledger::{Ledger, LedgerError},
+    metrics::Metrics,
+};
+
+/// One copy at a time, tried again within seconds of the database's return.
+const PLACES: Places = Places {
+    turns: 1,
+    retries: 1,
+    backoff: Backoff {
+        first: Duration::from_millis(250),
+        factor: 2,
+        longest: Duration::from_secs(10),
+    },
+};
+/// Events copied in one statement.
+const BATCH: usize = 500;
+/// Bytes of payload copied in one statement.
+const BATCH_BYTES: usize = 1 << 20;
+/// Events looked at in one turn.
+const SPAN: usize = 4096;
+/// Events passed over before the cursor is written for their sake: a restart looks again.
+const PASSED_MAX: u64 = 1 << 16;
+
+/// Why a turn of the mirror fails.
+#[derive(Debug, thiserror::Error)]
+enum MirrorError {
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("the reader of the log died")]
+    Died,
+}
+
+/// Copies descriptions to the database.
+pub struct Mirror {
+    database: Database,
+    timeline: Timeline,
+    ledger: Ledger,
+    metrics: Arc<Metrics>,
+    node: String,
+    place: Mutex<Option<Place>>,
+}
+
+/// How far this database has come.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Name of the cursor: each database has its own.
+    cursor: String,
+    /// The first event that was not looked at.
+    next: Seq,
+    /// Where the written cursor stands.
+    written: Seq,
+}
+
+/// Rows to insert, and where the log goes on after them.
+#[derive(Default)]
+struct Batch {
+    seqs: Vec<i64>,
+    runs: Vec<String>,
+    kinds: Vec<&'static str>,
+    times: Vec<i64>,
+    payloads: Vec<String>,
+    next: Seq,
+    is_last: bool,
+}
+
+/// Whether descriptions of this kind are copied.
+fn is_mirrored(kind: EventKind) -> bool {
+    use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
+    matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)
+}
+
+impl Mirror {
+    /// A mirror that copies nothing yet; the server's name is in `ledger`, made when missing.
+    pub fn new(
+        database: Database,
+        timeline: Timeline,
+        ledger: Ledger,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Mirror>, LedgerError> {
+        let node = node(&ledger)?;
+        let place = Mutex::default();
+        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place }))
+    }
+
+    /// Follows the log from now on until `stop`.
+    pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
+        let outbox = Outbox::new(PLACES);
+        outbox.add(());
+        let follower = Arc::downgrade(&outbox);
+        self.timeline.on_publish(Box::new(move |heads| {
+            if heads.iter().any(|head| is_mirrored(head.kind))
+                && let Some(outbox) = follower.upgrade()
+            {
+                outbox.wake([()]);
+            }
+        }));
+        tokio::spawn(outbox.run(Arc::clone(self), stop))
+    }
+
+    /// The name under which this server's events are in the database.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
+        // Replaced whole: a panic leaves what was there.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn copy(self: &Arc<Self>, limit: usize) -> Result<Outcome, MirrorError> {
+        let known = self.place().clone();
+        let place = match known {
+            Some(place) => place,
+            None => self.find_place().await?,
+        };
+        let (mirror, from) = (Arc::clone(self), place.next);
+        let batch = blocking(move || mirror.collect(from, limit)).await??;
+        if !batch.seqs.is_empty() {
+            self.database.insert_events(&self.node, &batch).await?;
+            self.metrics.mirrored.inc_by(batch.seqs.len() as u64);
+        }
+        let passed = batch.next.0 - place.written.0;
+        let mut place = Place { next: batch.next, ..place };
+        if !batch.seqs.is_empty() || passed > PASSED_MAX {
+            let (mirror, cursor, next) = (Arc::clone(self), place.cursor.clone(), place.next);
+            blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
+            place.written = place.next;
+        }
+        self.metrics.mirror_behind.set((self.timeline.head().0 + 1 - place.next.0) as i64);
+        *self.place() = Some(place);
+        Ok(if batch.is_last { Outcome::Drained } else { Outcome::More })
+    }
+
+    async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
+        let cursor = format!("mirror/{}", self.database.identity().await?);
+        let (ledger, name) = (self.ledger.clone(), cursor.clone());
+        let next = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
+        tracing::info!(node = self.node, cursor, %next, "the mirror goes on");
+        Ok(Place { cursor, next, written: next })
+    }
+
+    /// Reads what is to be copied from `from` on.
+    fn collect(&self, from: Seq, limit: usize) -> Result<Batch, TimelineError> {
+        let head = self.timeline.head();
+        let span = SPAN.min((head.0 + 1).saturating_sub(from.0) as usize);
+        let mut batch = Batch { next: Seq(from.0 + span as u64), ..Batch::default() };
+        let mut bytes = 0;
+        for head in self.timeline.heads(from, span) {
+            if !is_mirrored(head.kind) {
+                continue;
+            }
+            let Some(payload) = self.session_payload(head.seq)? else { continue };
+            let is_full = batch.seqs.len() == limit || bytes + payload.len() > BATCH_BYTES;
+            if is_full && !batch.seqs.is_empty() {
+                batch.next = head.seq;
+                return Ok(batch);
+            }
+            bytes += payload.len();
+            batch.push(&head, payload);
+        }
+        batch.is_last = batch.next > head;
+        Ok(batch)
+    }
+
+    /// The payload of a live session's description; `None` for a file's.
+    ///
+    /// Also `None` for one that retention has removed since: the log no longer has it.
+    fn session_payload(&self, seq: Seq) -> Result<Option<String>, TimelineError> {
+        let Some(event) = self.timeline.get_parts(seq)? else { return Ok(None) };
+        match event.decode()? {
+            Event::Found(_, finding) if finding.session_id.is_some() => {
+                event.into_payload().collect::<Result<_, _>>().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Batch {
+    fn push(&mut self, head: &EventHead, payload: String) {
+        self.seqs.push(head.seq.0 as i64);
+        self.runs.push(head.run.to_string());
+        self.kinds.push(head.kind.as_str());
+        self.times.push(head.at.epoch_ms);
+        self.payloads.push(payload);
+    }
+}
+
+impl Consumer for Mirror {
+    type Key = ();
+
+    async fn turn(self: Arc<Self>, turn: Turn<()>) -> Outcome {
+        // A database that is too slow for a batch may be fast enough for less of it.
+        let limit = (BATCH >> turn.failures.min(9)).max(1);
+        match self.copy(limit).await {
+            Ok(outcome) => {
+                if turn.failures > 0 {
+                    tracing::info!(failures = turn.failures, "the mirror goes on");
+                }
+                outcome
+            }
+            Err(error) => {
+                self.metrics.mirror_failures.inc();
+                // Said once for each outage; the counter has the rest.
+                if turn.failures == 0 {
+                    tracing::warn!(%error, "the mirror is delayed; trying on");
+                }
+                Outcome::Failed { at_least: Duration::ZERO }
+            }
+        }
+    }
+}
+
+impl Database {
+    /// What tells this database from another.
+    async fn identity(&self) -> Result<String, DatabaseError> {
+        let work = async {
+            let lease = self.connection().await?;
+            let row = lease.query_one("SELECT id FROM sightline_database", &[]).await?;
+            lease.give_back();
+            Ok(row.get(0))
+        };
+        self.bounded(work).await
+    }
+
+    async fn insert_events(&self, node: &str, batch: &Batch) -> Result<(), DatabaseError> {
+        const INSERT: &str = "INSERT INTO sightline_events \
+             (node_id, seq, run_id, kind, pts_ms, payload) \
+             SELECT $1, seq, run_id, kind, pts_ms, payload::json FROM unnest \
+             ($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) \
+             AS event (seq, run_id, kind, pts_ms, payload) \
+             ON CONFLICT (node_id, seq) DO NOTHING";
+        let Batch { seqs, runs, kinds, times, payloads, .. } = batch;
+        let work = async {
+            let lease = self.connection().await?;
+            let insert = lease.prepare_cached(INSERT).await?;
+            let rows: [&(dyn ToSql + Sync); 6] = [&node, seqs, runs, kinds, times, payloads];
+            lease.execute(&insert, &rows).await?;
+            lease.give_back();
+            Ok(())
+        };
+        self.bounded(work).await
+    }
+}
+
+/// Runs what waits for the disk away from the threads that serve sockets.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, MirrorError> {
+    spawn_blocking(work).await.map_err(|_| MirrorError::Died)
+}
+
+/// The name of this server, the same as long as its data directory lasts.
+fn node(ledger: &Ledger) -> Result<String, LedgerError> {
+    const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
+    let known = ledger.read(|view| match view.open_table(NODE) {
+        Ok(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    })?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let digits = crate::random_bytes::<16>().map(|byte| format!("{byte:02x}")).concat();
+    let made = format!("node-{digits}");
+    ledger.write(|change| {
+        change.open_table(NODE)?.insert("id", made.as_str())?;
+        Ok(())
+    })?;
+    Ok(made)
+}

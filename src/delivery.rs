@@ -1,0 +1,3 @@
+//! Events on their way out: what is told to others after it is in the log.
+
+pub mod outbox;

@@ -1,0 +1,46 @@
+//! Durable positions in the log, by name: where each reader goes on after a restart.
+
+use media::Seq;
+use redb::{TableDefinition, TableError, WriteTransaction};
+
+use crate::ledger::{Ledger, LedgerError};
+
+/// Name of a reader to the seq that it has not handed over yet.
+const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
+
+/// The cursors of the readers; every call waits for the disk.
+#[derive(Clone)]
+pub struct Cursors(Ledger);
+
+impl Cursors {
+    /// The cursors kept in `ledger`.
+    pub fn new(ledger: Ledger) -> Cursors {
+        Cursors(ledger)
+    }
+
+    /// The first event that `name` has not handed over; `None` when it has none yet.
+    pub fn of(&self, name: &str) -> Result<Option<Seq>, LedgerError> {
+        self.0.read(|view| match view.open_table(CURSORS) {
+            Ok(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// Everything before `next` is handed over.
+    pub fn advance(&self, name: &str, next: Seq) -> Result<(), LedgerError> {
+        self.0.write(|change| move_to(change, name, next))
+    }
+}
+
+/// Moves the cursor of `name` as part of a larger change.
+pub fn move_to(change: &WriteTransaction, name: &str, next: Seq) -> Result<(), redb::Error> {
+    change.open_table(CURSORS)?.insert(name, next.0)?;
+    Ok(())
+}
+
+/// Forgets the cursor of `name` as part of a larger change.
+pub fn forget(change: &WriteTransaction, name: &str) -> Result<(), redb::Error> {
+    change.open_table(CURSORS)?.remove(name)?;
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The mirror in a real PostgreSQL: what it copies, and every way in which it is interrupted.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use media::{RunId, Score, SessionId};
+use serde_json::Value;
+use sightline::{
+    database::{Database, Mirror, Settings, Target},
+    ledger::Ledger,
+    metrics::Metrics,
+};
+use timeline::{
+    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{
+    Server, Setup,
+    postgres::{Postgres, Proxy, Weather, url},
+};
+
+const RUN: RunId = RunId::from_bytes([7; 16]);
+const SESSION: SessionId = SessionId::from_bytes([8; 16]);
+
+fn found(kind: FindingKind, session_id: Option<SessionId>, description: &str) -> NewEvent {
+    let finding = Finding {
+        session_id,
+        frame_index: 3,
+        pts_ms: 100,
+        confidence: Score::from_millionths(900_000),
+        description: description.to_owned(),
+    };
+    NewEvent { run: RUN, event: Event::Found(kind, finding) }
+}
+
+fn described(description: &str) -> NewEvent {
+    found(FindingKind::Vlm, Some(SESSION), description)
+}
+
+fn created() -> NewEvent {
+    let event = SessionRunCreated { principal_key: "alice".to_owned(), session_id: SESSION };
+    NewEvent { run: RUN, event: Event::SessionRunCreated(event) }
+}
+
+/// Appends to the log of a server that does not run.
+fn seed(dir: &Path, events: Vec<NewEvent>) {
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("opens");
+    for batch in events.chunks(1000) {
+        log.append_wait(batch.to_vec()).expect("appended");
+    }
+}
+
+fn many(count: usize) -> Vec<NewEvent> {
+    let text = "A delivery van is parked in front of the gate; two people carry a box. ".repeat(3);
+    std::iter::once(created())
+        .chain((0..count).map(|number| described(&format!("{number}: {text}"))))
+        .collect()
+}
+
+fn start(dir: &Path, url: &str) -> Server {
+    Setup::new(dir).var("SERVICE_DB_URL", url).var("SERVICE_DB_TIMEOUT_MS", "1000").start()
+}
+
+const COUNT: &str = "SELECT count(*) FROM sightline_events";
+/// Every seq from the second on, none twice.
+const WHOLE: &str =
+    "SELECT count(*), count(DISTINCT seq), min(seq), max(seq) FROM sightline_events";
+
+fn whole(count: usize) -> String {
+    format!("{count}|{count}|2|{}", count + 1)
+}
+
+#[test]
+fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
+    use FindingKind::{ClipVlm, ClipVlmTiered, LoopDetected, StateTransition, Vlm, VlmTiered};
+    let dir = tempfile::tempdir().expect("a directory");
+    let still = KeyframeStored {
+        frame_index: 1,
+        pts_ms: 40,
+        event_type: media::EventType::SceneCut,
+        description: "a still".to_owned(),
+        image_ref: "/v1/x".to_owned(),
+        image_bytes: 1,
+        image_sha256: media::BlobHash::from_bytes([1; 32]),
+    };
+    let session = Some(SESSION);
+    let events = vec![
+        created(),
+        found(Vlm, session, "a \u{0} and a \u{1f600} \"quoted\" \\ line\n"),
+        found(StateTransition, session, "not copied"),
+        found(VlmTiered, session, "second pass"),
+        NewEvent { run: RUN, event: Event::KeyframeStored(still) },
+        found(ClipVlm, session, ""),
+        found(LoopDetected, session, "not copied"),
+        found(Vlm, None, "of a file: not copied"),
+        found(ClipVlmTiered, session, "a clip"),
+    ];
+    seed(dir.path(), events);
+    let postgres = Postgres::start();
+    let server = start(dir.path(), &postgres.url());
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for(COUNT, "4");
+    let rows = postgres.sql(
+        "SELECT json_build_object('seq', seq, 'run_id', run_id, 'kind', kind, 'pts_ms', pts_ms, \
+         'payload', payload) FROM sightline_events ORDER BY seq",
+    );
+    let rows: Vec<Value> =
+        rows.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    let copied = ["vlm", "vlm_tiered", "clip_vlm", "clip_vlm_tiered"];
+    let mut expected = server.events(&RUN.to_string());
+    expected.retain(|event| {
+        copied.contains(&event["kind"].as_str().expect("a kind"))
+            && event["payload"]["session_id"].is_string()
+    });
+    assert_eq!(rows, expected);
+    let nodes = postgres.sql("SELECT DISTINCT node_id FROM sightline_events");
+    assert!(nodes.starts_with("node-") && nodes.len() == 37, "{nodes}");
+}
+
+#[test]
+fn a_hundred_thousand_events_catch_up_through_kills_on_both_sides() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let count = 100_000;
+    seed(dir.path(), many(count));
+    let mut postgres = Postgres::start();
+    let mut server = start(dir.path(), &postgres.url());
+    let more_than = |postgres: &Postgres, wanted: usize| {
+        let sql = format!("SELECT count(*) > {wanted} FROM sightline_events");
+        postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+        postgres.wait_for(&sql, "t");
+    };
+    more_than(&postgres, 5_000);
+    postgres.kill();
+    assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
+    postgres.run();
+    let before: usize = postgres.sql(COUNT).parse().expect("a number");
+    more_than(&postgres, before + 5_000);
+    server.kill();
+    let before: usize = postgres.sql(COUNT).parse().expect("a number");
+    assert!(before < count, "killed too late to show anything");
+    let server = start(dir.path(), &postgres.url());
+    let started = Instant::now();
+    postgres.wait_for(COUNT, &count.to_string());
+    let rate = (count - before) as f64 / started.elapsed().as_secs_f64();
+    println!("caught up {} events at {rate:.0} events/s", count - before);
+    assert_eq!(postgres.sql(WHOLE), whole(count));
+    drop(server);
+}
+
+#[test]
+fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path(), many(300));
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let mut server = start(dir.path(), &postgres.url());
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for(COUNT, "300");
+    server.kill();
+    seed(dir.path(), many(200));
+    postgres.sql(
+        "DELETE FROM sightline_events WHERE seq > 290; \
+         INSERT INTO sightline_events (node_id, seq, run_id, kind, pts_ms, payload) \
+         SELECT 'node-other', seq, run_id, kind, pts_ms, '{\"theirs\":1}' FROM sightline_events",
+    );
+    // From here on the answers are kept: what is inserted is not known to be.
+    let mut server = Setup::new(dir.path())
+        .var("SERVICE_DB_URL", &url(proxy.port()))
+        .var("SERVICE_DB_TIMEOUT_MS", "60000")
+        .start();
+    let ours = "SELECT count(*) > 289 FROM sightline_events WHERE node_id <> 'node-other'";
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO sightline_ev%'";
+    postgres.wait_for(ours, "t");
+    proxy.set(Weather::Mute);
+    println!("inserts under way: {}", postgres.sql(waiting));
+    server.kill();
+    let server = start(dir.path(), &postgres.url());
+    let mine = "SELECT count(*), count(DISTINCT seq), max(seq) FROM sightline_events \
+                WHERE node_id <> 'node-other'";
+    postgres.wait_for(mine, "489|489|502");
+    let theirs = "SELECT count(*), count(DISTINCT payload::text) FROM sightline_events \
+                  WHERE node_id = 'node-other'";
+    assert_eq!(postgres.sql(theirs), "289|1");
+    drop(server);
+}
+
+#[test]
+fn a_slow_and_then_full_database_is_filled_in_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    drop_after_migration(&postgres, dir.path());
+    // A whole batch takes longer than a statement may: less of it does not.
+    postgres.sql(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM pg_sleep(0.004); RETURN NEW; END $$; \
+         CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$; \
+         CREATE TRIGGER slow BEFORE INSERT ON sightline_events \
+             FOR EACH ROW EXECUTE FUNCTION slow()",
+    );
+    seed(dir.path(), many(600));
+    let server = start(dir.path(), &postgres.url());
+    postgres.wait_for("SELECT count(*) > 100 FROM sightline_events", "t");
+    postgres.sql(
+        "CREATE TRIGGER full_disk BEFORE INSERT ON sightline_events \
+             FOR EACH ROW EXECUTE FUNCTION full_disk()",
+    );
+    let reply = server.get(&format!("/v1/runs/{RUN}/events?limit=1"));
+    assert_eq!(reply.status, 200, "reading needs no database");
+    std::thread::sleep(Duration::from_millis(500));
+    postgres
+        .sql("DROP TRIGGER full_disk ON sightline_events; DROP TRIGGER slow ON sightline_events");
+    postgres.wait_for(COUNT, "600");
+    assert_eq!(postgres.sql(WHOLE), whole(600));
+}
+
+/// Has the tables made by a server with a log of its own.
+fn drop_after_migration(postgres: &Postgres, dir: &Path) {
+    let other = dir.join("other");
+    let server = start(&other, &postgres.url());
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    drop(server);
+}
+
+#[test]
+fn another_database_is_filled_from_the_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path(), many(50));
+    let (first, second) = (Postgres::start(), Postgres::start());
+    for postgres in [&first, &second, &first] {
+        let server = start(dir.path(), &postgres.url());
+        postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+        postgres.wait_for(WHOLE, &whole(50));
+        drop(server);
+    }
+}
+
+/// Appends one by one; the times they took, sorted.
+fn append_times(log: &Timeline, count: usize) -> Vec<Duration> {
+    let mut times: Vec<_> = (0..count)
+        .map(|number| {
+            let started = Instant::now();
+            log.append_wait(vec![described(&format!("live {number}"))]).expect("appended");
+            started.elapsed()
+        })
+        .collect();
+    times.sort();
+    times
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
+    let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+    let target = Target::parse(&url(proxy.port())).expect("a target");
+    let timeout = Duration::from_secs(1);
+    let database = Database::new(&Settings { target, connections: 2, timeout });
+    database.prepare().await;
+    let metrics = Arc::new(Metrics::new());
+    let mirror = Mirror::new(database, log.clone(), ledger, metrics).expect("a mirror");
+    let stop = CancellationToken::new();
+    let count = 500;
+    for (what, weather) in
+        [("alone", None), ("copied", Some(Weather::Fair)), ("hanging", Some(Weather::Hanging))]
+    {
+        if let Some(weather) = weather {
+            if weather == Weather::Fair {
+                mirror.start(stop.clone());
+            }
+            proxy.set(weather);
+        }
+        let log = log.clone();
+        let appended = tokio::task::spawn_blocking(move || append_times(&log, count));
+        // A hang would be for as long as the weather stays.
+        let times = tokio::time::timeout(Duration::from_secs(60), appended).await;
+        let times = times.expect("appends go on").expect("no panic");
+        let (p50, p99) = (times[count / 2], times[count * 99 / 100]);
+        println!("append, {what}: p50 {p50:?}, p99 {p99:?}");
+    }
+    assert_eq!(log.read(RUN, media::Seq(1), 10_000, None).expect("read").len(), 3 * count);
+    proxy.set(Weather::Fair);
+    let all = format!("{0}|{0}|1|{0}", 3 * count);
+    tokio::task::spawn_blocking(move || postgres.wait_for(WHOLE, &all)).await.expect("copied");
+    stop.cancel();
+}
