@@ -1,0 +1,223 @@
+//! One event of every kind, written by a real log, against the schema of its kind.
+
+use std::collections::BTreeSet;
+
+use media::{
+    BlobHash, EventType, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
+    SessionId, Signal, StreamId,
+};
+use serde_json::{Value, json};
+use timeline::{
+    AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
+    IngestReceived, JsonText, KeyframeStored, NewEvent, Options, Requested, RunCompleted,
+    RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
+    SemanticChunkInferred, SemanticFallbackActivated, SessionRunCreated, Signals, Timeline, Tokens,
+};
+
+use crate::{assert_valid, component};
+
+const RUN: RunId = RunId::from_bytes([7; 16]);
+const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
+const SESSION: SessionId = SessionId::from_bytes([2; 16]);
+
+fn stream() -> StreamId {
+    "main".parse().expect("a label")
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+/// What the runs, ingests and analyses of today leave.
+fn of_runs() -> Vec<Event> {
+    let signal = Signal {
+        frame_index: 0,
+        source_frame_index: Some(3),
+        pts_ms: -40,
+        perceptual_hash: 0xff,
+        luma_mean: Score::ONE,
+        flicker_score: Score::ONE,
+        ghosting_score: Score::ONE,
+        noise_variance_score: Score::ONE,
+        scene_score: None,
+    };
+    let marker = Marker {
+        marker_id: MarkerId::from_bytes([3; 8]),
+        run_id: RUN,
+        stream_id: stream(),
+        event_type: EventType::SceneCut,
+        status: MarkerStatus::Finalized,
+        start_frame: 1,
+        end_frame: 2,
+        start_pts_ms: 40,
+        end_pts_ms: 80,
+        confidence: Score::ONE,
+        supersedes_marker_id: Some(MarkerId::from_bytes([4; 8])),
+    };
+    vec![
+        Event::RunCreated(RunCreated {
+            request_id: REQUEST,
+            mode: text("balanced"),
+            model: None,
+            principal_key: text("alice"),
+            tenant_id: None,
+        }),
+        Event::SessionRunCreated(SessionRunCreated {
+            principal_key: text("alice"),
+            session_id: SESSION,
+        }),
+        Event::IngestReceived(IngestReceived {
+            request_id: REQUEST,
+            ingest: JsonText::parse(r#"{"source_uri":"a.mp4"}"#).expect("JSON"),
+            decoded_frames: Some(1),
+            source_uri: Some(text("a.mp4")),
+            sampling_policy: Some(SamplingPolicy::Fixed),
+            sample_fps: Rate::new(2, 1),
+        }),
+        Event::FramesDecoded(FramesDecoded {
+            request_id: REQUEST,
+            source_uri: text("a.mp4"),
+            stream_id: stream(),
+            sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+            source_fps: None,
+            sample_fps: None,
+            decoded_frames: 1,
+            width: 16,
+            height: 16,
+            pixel_format: text("yuv420p"),
+            truncated: true,
+            signals: Signals::Inline(vec![signal]),
+        }),
+        Event::MarkerEmitted(marker),
+        Event::AnalysisGenerated(AnalysisGenerated {
+            request_id: REQUEST,
+            stream_id: stream(),
+            frames: 1,
+            window_size: 16,
+            segment_ms: 250,
+            sampling_policy: SamplingPolicy::Fixed,
+            sample_fps: None,
+            mode: None,
+            model: text("m"),
+            markers: 1,
+        }),
+        Event::KeyframeStored(KeyframeStored {
+            frame_index: 0,
+            pts_ms: 0,
+            event_type: EventType::KeyframeKeep,
+            description: String::new(),
+            image_ref: text("/v1/x"),
+            image_bytes: 9,
+            image_sha256: BlobHash::from_bytes([5; 32]),
+        }),
+        Event::StopRequested(Requested { request_id: REQUEST }),
+        Event::KeepaliveRefreshed(Requested { request_id: REQUEST }),
+        Event::RunCompleted(RunCompleted {
+            request_id: None,
+            stream_id: Some(stream()),
+            frames: 1,
+            markers: 1,
+            index_name: None,
+        }),
+        Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
+        Event::RunExpired,
+        Event::RunDeleted(RunDeleted {
+            request_id: None,
+            reclaim: JsonText::parse(r#"{"reason":"never connected"}"#),
+        }),
+    ]
+}
+
+/// What inference leaves.
+fn of_models() -> Vec<Event> {
+    let finding = Finding {
+        session_id: Some(SESSION),
+        frame_index: 1,
+        pts_ms: 40,
+        confidence: Score::ONE,
+        description: text("a van"),
+    };
+    let kinds = [
+        FindingKind::Vlm,
+        FindingKind::VlmTiered,
+        FindingKind::ClipVlm,
+        FindingKind::ClipVlmTiered,
+        FindingKind::StateTransition,
+        FindingKind::LoopDetected,
+    ];
+    let mut events = vec![
+        Event::SemanticChunkInferred(SemanticChunkInferred {
+            request_id: REQUEST,
+            stream_id: stream(),
+            chunk_index: 0,
+            provider: None,
+            provider_fallback_used: false,
+            semantic_fallback_used: true,
+            semantic_error: Some(text("timeout")),
+            event_type: EventType::from_name("van_turns"),
+            object_label: None,
+            summary: text("s"),
+            description: text("d"),
+            confidence: Score::ONE,
+            raw_output: text("r"),
+            tokens: Tokens::default(),
+            inference_latency_ms: 3,
+            index_name: "door".parse().ok(),
+        }),
+        Event::SemanticChunkGenerated(SemanticChunkGenerated {
+            request_id: REQUEST,
+            stream_id: stream(),
+            chunk_index: 0,
+            chunk_frames: 30,
+            process_ms: 4,
+            source_span_ms: 1000,
+            lag_ms: -3,
+            index_name: None,
+            tokens: Tokens::default(),
+            inference_latency_ms: 3,
+        }),
+        Event::SemanticFallbackActivated(SemanticFallbackActivated {
+            request_id: REQUEST,
+            stream_id: stream(),
+            reason: text("no provider"),
+        }),
+        Event::InferenceCompleted(InferenceCompleted {
+            request_id: REQUEST,
+            provider: text("vllm"),
+            model: text("m"),
+            fallback_used: false,
+            prompt_bytes: 1,
+            output_bytes: 2,
+        }),
+    ];
+    events.extend(kinds.map(|kind| Event::Found(kind, finding.clone())));
+    events
+}
+
+#[test]
+fn an_event_of_every_kind_is_as_the_document_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let events = of_runs().into_iter().chain(of_models());
+    log.append_wait(events.map(|event| NewEvent { run: RUN, event }).collect()).expect("appended");
+    let (schema, mut kinds) = (component("Event"), BTreeSet::new());
+    for stored in log.read(RUN, Seq(0), 100, None).expect("read") {
+        let kind = stored.head.kind;
+        let payload: Value = serde_json::from_str(&stored.payload).expect("JSON");
+        let of = |payload: &Value| {
+            let (seq, at) = (stored.head.seq.0, stored.head.at.epoch_ms);
+            json!({"seq": seq, "pts_ms": at, "kind": kind.as_str(), "payload": payload})
+        };
+        assert_valid(&schema, &of(&payload));
+        let mut more = payload.clone();
+        more["a_later_field"] = json!([]);
+        assert_valid(&schema, &of(&more));
+        for (field, value) in payload.as_object().expect("an object") {
+            let mut other = payload.clone();
+            other[field] = if value.is_object() { json!(1) } else { json!({}) };
+            assert!(!schema.is_valid(&of(&other)), "{}: {field} is an object", kind.as_str());
+        }
+        kinds.insert(kind.as_str());
+    }
+    assert_eq!(kinds, EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+}
