@@ -27,7 +27,8 @@ use crate::{
     session::{
         admission::Admission,
         registry::{Registry, RunLimits},
-        runner::Runner,
+        remote::RemoteSources,
+        runner::{Runner, RunnerParts},
     },
     source::Roots,
 };
@@ -144,16 +145,16 @@ impl App {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
         }));
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let (gate, stills) = (config.gate, config.ingest_stills);
-        let runner = Runner::new(
-            Arc::clone(&registry),
-            blobs.clone(),
+        let runner = Runner::new(RunnerParts {
+            registry: Arc::clone(&registry),
+            blobs: blobs.clone(),
             supervisor,
-            gate,
-            stills,
-            jobs,
-            Arc::clone(&metrics),
-        );
+            remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
+            gate: config.gate,
+            stills: config.ingest_stills,
+            threads: jobs,
+            metrics: Arc::clone(&metrics),
+        });
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let quota = Quota::new(config.quotas);

@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod registry;
+pub mod remote;
 pub mod runner;
 
 use timeline::EventKind;

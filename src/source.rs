@@ -1,7 +1,9 @@
-//! From a `source_uri` to an opened file: beneath an ingest root, and nowhere else.
+//! From a `source_uri` to an opened file, beneath an ingest root and nowhere else, or to a URL.
 //!
 //! The kernel resolves the path (`openat2` with `RESOLVE_BENEATH`), so no link and no race leads
 //! out. Promises a regular file with at least one byte, or says what it found instead.
+
+pub mod remote;
 
 use std::{
     fs::File,
@@ -15,6 +17,9 @@ use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
+use transport::egress::EgressError;
+
+use crate::session::remote::RemoteSource;
 
 /// Why a source is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +30,9 @@ pub enum SourceError {
     /// Not a path and not a URL that can be read.
     #[error("is not a path or file URL: {0}")]
     Malformed(&'static str),
-    /// A URL of another scheme than `file`.
-    #[error("remote sources are not enabled on this server (scheme {0})")]
-    Remote(String),
+    /// A URL that is not read.
+    #[error(transparent)]
+    Remote(EgressError),
     /// The path has a `..` in it.
     #[error("must not contain \"..\"")]
     ParentComponent,
@@ -62,6 +67,15 @@ impl SourceError {
             _ => ErrorKind::InvalidInput,
         }
     }
+}
+
+/// Where an ingest reads.
+#[derive(Debug)]
+pub enum Source {
+    /// An opened file.
+    File(File),
+    /// A URL that may be read.
+    Remote(RemoteSource),
 }
 
 /// The directories beneath which sources are opened.
@@ -127,20 +141,12 @@ fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
             }
             percent_decoded(&rest[start..])?
         }
-        Some((scheme, _)) if is_scheme(scheme) => {
-            return Err(SourceError::Remote(scheme.to_ascii_lowercase()));
-        }
         _ => uri.to_owned(),
     };
     if path.is_empty() || path.contains('\0') {
         return Err(SourceError::Malformed("the path is empty or has a NUL byte"));
     }
     Ok(path.into())
-}
-
-fn is_scheme(text: &str) -> bool {
-    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(rest)
 }
 
 fn percent_decoded(text: &str) -> Result<String, SourceError> {

@@ -85,6 +85,13 @@ impl Body {
         Fields::of(&self.value).map_err(ApiError::Invalid)
     }
 
+    /// The body with a text instead of the value of `field`.
+    pub fn with(&self, field: &str, text: &str) -> Option<JsonText> {
+        let mut value = self.value.clone();
+        value[field] = Value::from(text);
+        JsonText::parse(&value.to_string())
+    }
+
     /// The body as it came.
     pub fn text(&self) -> Option<JsonText> {
         JsonText::parse(std::str::from_utf8(&self.text).ok()?)

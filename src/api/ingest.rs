@@ -18,6 +18,7 @@ use super::{
 use crate::{
     json::{Int, Problem, Text, name, number, parsed},
     session::{Lifecycle, runner::Ingest},
+    source::{self, Source},
 };
 
 /// Name of the stream where a caller gives none.
@@ -46,7 +47,8 @@ pub fn default_stream() -> StreamId {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 struct IngestRequest {
-    /// A path beneath an ingest root, relative to one or absolute, or a `file://` URL of one.
+    /// A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
+    /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it are shown nowhere.
     #[schema(inline)]
     source_uri: SourceUri,
     /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.
@@ -145,17 +147,18 @@ pub async fn ingest(
     run.check_active()?;
     let request = read(&body)?;
     app.check_open()?;
-    let (roots, uri) = (Arc::clone(&app.roots), request.source_uri.to_owned());
-    let file = app.blocking(move || roots.open_source(&uri)).await??;
+    let (source, source_uri) = source(&app, request.source_uri).await?;
+    let is_shown = source_uri == request.source_uri;
+    let echo = if is_shown { body.text() } else { body.with("source_uri", &source_uri) };
     let ingest = Ingest {
         request_id: caller.request_id,
-        file,
-        source_uri: request.source_uri.to_owned(),
+        source,
+        source_uri,
         stream_id: request.stream_id,
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
-        echo: body.text().ok_or(ApiError::Bug("a parsed body is not JSON"))?,
+        echo: echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?,
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
     let ingested = app.runner.ingest(&run, ingest).await?;
@@ -173,4 +176,16 @@ pub async fn ingest(
         decoder: ingested.decoder,
         truncated: ingested.truncated,
     }))
+}
+
+/// The source that `uri` names, and what it is called where others may read it.
+async fn source(app: &App, uri: &str) -> Result<(Source, String), ApiError> {
+    if let Some(remote) = source::remote::read(uri, &app.config)? {
+        let shown = source::remote::shown(uri, &remote);
+        return Ok((Source::Remote(remote), shown));
+    }
+    let (roots, uri) = (Arc::clone(&app.roots), uri.to_owned());
+    let shown = uri.clone();
+    let file = app.blocking(move || roots.open_source(&uri)).await??;
+    Ok((Source::File(file), shown))
 }

@@ -8,7 +8,10 @@ use timeline::KeyframeStored;
 use utoipa::ToSchema;
 
 use super::openapi::terms;
-use crate::session::registry::{JobProgress, Run, RunLimits};
+use crate::{
+    session::registry::{JobProgress, Run, RunLimits},
+    source::remote,
+};
 
 /// Serializes by `Display`.
 pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -61,7 +64,7 @@ pub struct RunRecord {
     /// Source of the last ingest.
     #[schema(required = true)]
     source_uri: Option<String>,
-    /// What kind of source that is.
+    /// What kind of source that is: `file`, `url`, `rtsp` or `whip`.
     #[schema(required = true)]
     source: Option<&'static str>,
     /// The live session that made the run.
@@ -85,7 +88,7 @@ impl RunRecord {
         let (origin, snapshot) = (run.origin(), run.snapshot());
         let source = match (origin.session, &snapshot.source_uri) {
             (Some(_), _) => Some("whip"),
-            (None, Some(_)) => Some("file"),
+            (None, Some(uri)) => Some(remote::kind(uri)),
             (None, None) => None,
         };
         RunRecord {

@@ -5,7 +5,7 @@
 
 mod job;
 
-use std::{fs::File, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use gate::GateConfig;
 use media::{ErrorKind, Rate, RequestId, StreamId};
@@ -17,21 +17,22 @@ use worker::{Supervisor, WorkerError};
 use super::{
     admission::{Admission, Place, QueueFull},
     registry::{JobGuard, JobProgress, Registry, Run, RunError},
+    remote::{RemoteError, RemoteSources},
 };
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, source::Source};
 use job::Job;
 
 /// The reason of a `run_failed` that a shutdown caused.
 const SHUTDOWN: &str = "shutdown";
 
-/// A checked request to ingest an opened source.
+/// A checked request to ingest a source.
 #[derive(Debug)]
 pub struct Ingest {
     /// The request.
     pub request_id: RequestId,
-    /// The opened source.
-    pub file: File,
-    /// What the caller called it.
+    /// What is read.
+    pub source: Source,
+    /// What the caller called it, credentials masked.
     pub source_uri: String,
     /// The stream of the run.
     pub stream_id: StreamId,
@@ -76,6 +77,9 @@ pub enum IngestError {
     /// The source is no media that is served, or the worker could not cope with it.
     #[error(transparent)]
     Worker(WorkerError),
+    /// The source did not come from its host.
+    #[error(transparent)]
+    Remote(RemoteError),
     /// Stills or signals could not be stored.
     #[error(transparent)]
     Store(#[from] TimelineError),
@@ -97,6 +101,7 @@ impl IngestError {
             IngestError::Run(error) => error.kind(),
             IngestError::QueueFull(_) => ErrorKind::Exhausted,
             IngestError::Worker(error) => error.kind(),
+            IngestError::Remote(error) => error.kind(),
             IngestError::Store(error) => error.kind(),
             IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
             IngestError::Lost => ErrorKind::Internal,
@@ -136,16 +141,30 @@ impl IngestError {
     }
 }
 
-/// Where jobs run and what they need.
+/// What jobs need.
+pub struct RunnerParts {
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// Where stills go.
+    pub blobs: BlobStore,
+    /// Starts media workers.
+    pub supervisor: Supervisor,
+    /// Opens remote sources.
+    pub remote: RemoteSources,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Jobs store stills.
+    pub stills: bool,
+    /// Jobs at once, and decoding threads of each.
+    pub threads: usize,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Where jobs run.
 pub struct Runner {
-    registry: Arc<Registry>,
-    blobs: BlobStore,
-    supervisor: Supervisor,
-    gate: GateConfig,
-    stills: bool,
-    threads: usize,
+    parts: RunnerParts,
     admission: Admission,
-    metrics: Arc<Metrics>,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
@@ -154,28 +173,11 @@ pub struct Runner {
 pub const QUEUE_MAX: usize = 64;
 
 impl Runner {
-    /// A runner of `threads` jobs at once, each decoding on as many threads.
-    pub fn new(
-        registry: Arc<Registry>,
-        blobs: BlobStore,
-        supervisor: Supervisor,
-        gate: GateConfig,
-        stills: bool,
-        threads: usize,
-        metrics: Arc<Metrics>,
-    ) -> Arc<Runner> {
-        Arc::new(Runner {
-            registry,
-            blobs,
-            supervisor,
-            gate,
-            stills,
-            threads,
-            admission: Admission::new(threads, QUEUE_MAX),
-            metrics,
-            jobs: TaskTracker::new(),
-            closing: CancellationToken::new(),
-        })
+    /// A runner of as many jobs at once as `parts` says.
+    pub fn new(parts: RunnerParts) -> Arc<Runner> {
+        let admission = Admission::new(parts.threads, QUEUE_MAX);
+        let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
+        Arc::new(Runner { parts, admission, jobs, closing })
     }
 
     /// Jobs that wait for a place.
@@ -236,7 +238,7 @@ impl Runner {
             return error.into();
         }
         let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
-        match self.registry.commit(run, vec![Event::RunFailed(failed)]).await {
+        match self.parts.registry.commit(run, vec![Event::RunFailed(failed)]).await {
             Ok(_) => IngestError::Shutdown,
             Err(error) => error.into(),
         }
@@ -270,7 +272,7 @@ impl Runner {
             () = deadline => {}
         }
         self.closing.cancel();
-        self.registry.cancel_jobs();
+        self.parts.registry.cancel_jobs();
         self.jobs.wait().await;
     }
 }

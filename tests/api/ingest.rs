@@ -165,8 +165,11 @@ fn hostile(root: &Path, clips: Option<&Path>) -> Vec<(String, &'static str)> {
         ("../outside.mp4".to_owned(), "\"..\""),
         (outside.display().to_string(), "outside the ingest roots"),
         ("/etc/passwd".to_owned(), "outside the ingest roots"),
-        ("https://example.com/a.mp4".to_owned(), "not enabled"),
-        ("rtsp://example.com/a".to_owned(), "not enabled"),
+        ("http://example.com/a.mp4".to_owned(), "needs SERVICE_ALLOW_INSECURE_HTTP=true"),
+        ("rtsp://example.com/a".to_owned(), "needs SERVICE_ALLOW_UNENCRYPTED_RTSP=true"),
+        ("ftp://example.com/a.mp4".to_owned(), "scheme not served: ftp"),
+        ("https://".to_owned(), "malformed url"),
+        ("https://example.com:0/a.mp4".to_owned(), "malformed url: port 0"),
         (format!("file://{}", outside.display()), "outside the ingest roots"),
         ("file:///%".to_owned(), "percent-encoding"),
     ];

@@ -12,9 +12,13 @@ use timeline::{
     ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
 };
 use tokio::runtime::Handle;
-use worker::{JobEvent, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
+use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
 use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner};
+use crate::{
+    session::remote::{Feed, RemoteError, RemoteSources},
+    source::Source,
+};
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
@@ -60,50 +64,64 @@ impl Job {
         ingest: Ingest,
         runtime: Handle,
     ) -> Job {
-        let signals = runner.registry.timeline().column_writer();
-        let (registry, run) = (Arc::clone(&runner.registry), Arc::clone(guard.run()));
+        let signals = runner.parts.registry.timeline().column_writer();
+        let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        let gate = Gate::new(runner.gate);
+        let gate = Gate::new(runner.parts.gate);
         Job { runner, guard, ingest, log, opened: None, signals, gate, stills: Vec::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
+        let (input, feed) = self.open()?;
+        let limits = feed.as_ref().map_or_else(Limits::default, |_| RemoteSources::limits());
         let spec = JobSpec {
-            input: self
-                .ingest
-                .file
-                .try_clone()
-                .map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?
-                .into(),
+            input,
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
-            stills: self.runner.stills,
-            gate: self.runner.gate,
-            threads: self.runner.threads,
-            limits: Limits::default(),
+            stills: self.runner.parts.stills,
+            gate: self.runner.parts.gate,
+            threads: self.runner.parts.threads,
+            limits,
         };
         let cancel = self.guard.token().running.clone();
-        let _timer = self.runner.metrics.job_seconds.start_timer();
+        let _timer = self.runner.parts.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
         let mut failed = None;
         let outcome =
-            runner.supervisor.run_job(spec, &cancel, &mut |event| match self.take(event) {
+            runner.parts.supervisor.run_job(spec, &cancel, &mut |event| match self.take(event) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     failed = Some(error);
                     ControlFlow::Break(())
                 }
             });
-        let error = match (failed, outcome) {
-            (None, Ok(report)) => return self.finish(&report),
-            (Some(error), _) => error,
-            (None, Err(error)) => IngestError::Worker(error),
+        let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
+        let error = match explained(outcome, feed, self.ingest.max_frames) {
+            Ok(report) => return self.finish(&report),
+            Err(error) => error,
         };
         if error.ends_the_run() {
             let (request_id, reason) = (Some(self.ingest.request_id), error.told());
             self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
         }
         Err(error)
+    }
+
+    /// What the worker reads, and what feeds it from elsewhere.
+    fn open(&self) -> Result<(JobInput, Option<Feed>), IngestError> {
+        match &self.ingest.source {
+            Source::File(file) => {
+                let file = file.try_clone();
+                let file = file.map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?;
+                Ok((file.into(), None))
+            }
+            Source::Remote(source) => {
+                let cancel = &self.guard.token().waiting;
+                let opened = self.runner.parts.remote.open(source, cancel, &self.log.runtime);
+                let (input, feed) = opened.map_err(told_by_host)?;
+                Ok((input, Some(feed)))
+            }
+        }
     }
 
     fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
@@ -115,7 +133,7 @@ impl Job {
                 self.guard.token().advance(JobProgress { frames, pts_ms });
             }
             JobEvent::Spent(Spent { decode_us, gate_us }) => {
-                let metrics = &self.runner.metrics;
+                let metrics = &self.runner.parts.metrics;
                 metrics.decode_seconds.observe(decode_us as f64 / 1e6);
                 metrics.gate_seconds.observe(gate_us as f64 / 1e6);
             }
@@ -127,7 +145,7 @@ impl Job {
     fn push(&mut self, signals: &[Signal]) -> Result<(), TimelineError> {
         // The worker's decisions, which depend on the signals alone.
         let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
-        self.runner.metrics.decided(signals.len() as u64, selected as u64);
+        self.runner.parts.metrics.decided(signals.len() as u64, selected as u64);
         signals.iter().try_for_each(|signal| self.signals.push(signal))
     }
 
@@ -137,7 +155,7 @@ impl Job {
         if too_many || matches!(still.event_type, EventType::Named(_)) {
             return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
         }
-        let hash = self.runner.blobs.put(&still.jpeg)?;
+        let hash = self.runner.parts.blobs.put(&still.jpeg)?;
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
         self.stills.push(Stored {
             frame_index,
@@ -197,6 +215,34 @@ impl Job {
             decoder: report.decoder.clone(),
             truncated: report.truncated,
         })
+    }
+}
+
+fn told_by_host(error: RemoteError) -> IngestError {
+    match error {
+        RemoteError::Cancelled => IngestError::Worker(WorkerError::Cancelled),
+        error => IngestError::Remote(error),
+    }
+}
+
+/// What came of a job, where what happened to its source explains what the worker made of it.
+fn explained(
+    outcome: Result<FileReport, IngestError>,
+    feed: Option<Feed>,
+    max_frames: u64,
+) -> Result<FileReport, IngestError> {
+    use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
+    let Some(feed) = feed else { return outcome };
+    match (outcome, feed.cause()) {
+        // All that was asked for was there.
+        (Ok(report), _) if report.frames >= max_frames => Ok(report),
+        (Ok(report), Some(cause)) if cause.is_cut() => Ok(FileReport { truncated: true, ..report }),
+        (Err(IngestError::Worker(Cancelled)), _) => Err(IngestError::Worker(Cancelled)),
+        (Ok(_) | Err(IngestError::Worker(_)), Some(cause)) => Err(told_by_host(cause)),
+        (Err(IngestError::Worker(FirstFrameTimeout { after } | Stalled { after })), None) => {
+            Err(IngestError::Remote(RemoteError::Slow(after)))
+        }
+        (outcome, _) => outcome,
     }
 }
 

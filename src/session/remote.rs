@@ -1,0 +1,247 @@
+//! What a media worker reads from other hosts: each resource through a pipe, RTSP through a socket.
+//!
+//! Everything is fetched by `transport::egress`; a task a connection copies with one buffer, and
+//! all of them end with the [`Feed`]. Why bytes ended early is known here, and explains whatever
+//! the decoder made of it.
+
+mod copy;
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use media::ErrorKind;
+use tokio::{
+    net::{UnixStream, unix::pipe},
+    runtime::Handle,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use transport::egress::{Budget, Download, Egress, EgressError, Fetcher, Target};
+use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
+
+use crate::config::RemoteConfig;
+
+/// Requests of one job, redirects included.
+const FETCHES_MAX: u64 = 4096;
+/// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
+const PLAYLIST: &[u8] = b"#EXTM3U";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Why a remote source was not read to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// What the other host, or the way to it, did.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    /// A playlist, and the operator has not enabled them.
+    #[error("scheme not enabled: HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true on this server")]
+    Playlist,
+    /// Bytes come, and too few of them.
+    #[error("timeout: the source sent too little to decode a frame within {} s", .0.as_secs())]
+    Slow(Duration),
+    /// No pipe or socket could be made.
+    #[error("no pipe to the media worker: {0}")]
+    Pipe(Arc<io::Error>),
+    /// The job was cancelled.
+    #[error("the work was cancelled")]
+    Cancelled,
+}
+
+impl RemoteError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RemoteError::Pipe(_) => ErrorKind::Unavailable,
+            RemoteError::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// The source ended where it should not, and what came before is worth keeping.
+    pub fn is_cut(&self) -> bool {
+        matches!(self, RemoteError::Egress(EgressError::Cut { .. }))
+    }
+}
+
+fn pipe_failed(error: io::Error) -> RemoteError {
+    RemoteError::Pipe(Arc::new(error))
+}
+
+/// A source behind a URL that may be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteSource {
+    /// A file or a playlist over HTTP.
+    Url(Target),
+    /// A live RTSP stream.
+    Rtsp(Target),
+}
+
+/// Opens remote sources; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RemoteSources {
+    /// The way to other hosts.
+    pub egress: Egress,
+    /// What the operator allows.
+    pub config: RemoteConfig,
+}
+
+/// The first reason for which bytes did not come.
+#[derive(Clone, Debug, Default)]
+struct Cause(Arc<Mutex<Option<RemoteError>>>);
+
+impl Cause {
+    fn note(&self, error: impl Into<RemoteError>) {
+        let mut cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cause.get_or_insert(error.into());
+    }
+
+    fn take(&self) -> Option<RemoteError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A job's connections, until dropped.
+pub struct Feed {
+    cause: Cause,
+    _end: DropGuard,
+}
+
+impl Feed {
+    /// Why bytes did not come, if they did not.
+    pub fn cause(&self) -> Option<RemoteError> {
+        self.cause.take()
+    }
+}
+
+impl RemoteSources {
+    /// What a worker may use for a remote source: its bytes come at the pace of the network.
+    pub fn limits() -> Limits {
+        let (first_frame, stall) = (Duration::from_secs(30), Duration::from_secs(60));
+        Limits { first_frame, stall, ..Limits::default() }
+    }
+
+    /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
+    pub fn open(
+        &self,
+        source: &RemoteSource,
+        cancel: &CancellationToken,
+        runtime: &Handle,
+    ) -> Result<(JobInput, Feed), RemoteError> {
+        let end = cancel.child_token();
+        let cause = Cause::default();
+        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, Limits::default().wall);
+        let feed = Feed { cause: cause.clone(), _end: end.clone().drop_guard() };
+        let input = match source {
+            RemoteSource::Url(target) => {
+                let playlists = self.config.hls;
+                let fetches = Fetches {
+                    fetcher: Fetcher::new(self.egress.clone(), budget),
+                    playlists,
+                    first: Some(target.clone()),
+                    runtime: runtime.clone(),
+                    end,
+                    cause: cause.clone(),
+                };
+                let (url, resources) = (target.url().to_string(), Box::new(fetches));
+                JobInput::Remote(Remote { url, resources, playlists })
+            }
+            RemoteSource::Rtsp(target) => {
+                let dialled = self.dial(target, budget, &end, &cause);
+                let dialled = runtime.block_on(end.run_until_cancelled(dialled));
+                let socket = dialled.ok_or(RemoteError::Cancelled)??;
+                let url = target.url().to_string();
+                let named = target.credentials().cloned();
+                let credentials = named.map(|named| (named.user, named.password));
+                JobInput::Rtsp(Rtsp { socket, url, credentials })
+            }
+        };
+        Ok((input, feed))
+    }
+
+    async fn dial(
+        &self,
+        target: &Target,
+        budget: Arc<Budget>,
+        end: &CancellationToken,
+        cause: &Cause,
+    ) -> Result<OwnedFd, RemoteError> {
+        let stream = self.egress.dial(target).await?;
+        let (ours, theirs) = UnixStream::pair().map_err(pipe_failed)?;
+        let theirs = theirs.into_std().map_err(pipe_failed)?;
+        theirs.set_nonblocking(false).map_err(pipe_failed)?;
+        let host = target.host().to_owned();
+        let (end, cause) = (end.clone(), cause.clone());
+        tokio::spawn(async move {
+            let relay = copy::relay(stream, ours, &host, &budget);
+            if let Some(Err(error)) = end.run_until_cancelled(relay).await {
+                cause.note(error);
+            }
+        });
+        Ok(theirs.into())
+    }
+}
+
+/// The resources of one job.
+struct Fetches {
+    fetcher: Fetcher,
+    playlists: bool,
+    /// What was asked for first, with its credentials.
+    first: Option<Target>,
+    runtime: Handle,
+    end: CancellationToken,
+    cause: Cause,
+}
+
+impl Resources for Fetches {
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal> {
+        let (runtime, end) = (self.runtime.clone(), self.end.clone());
+        let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
+        opened.unwrap_or(Err(RemoteError::Cancelled)).map_err(|error| {
+            let refusal = Refusal(error.to_string());
+            self.cause.note(error);
+            refusal
+        })
+    }
+}
+
+impl Fetches {
+    async fn fetch(&mut self, url: &str, from: u64) -> Result<Resource, RemoteError> {
+        let target = match self.first.take() {
+            Some(first) => first,
+            None => Target::parse(url)?,
+        };
+        let Download { url, size, seekable, mut body } = self.fetcher.get(&target, from).await?;
+        if from == 0 {
+            let head = body.next().await?.unwrap_or_default();
+            if is_playlist(&head) {
+                if !self.playlists {
+                    return Err(RemoteError::Playlist);
+                }
+                // A live one is another one each time.
+                self.fetcher.forget(target.url());
+                self.fetcher.forget(&url);
+            }
+            body.unread(head);
+        }
+        let (reader, writer) = io::pipe().map_err(pipe_failed)?;
+        let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(pipe_failed)?;
+        let (end, cause) = (self.end.clone(), self.cause.clone());
+        tokio::spawn(async move {
+            let copied = end.run_until_cancelled(copy::pour(&mut body, &mut writer)).await;
+            if let Some(Err(error)) = copied {
+                // Before the pipe closes: what the worker makes of the end comes after its reason.
+                cause.note(error);
+            }
+            drop(writer);
+        });
+        Ok(Resource { bytes: reader.into(), url: url.into(), size, seekable })
+    }
+}
+
+fn is_playlist(head: &Bytes) -> bool {
+    head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(PLAYLIST)
+}

@@ -1,0 +1,55 @@
+//! Which URLs are sources, and how they are shown: never with their credentials.
+
+use transport::egress::{EgressError, Target};
+
+use super::SourceError;
+use crate::{config::Config, session::remote::RemoteSource};
+
+/// Where the frames of a run come from.
+pub fn kind(source_uri: &str) -> &'static str {
+    match scheme(source_uri).as_deref() {
+        Some("http" | "https") => "url",
+        Some("rtsp" | "rtsps") => "rtsp",
+        _ => "file",
+    }
+}
+
+/// The remote source that `uri` names and the operator allows; `None` when it names a file.
+pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceError> {
+    let not_enabled = |scheme: &str, setting| {
+        SourceError::Remote(EgressError::NotEnabled { scheme: scheme.to_owned(), setting })
+    };
+    let target = || Target::parse(uri).map_err(SourceError::Remote);
+    match scheme(uri).as_deref() {
+        Some("https") => target().map(RemoteSource::Url).map(Some),
+        Some("http") if !config.egress.insecure_http => {
+            Err(not_enabled("http", "SERVICE_ALLOW_INSECURE_HTTP"))
+        }
+        Some("http") => target().map(RemoteSource::Url).map(Some),
+        Some("rtsps") => target().map(RemoteSource::Rtsp).map(Some),
+        Some("rtsp") if !config.remote.plain_rtsp => {
+            Err(not_enabled("rtsp", "SERVICE_ALLOW_UNENCRYPTED_RTSP"))
+        }
+        Some("rtsp") => target().map(RemoteSource::Rtsp).map(Some),
+        Some("file") | None => Ok(None),
+        Some(other) => Err(SourceError::Remote(EgressError::Scheme(other.to_owned()))),
+    }
+}
+
+/// `uri` as events, records and answers show it.
+pub fn shown(uri: &str, source: &RemoteSource) -> String {
+    let (RemoteSource::Url(target) | RemoteSource::Rtsp(target)) = source;
+    match target.credentials() {
+        Some(_) => target.url().as_str().replacen("://", "://***@", 1),
+        None => uri.to_owned(),
+    }
+}
+
+/// The scheme of a URL, in lower case.
+fn scheme(uri: &str) -> Option<String> {
+    let (scheme, _) = uri.split_once("://")?;
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_scheme =
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(rest);
+    is_scheme.then(|| scheme.to_ascii_lowercase())
+}
