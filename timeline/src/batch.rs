@@ -1,5 +1,6 @@
 //! Batch bytes: the records that one write and one sync make durable, under one checksum.
 //!
+//! A batch says which numbers it stands for: in a compacted file some of them have no record.
 //! An empty batch is a *mark*: it is written without a sync once the batch before it is
 //! durable, and the next batch takes its place. Whatever is intact behind a damaged batch,
 //! a mark included, therefore proves that the batch had been durable.
@@ -8,7 +9,8 @@ use media::Seq;
 
 use crate::entry::{u32_at, u64_at};
 
-/// Magic, checksum, body length, record count, seq of the first record, spare.
+/// Magic, checksum, body length, record count, first seq, the seq after the last where that is
+/// not the first plus the count, else 0.
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
 /// 0xff and 0xfe occur in no UTF-8 text, so that no payload can pass for a batch.
 const MAGIC: [u8; 4] = [0xff, 0xfe, b'S', b'B'];
@@ -39,6 +41,13 @@ impl Builder {
         self.count += 1;
     }
 
+    /// The bytes to write of a batch that stands for every number before `next`, though it has
+    /// not a record for each.
+    pub(crate) fn finish_before(mut self, next: Seq) -> Vec<u8> {
+        self.bytes[24..32].copy_from_slice(&next.0.to_le_bytes());
+        self.finish()
+    }
+
     /// The bytes to write.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let body = u32::try_from(self.bytes.len() - HEADER_BYTES).expect("a group is < 4 GiB");
@@ -61,6 +70,8 @@ pub(crate) fn mark(next: Seq) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
     pub(crate) first: Seq,
+    /// The number after the last that it stands for.
+    pub(crate) next: Seq,
     pub(crate) count: u32,
     pub(crate) body: &'a [u8],
 }
@@ -75,9 +86,15 @@ impl<'a> Batch<'a> {
         let end = HEADER_BYTES.checked_add(u32_at(header, 8) as usize)?;
         let checked = bytes.get(8..end)?;
         let intact = crc32c::crc32c(checked) == u32_at(header, 4);
+        let (first, count) = (u64_at(header, 16), u32_at(header, 12));
+        let next = match u64_at(header, 24) {
+            0 => first.checked_add(u64::from(count))?,
+            next => next,
+        };
         intact.then(|| Batch {
-            first: Seq(u64_at(header, 16)),
-            count: u32_at(header, 12),
+            first: Seq(first),
+            next: Seq(next),
+            count,
             body: &bytes[HEADER_BYTES..end],
         })
     }
@@ -122,7 +139,12 @@ mod tests {
         let bytes = batch(5, &[b"one", b"two"]);
         let read = Batch::parse(&bytes).expect("intact");
         assert_eq!((read.first, read.count, read.body), (Seq(5), 2, b"onetwo".as_slice()));
-        assert!(!read.is_mark());
+        assert!(!read.is_mark() && read.next == Seq(7));
+        let mut sparse = Builder::new(Vec::new(), Seq(5));
+        sparse.push(|out| out.extend_from_slice(b"one"));
+        let bytes = sparse.finish_before(Seq(90));
+        let read = Batch::parse(&bytes).expect("intact");
+        assert_eq!((read.first, read.next, read.count), (Seq(5), Seq(90), 1));
         assert!(Batch::parse(&mark(Seq(7))).is_some_and(|mark| mark.is_mark()));
     }
 

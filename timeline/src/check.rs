@@ -18,7 +18,7 @@ use crate::{
     disk::{DirDisk, Disk},
     footer,
     index::Index,
-    journal::{self, Header, Journal, Sizes},
+    journal::{self, Header, Journal, Sizes, Span},
     lock::{self, Lock},
     recovery::{self, TornTail},
 };
@@ -81,7 +81,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport> {
 fn verify_once(dir: &Path) -> Result<VerifyReport> {
     let disk = DirDisk::read_only(&dir.join("journal"));
     let columns = Columns::new(dir.join("columns"));
-    let (files, _) = recovery::list(&disk)?;
+    let files = recovery::list(&disk)?.files;
     let mut report = VerifyReport::default();
     report.problems.extend(lock::check_journal(dir, files.len()).err());
     let mut head = Seq(0);
@@ -144,7 +144,7 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
     let columns = Columns::new(dir.join("columns"));
     let mut visited = Seq(0);
     recovery::beside_a_writer(|| {
-        let (files, _) = recovery::list(&disk)?;
+        let files = recovery::list(&disk)?.files;
         let mut head = Seq(0);
         for (position, first) in files.iter().enumerate() {
             recovery::check_continues(&disk, *first, head)?;
@@ -181,23 +181,23 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
 pub fn repair(dir: &Path) -> Result<RepairReport> {
     let journal_dir = dir.join("journal");
     // Only where there is a log: locking and opening would begin one.
-    let (files, _) = recovery::list(&DirDisk::read_only(&journal_dir))?;
+    let files = recovery::list(&DirDisk::read_only(&journal_dir))?.files;
     let _lock = Lock::take(dir, files.len())?;
     let io = TimelineError::io("open the journal", &journal_dir);
     let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);
-    let (files, _) = recovery::list(&*disk)?;
+    let files = recovery::list(&*disk)?.files;
     let mut report = RepairReport::default();
     let mut head = Seq(0);
     for (position, first) in files.iter().enumerate() {
-        let (end, damage) = inspect(&*disk, *first, files.get(position + 1).copied(), head)?;
-        head = end.1;
-        if damage.is_none() {
+        let sound = inspect(&*disk, *first, files.get(position + 1).copied(), head)?;
+        head = sound.head;
+        if sound.damage.is_none() {
             continue;
         }
-        report.damage = damage;
-        cut(&*disk, *first, end.0, &mut report)?;
+        report.damage = sound.damage;
+        cut(&*disk, *first, sound.end, sound.shortened, &mut report)?;
         for later in &files[position + 1..] {
-            cut(&*disk, *later, 0, &mut report)?;
+            cut(&*disk, *later, 0, None, &mut report)?;
         }
         break;
     }
@@ -208,34 +208,54 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
     Ok(report)
 }
 
-/// How far a file is sound, as (offset, last event), and the damage that ends it there.
-fn inspect(
-    disk: &dyn Disk,
-    first: Seq,
-    successor: Option<Seq>,
+/// How far a file is sound.
+struct Sound {
+    /// Where its intact batches end.
+    end: u64,
+    /// The last number that they stand for.
     head: Seq,
-) -> Result<((u64, Seq), Option<TimelineError>)> {
+    /// The header that says so, of a compacted file.
+    shortened: Option<Header>,
+    /// What ends it there.
+    damage: Option<TimelineError>,
+}
+
+fn inspect(disk: &dyn Disk, first: Seq, successor: Option<Seq>, head: Seq) -> Result<Sound> {
     let checked = recovery::check_continues(disk, first, head)
         .and_then(|()| recovery::read_file(disk, first));
     let file = match checked {
-        Err(damage @ TimelineError::Damaged { .. }) => return Ok(((0, head), Some(damage))),
+        Err(damage @ TimelineError::Damaged { .. }) => {
+            return Ok(Sound { end: 0, head, shortened: None, damage: Some(damage) });
+        }
         checked => checked?,
     };
-    let end = recovery::scan(&file, |_, _| {});
-    let sound = (end.position as u64, Seq(end.next.0 - 1));
+    let mut count = 0;
+    let end = recovery::scan(&file, |_, _| count += 1);
+    let span = file.header.span.map(|_| Span { next: end.next, count });
+    let shortened = span.map(|span| Header { span: Some(span), ..file.header });
+    let (position, head) = (end.position as u64, Seq(end.next.0 - 1));
+    let sound = |damage| Ok(Sound { end: position, head, shortened, damage });
     let checked = match successor {
         Some(successor) => end.continued_by(&file, successor).map(drop),
         None => end.sound().and_then(|_| recovery::check_not_sealed(disk, first)),
     };
     match checked {
-        Ok(()) => Ok((sound, None)),
-        Err(damage @ TimelineError::Damaged { .. }) => Ok((sound, Some(damage))),
+        Ok(()) => sound(None),
+        Err(damage @ TimelineError::Damaged { .. }) => sound(Some(damage)),
         Err(other) => Err(other),
     }
 }
 
 /// Moves everything from `offset` on out of the file of `first`.
-fn cut(disk: &dyn Disk, first: Seq, offset: u64, report: &mut RepairReport) -> Result<()> {
+///
+/// `shortened` is the header of a compacted file that ends earlier than it said.
+fn cut(
+    disk: &dyn Disk,
+    first: Seq,
+    offset: u64,
+    shortened: Option<Header>,
+    report: &mut RepairReport,
+) -> Result<()> {
     let name = journal::file_name(first);
     let taken = disk.list().map_err(TimelineError::io("list the journal", disk.path("")))?;
     let kept = (1..)
@@ -255,6 +275,9 @@ fn cut(disk: &dyn Disk, first: Seq, offset: u64, report: &mut RepairReport) -> R
         if offset == 0 {
             return disk.remove(&name);
         }
+        if let Some(shortened) = shortened {
+            file.write_all_at(&shortened.bytes(), 0)?;
+        }
         file.set_size(offset)?;
         file.sync()
     };
@@ -266,7 +289,7 @@ fn cut(disk: &dyn Disk, first: Seq, offset: u64, report: &mut RepairReport) -> R
 
 /// Lets the log go on at `next` in a file of its own, as the file before may be sealed.
 fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
-    let (files, _) = recovery::list(&**disk)?;
+    let files = recovery::list(&**disk)?.files;
     let before = files.last().map(|last| recovery::read_file(&**disk, *last)).transpose()?;
     if before.as_ref().is_some_and(|file| file.header.first == next) {
         return Ok(());
@@ -277,7 +300,7 @@ fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
         recovery::scan(&file, |_, record| base = base.max(record.head.at)).sound()?;
     }
     let sizes = Sizes { file: 0, grow: 1 };
-    Journal::create(disk.clone(), sizes, Header { first: next, base })
+    Journal::create(disk.clone(), sizes, Header::new(next, base))
         .map(drop)
         .map_err(|failure| failure.error())
 }

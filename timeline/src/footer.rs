@@ -1,26 +1,31 @@
 //! The footer of a sealed journal file: its index, so that opening need not read the events.
 //!
 //! Lies between the last batch and the end of the file: the runs, the entries, a fixed
-//! trailer. Only a copy: a footer that is missing or damaged is made again from the events.
+//! trailer; in a compacted file the entries have their numbers. Only a copy: a footer that is missing or damaged is made again from the events.
 
 use media::{RunId, Seq, WallTime};
 
 use crate::{
     entry::{u32_at, u64_at},
     event::EventKind,
-    index::{FileIndex, Index},
+    index::{FileIndex, Index, Numbered},
 };
 
-/// Magic, checksum, count of runs and of events, end of the events, first seq, base time, spare.
+/// Magic, checksum, count of runs and of events, end of the events, first seq, base time, and
+/// the seq after the last, which is 0 where every number has an event.
 pub(crate) const TRAILER_BYTES: usize = 8 + 4 + 4 + 4 + 4 + 8 + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLFOOT\x01\xff";
 const RUN_BYTES: usize = 16;
 /// Offset, milliseconds after the base, number of the run in the footer, kind.
 const ENTRY_BYTES: usize = 4 + 4 + 4 + 4;
+/// The same, then the number counted from the first.
+const SPARSE_ENTRY_BYTES: usize = ENTRY_BYTES + 4;
 
 /// The footer of file number `number` of `index`.
 pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
-    let &FileIndex { first, base, end, .. } = index.file(number);
+    let file = index.file(number);
+    let &FileIndex { first, base, end, .. } = file;
+    let sparse = file.is_sparse();
     let mut runs = Vec::new();
     let mut numbers = std::collections::HashMap::new();
     let mut entries = Vec::new();
@@ -33,9 +38,13 @@ pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
         for word in [offset, after_base, number, u32::from(head.kind.code())] {
             entries.extend_from_slice(&word.to_le_bytes());
         }
+        if sparse {
+            let after_first = (head.seq.0 - first.0) as u32;
+            entries.extend_from_slice(&after_first.to_le_bytes());
+        }
     }
     let run_count = (runs.len() / RUN_BYTES) as u32;
-    let count = (entries.len() / ENTRY_BYTES) as u32;
+    let count = (entries.len() / entry_bytes(sparse)) as u32;
     let mut bytes = runs;
     bytes.append(&mut entries);
     let trailer = bytes.len();
@@ -46,7 +55,8 @@ pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
     }
     bytes.extend_from_slice(&first.0.to_le_bytes());
     bytes.extend_from_slice(&base.epoch_ms.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
+    let next = if sparse { file.next.0 } else { 0 };
+    bytes.extend_from_slice(&next.to_le_bytes());
     let checksum = checksum(&bytes, trailer);
     bytes[trailer + 8..trailer + 12].copy_from_slice(&checksum.to_le_bytes());
     bytes
@@ -54,9 +64,13 @@ pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
 
 /// The size of a footer, told by the last bytes of its file; `None` when there is none.
 pub(crate) fn size(trailer: &[u8; TRAILER_BYTES]) -> Option<usize> {
-    let sizes =
-        [u32_at(trailer, 12) as usize * RUN_BYTES, u32_at(trailer, 16) as usize * ENTRY_BYTES];
+    let entry = entry_bytes(u64_at(trailer, 40) != 0);
+    let sizes = [u32_at(trailer, 12) as usize * RUN_BYTES, u32_at(trailer, 16) as usize * entry];
     (trailer[..8] == MAGIC).then(|| sizes[0] + sizes[1] + TRAILER_BYTES)
+}
+
+fn entry_bytes(sparse: bool) -> usize {
+    if sparse { SPARSE_ENTRY_BYTES } else { ENTRY_BYTES }
 }
 
 /// An intact footer.
@@ -64,6 +78,9 @@ pub(crate) struct Footer<'a> {
     pub(crate) first: Seq,
     pub(crate) base: WallTime,
     pub(crate) end: u32,
+    /// The number after the last.
+    pub(crate) next: Seq,
+    sparse: bool,
     runs: &'a [u8],
     entries: &'a [u8],
 }
@@ -81,8 +98,14 @@ impl<'a> Footer<'a> {
             let number = u32_at(entry, 8) as usize;
             EventKind::from_code(entry[12]).is_some() && number < runs.len() / RUN_BYTES
         };
-        entries.chunks_exact(ENTRY_BYTES).all(known).then(|| Footer {
-            first: Seq(u64_at(trailer, 24)),
+        let (first, next) = (u64_at(trailer, 24), u64_at(trailer, 40));
+        let sparse = next != 0;
+        let count = (entries.len() / entry_bytes(sparse)) as u64;
+        let next = if sparse { next } else { first.checked_add(count)? };
+        entries.chunks_exact(entry_bytes(sparse)).all(known).then(|| Footer {
+            first: Seq(first),
+            next: Seq(next),
+            sparse,
             base: WallTime { epoch_ms: u64_at(trailer, 32) as i64 },
             end: u32_at(trailer, 20),
             runs,
@@ -101,19 +124,22 @@ impl<'a> Footer<'a> {
                 index.number(RunId::from_bytes(bytes))
             })
             .collect();
-        let mut entries = self.entries.chunks_exact(ENTRY_BYTES).peekable();
+        let mut entries = self.entries.chunks_exact(entry_bytes(self.sparse)).peekable();
         index.reserve(entries.len());
+        let mut position = 0;
         while let Some(entry) = entries.next() {
             let kind = EventKind::from_code(entry[12]).expect("checked by parse");
             let epoch_ms = self.base.epoch_ms + i64::from(u32_at(entry, 4));
             let end = entries.peek().map_or(self.end, |next| u32_at(next, 0));
             let number = numbers[u32_at(entry, 8) as usize];
-            index.push(number, kind, WallTime { epoch_ms }, u32_at(entry, 0), end);
+            let after_first =
+                if self.sparse { u64::from(u32_at(entry, ENTRY_BYTES)) } else { position };
+            let seq = Seq(self.first.0 + after_first);
+            let head = Numbered { seq, at: WallTime { epoch_ms }, run: number, kind };
+            position += 1;
+            index.push(head, u32_at(entry, 0)..end);
         }
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        (self.entries.len() / ENTRY_BYTES) as u64
+        index.end_file(self.next);
     }
 }
 

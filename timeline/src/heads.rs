@@ -1,10 +1,10 @@
-//! Looking ahead in a run without reading it, and reading single events.
+//! Looking ahead in the log without reading it, and reading single events.
 
 use media::{RunId, Seq};
 
 use crate::{EventHead, EventParts, Result, Timeline};
 
-/// Events looked at in one step: keeps a reader from holding up the writer for long.
+/// Events or numbers looked at in one step: keeps a reader from holding up the writer for long.
 const STEP: usize = 4096;
 
 impl Timeline {
@@ -15,9 +15,25 @@ impl Timeline {
         hits.into_iter().map(|hit| hit.head).collect()
     }
 
+    /// The events that have the `count` numbers from `from` on, of all runs, from memory.
+    pub fn heads(&self, from: Seq, count: usize) -> Vec<EventHead> {
+        let index = self.0.store.index();
+        let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
+        seqs.filter_map(|seq| index.locate(seq)).map(|hit| hit.head).collect()
+    }
+
+    /// Calls `visit` for every event in order, from memory, up to the head as it is now.
+    pub fn scan(&self, mut visit: impl FnMut(EventHead)) {
+        let head = self.head().0;
+        for first in (1..=head).step_by(STEP) {
+            let count = STEP.min((head - first + 1) as usize);
+            self.heads(Seq(first), count).into_iter().for_each(&mut visit);
+        }
+    }
+
     /// The event at `seq`, signals left in their column; `None` when there is none.
     pub fn get_parts(&self, seq: Seq) -> Result<Option<EventParts>> {
-        let hit = self.0.store.index().locate(seq);
-        hit.map(|hit| self.0.store.load(&hit, &mut Vec::new())).transpose()
+        let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
+        self.0.store.load(&hit, &mut Vec::new())
     }
 }

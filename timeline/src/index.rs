@@ -1,8 +1,11 @@
 //! Where every event is: 12 bytes an event by seq, and 4 bytes an event by run.
 //!
-//! Kept in memory, filled from the footers of sealed files when the log opens. Knows no I/O.
+//! Kept in memory, filled from the footers of sealed files when the log opens. A compacted file
+//! has gaps between its numbers, which cost 4 bytes an event more. Knows no I/O.
 
-use std::collections::HashMap;
+mod replace;
+
+use std::{collections::HashMap, ops::Range};
 
 use media::{RunId, Seq, WallTime};
 
@@ -18,9 +21,9 @@ const EXAMINED_MAX: usize = 4096;
 
 /// One event in its journal file.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+struct Entry {
     /// Where its record starts.
-    pub(crate) offset: u32,
+    offset: u32,
     /// Milliseconds after the file's base time.
     after_base: u32,
     /// Number of the run, then 8 bits of kind.
@@ -30,13 +33,56 @@ pub(crate) struct Entry {
 /// The events of one journal file.
 pub(crate) struct FileIndex {
     pub(crate) first: Seq,
+    /// The number after its last.
+    pub(crate) next: Seq,
     pub(crate) base: WallTime,
     /// Where its last record ends.
     pub(crate) end: u32,
+    generation: u32,
     entries: Vec<Entry>,
+    /// The numbers of the entries counted from the first; empty where they have no gap.
+    seqs: Vec<u32>,
 }
 
 impl FileIndex {
+    /// Some of its numbers have no event.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.entries.len() as u64 != self.next.0 - self.first.0
+    }
+
+    /// Events in it.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The time of its last event, if there is one.
+    pub(crate) fn last_at(&self) -> Option<WallTime> {
+        self.entries.last().map(|entry| self.at(entry))
+    }
+
+    fn at(&self, entry: &Entry) -> WallTime {
+        WallTime { epoch_ms: self.base.epoch_ms + i64::from(entry.after_base) }
+    }
+
+    fn seq(&self, position: usize) -> Seq {
+        let number = self.seqs.get(position).map_or(position as u64, |number| u64::from(*number));
+        Seq(self.first.0 + number)
+    }
+
+    fn position(&self, seq: Seq) -> Option<usize> {
+        let number = u32::try_from(seq.0.checked_sub(self.first.0)?).ok()?;
+        if self.seqs.is_empty() {
+            return Some(number as usize).filter(|position| *position < self.entries.len());
+        }
+        self.seqs.binary_search(&number).ok()
+    }
+
+    /// Bytes from the start of a record to the start of the next.
+    fn bytes(&self, position: usize) -> u64 {
+        let end = self.entries.get(position + 1).map_or(self.end, |next| next.offset);
+        u64::from(end - self.entries[position].offset)
+    }
+
     /// An event taken at `at` cannot go into this file: its time does not fit 32 bits.
     pub(crate) fn is_too_old_for(&self, at: WallTime) -> bool {
         u32::try_from(at.epoch_ms - self.base.epoch_ms).is_err()
@@ -47,14 +93,38 @@ struct RunEvents {
     id: RunId,
     /// Seqs in order.
     events: Vec<u32>,
+    /// What its records take in the files, with their share of the framing.
+    bytes: u64,
+}
+
+impl Entry {
+    fn run(&self) -> usize {
+        (self.run_and_kind >> 8) as usize
+    }
+}
+
+/// An event by the number of its run.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbered {
+    pub(crate) seq: Seq,
+    pub(crate) at: WallTime,
+    pub(crate) run: u32,
+    pub(crate) kind: EventKind,
+}
+
+/// One version of a journal file: a compaction puts another in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    /// First seq of the file, which names it.
+    pub(crate) first: Seq,
+    generation: u32,
 }
 
 /// Where to find one event and what it must be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub(crate) head: EventHead,
-    /// First seq of its file, which names the file.
-    pub(crate) file: Seq,
+    pub(crate) file: FileId,
     pub(crate) offset: u32,
     /// Where its record ends at the latest.
     pub(crate) end: u32,
@@ -74,16 +144,30 @@ pub(crate) struct Index {
     files: Vec<FileIndex>,
     runs: Vec<RunEvents>,
     numbers: HashMap<RunId, u32>,
+    /// Numbers of runs that have no event any more.
+    free: Vec<u32>,
+    generation: u32,
 }
 
 impl Index {
-    /// The last event; 0 when there is none.
+    /// The last number given to an event; 0 when there is none.
     pub(crate) fn head(&self) -> Seq {
-        Seq(self.files.last().map_or(0, |file| file.first.0 + file.entries.len() as u64 - 1))
+        Seq(self.files.last().map_or(0, |file| file.next.0 - 1))
     }
 
+    /// Events in the log.
+    pub(crate) fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.entries.len() as u64).sum()
+    }
+
+    /// Runs that have an event.
     pub(crate) fn run_count(&self) -> usize {
-        self.runs.len()
+        self.numbers.len()
+    }
+
+    /// What the records of `run` take in the files.
+    pub(crate) fn run_bytes(&self, run: RunId) -> u64 {
+        self.numbers.get(&run).map_or(0, |number| self.runs[*number as usize].bytes)
     }
 
     pub(crate) fn file_count(&self) -> usize {
@@ -99,7 +183,16 @@ impl Index {
         if let Some(sealed) = self.files.last_mut() {
             sealed.entries.shrink_to_fit();
         }
-        self.files.push(FileIndex { first, base, end: start, entries: Vec::new() });
+        let (entries, seqs, next) = (Vec::new(), Vec::new(), first);
+        let generation = self.generation;
+        self.files.push(FileIndex { first, next, base, end: start, generation, entries, seqs });
+    }
+
+    /// Says that the last file stands for all numbers before `next`.
+    pub(crate) fn end_file(&mut self, next: Seq) {
+        if let Some(file) = self.files.last_mut() {
+            file.next = next;
+        }
     }
 
     /// Gives the last file, which is empty, another base time.
@@ -111,9 +204,15 @@ impl Index {
 
     /// The number of `run` in the index, new when it is not there yet.
     pub(crate) fn number(&mut self, run: RunId) -> u32 {
+        let (runs, free) = (&mut self.runs, &mut self.free);
         *self.numbers.entry(run).or_insert_with(|| {
-            self.runs.push(RunEvents { id: run, events: Vec::new() });
-            u32::try_from(self.runs.len() - 1).expect("RUNS_MAX fits")
+            let fresh = RunEvents { id: run, events: Vec::new(), bytes: 0 };
+            if let Some(number) = free.pop() {
+                runs[number as usize] = fresh;
+                return number;
+            }
+            runs.push(fresh);
+            u32::try_from(runs.len() - 1).expect("RUNS_MAX fits")
         })
     }
 
@@ -124,23 +223,38 @@ impl Index {
         }
     }
 
-    /// Adds the event after the head to the last file; its record ends at `end`.
-    pub(crate) fn push(&mut self, run: u32, kind: EventKind, at: WallTime, offset: u32, end: u32) {
+    /// Adds an event behind the head to the last file; its record spans `record`.
+    pub(crate) fn push(&mut self, event: Numbered, record: Range<u32>) {
         let file = self.files.last_mut().expect("a file is begun before its events");
-        let after_base = u32::try_from(at.epoch_ms - file.base.epoch_ms)
+        let after_base = u32::try_from(event.at.epoch_ms - file.base.epoch_ms)
             .expect("the writer begins a file before times outgrow it");
-        let run_and_kind = run << 8 | u32::from(kind.code());
-        let seq = file.first.0 + file.entries.len() as u64;
-        file.entries.push(Entry { offset, after_base, run_and_kind });
-        file.end = end;
-        let seq = u32::try_from(seq).expect("EVENTS_MAX fits");
-        self.runs[run as usize].events.push(seq);
+        let seq = u32::try_from(event.seq.0).expect("EVENTS_MAX fits");
+        let (number, position) = ((event.seq.0 - file.first.0) as u32, file.entries.len() as u32);
+        if number != position && file.seqs.is_empty() {
+            file.seqs.extend(0..position);
+        }
+        if number != position || !file.seqs.is_empty() {
+            file.seqs.push(number);
+        }
+        if let Some(before) = file.entries.last() {
+            self.runs[before.run()].bytes += u64::from(record.start - file.end);
+        }
+        let run_and_kind = event.run << 8 | u32::from(event.kind.code());
+        file.entries.push(Entry { offset: record.start, after_base, run_and_kind });
+        file.next = Seq(event.seq.0 + 1);
+        file.end = record.end;
+        let run = &mut self.runs[event.run as usize];
+        run.events.push(seq);
+        run.bytes += u64::from(record.end - record.start);
     }
 
     /// Gives back what growing reserved beyond need.
     pub(crate) fn shrink(&mut self) {
         self.runs.iter_mut().for_each(|run| run.events.shrink_to_fit());
-        self.files.iter_mut().for_each(|file| file.entries.shrink_to_fit());
+        self.files.iter_mut().for_each(|file| {
+            file.entries.shrink_to_fit();
+            file.seqs.shrink_to_fit();
+        });
     }
 
     /// The last file.
@@ -151,11 +265,15 @@ impl Index {
     /// The events of file number `file`, each with the offset of its record.
     pub(crate) fn file_events(&self, file: usize) -> impl Iterator<Item = (u32, EventHead)> + '_ {
         let file = &self.files[file];
-        let seqs = (file.first.0..).map(Seq);
-        file.entries
-            .iter()
-            .zip(seqs)
-            .map(|(entry, seq)| (entry.offset, self.head_of(file, entry, seq)))
+        let numbered = file.entries.iter().enumerate();
+        numbered.map(|(position, entry)| (entry.offset, self.head_of(file, position)))
+    }
+
+    /// Up to `count` events of file number `file` from position `from` on.
+    pub(crate) fn hits(&self, file: usize, from: usize, count: usize) -> Vec<Hit> {
+        let file = &self.files[file];
+        let to = file.entries.len().min(from + count);
+        (from..to).map(|position| self.hit_at(file, position)).collect()
     }
 
     /// Where event `seq` is.
@@ -219,111 +337,31 @@ impl Index {
 
     /// Memory behind the index, without the table from run id to number.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let files = self.files.iter().map(|file| file.entries.capacity() * size_of::<Entry>());
+        let files = self.files.iter().map(|file| {
+            file.entries.capacity() * size_of::<Entry>() + file.seqs.capacity() * size_of::<u32>()
+        });
         let runs = self.runs.iter().map(|run| run.events.capacity() * size_of::<u32>());
         files.sum::<usize>() + runs.sum::<usize>() + self.runs.capacity() * size_of::<RunEvents>()
     }
 
     fn hit(&self, file: &FileIndex, seq: Seq) -> Option<Hit> {
-        let position = usize::try_from(seq.0.checked_sub(file.first.0)?).ok()?;
-        let entry = file.entries.get(position)?;
-        let end = file.entries.get(position + 1).map_or(file.end, |next| next.offset);
-        let head = self.head_of(file, entry, seq);
-        Some(Hit { head, file: file.first, offset: entry.offset, end })
+        file.position(seq).map(|position| self.hit_at(file, position))
     }
 
-    fn head_of(&self, file: &FileIndex, entry: &Entry, seq: Seq) -> EventHead {
+    fn hit_at(&self, file: &FileIndex, position: usize) -> Hit {
+        let offset = file.entries[position].offset;
+        let end = file.entries.get(position + 1).map_or(file.end, |next| next.offset);
+        let id = FileId { first: file.first, generation: file.generation };
+        Hit { head: self.head_of(file, position), file: id, offset, end }
+    }
+
+    fn head_of(&self, file: &FileIndex, position: usize) -> EventHead {
+        let entry = &file.entries[position];
         let kind = EventKind::from_code(entry.run_and_kind as u8).expect("stored from a kind");
-        let at = WallTime { epoch_ms: file.base.epoch_ms + i64::from(entry.after_base) };
-        EventHead { seq, at, run: self.runs[(entry.run_and_kind >> 8) as usize].id, kind }
+        let run = self.runs[entry.run()].id;
+        EventHead { seq: file.seq(position), at: file.at(entry), run, kind }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RUNS: [RunId; 2] = [RunId::from_bytes([1; 16]), RunId::from_bytes([2; 16])];
-    const KINDS: [EventKind; 3] =
-        [EventKind::RunCreated, EventKind::MarkerEmitted, EventKind::RunCompleted];
-
-    /// Events 1..=count over two runs, three kinds and files of `per_file` events.
-    fn index(count: u64, per_file: u64) -> Index {
-        let mut index = Index::default();
-        for seq in 1..=count {
-            let at = WallTime { epoch_ms: 1000 + seq as i64 };
-            if (seq - 1) % per_file == 0 {
-                index.begin_file(Seq(seq), at, 32);
-            }
-            let run = index.number(RUNS[seq as usize % 2]);
-            let offset = 32 + 10 * ((seq - 1) % per_file) as u32;
-            index.push(run, KINDS[seq as usize % 3], at, offset, offset + 10);
-        }
-        index
-    }
-
-    #[test]
-    fn an_event_is_found_with_everything_about_it() {
-        let index = index(10_000, 70);
-        for seq in (1..=10_000).map(Seq) {
-            let hit = index.locate(seq).expect("in the index");
-            let head = EventHead {
-                seq,
-                at: WallTime { epoch_ms: 1000 + seq.0 as i64 },
-                run: RUNS[seq.0 as usize % 2],
-                kind: KINDS[seq.0 as usize % 3],
-            };
-            let in_file = (seq.0 - 1) % 70;
-            assert_eq!(hit.head, head);
-            assert_eq!((hit.file, hit.end - hit.offset), (Seq(seq.0 - in_file), 10));
-        }
-        assert!(index.locate(Seq(0)).is_none());
-        assert!(index.locate(Seq(10_001)).is_none());
-        assert_eq!(index.head(), Seq(10_000));
-    }
-
-    #[test]
-    fn a_run_is_read_in_order_by_kind_and_across_the_bound_on_a_step() {
-        let index = index(40_000, 7000);
-        let read = |from, limit, kind| {
-            let (mut hits, mut from) = (Vec::new(), Some(Seq(from)));
-            while let Some(next) = from {
-                from = index.collect(RUNS[1], next, limit, kind, &mut hits);
-            }
-            hits.iter().map(|hit| hit.head.seq.0).collect::<Vec<_>>()
-        };
-        assert_eq!(read(0, 3, None), [1, 3, 5]);
-        assert_eq!(read(6, 2, None), [7, 9]);
-        assert_eq!(read(1, 3, Some(EventKind::RunCreated)), [3, 9, 15]);
-        assert_eq!(read(1, usize::MAX, None).len(), 20_000);
-        assert_eq!(read(39_999, 9, None), [39_999]);
-        assert_eq!(read(40_000, 9, None), [0; 0]);
-        assert_eq!(read(1, 0, None), [0; 0]);
-    }
-
-    #[test]
-    fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
-        let mut index = index(100, 7);
-        let last = |index: &Index, before| {
-            let mut before = Seq(before);
-            let mut steps = 1;
-            loop {
-                match index.last_of(RUNS[0], before, EventKind::RunCreated) {
-                    LastOf::Found(hit) => return (Some(hit.head.seq.0), steps),
-                    LastOf::None => return (None, steps),
-                    LastOf::GoOn(next) => before = next,
-                }
-                steps += 1;
-            }
-        };
-        assert_eq!(last(&index, u64::MAX), (Some(96), 1));
-        assert_eq!(last(&index, 96), (Some(90), 1));
-        assert_eq!(last(&index, 6), (None, 1));
-        for seq in 101..=10_101 {
-            let number = index.number(RUNS[0]);
-            let at = WallTime { epoch_ms: 2000 };
-            index.push(number, EventKind::Vlm, at, seq, seq + 1);
-        }
-        assert_eq!(last(&index, u64::MAX), (Some(96), 3));
-    }
-}
+mod tests;

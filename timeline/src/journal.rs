@@ -15,8 +15,13 @@ use crate::{
 
 /// Magic, version, checksum, first seq, base time.
 pub(crate) const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8;
+/// The same, then the seq after the last and the count of events.
+pub(crate) const COMPACTED_HEADER_BYTES: usize = HEADER_BYTES + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLJOURN\xff";
+/// Of files as they are written, with an event for every number.
 const VERSION: u32 = 1;
+/// Of files that a compaction made.
+const COMPACTED_VERSION: u32 = 2;
 const SUFFIX: &str = ".journal";
 const TEMPORARY_SUFFIX: &str = ".journal.tmp";
 
@@ -33,6 +38,11 @@ pub(crate) fn parse_file_name(name: &str) -> Option<Seq> {
     ours.then(|| digits.parse().ok().map(Seq)).flatten()
 }
 
+/// The name of the file of `first` until it is complete.
+pub(crate) fn temporary_name(first: Seq) -> String {
+    format!("{:020}{TEMPORARY_SUFFIX}", first.0)
+}
+
 /// Whether `name` is a file whose creation never finished.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.ends_with(TEMPORARY_SUFFIX)
@@ -44,15 +54,39 @@ pub(crate) struct Header {
     pub(crate) first: Seq,
     /// No event of the file is older.
     pub(crate) base: WallTime,
+    /// Of a compacted file only.
+    pub(crate) span: Option<Span>,
+}
+
+/// What a compacted file stands for: all numbers up to `next`, `count` of which have an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) next: Seq,
+    pub(crate) count: u64,
 }
 
 impl Header {
-    fn bytes(&self) -> Vec<u8> {
+    /// The header of a file that will be written to.
+    pub(crate) fn new(first: Seq, base: WallTime) -> Header {
+        Header { first, base, span: None }
+    }
+
+    /// Its size, which is where the batches start.
+    pub(crate) fn len(&self) -> usize {
+        if self.span.is_some() { COMPACTED_HEADER_BYTES } else { HEADER_BYTES }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let version = if self.span.is_some() { COMPACTED_VERSION } else { VERSION };
         let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&self.first.0.to_le_bytes());
         bytes.extend_from_slice(&self.base.epoch_ms.to_le_bytes());
+        if let Some(Span { next, count }) = self.span {
+            bytes.extend_from_slice(&next.0.to_le_bytes());
+            bytes.extend_from_slice(&count.to_le_bytes());
+        }
         let checksum = Header::checksum(&bytes);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -60,18 +94,22 @@ impl Header {
 
     pub(crate) fn parse(bytes: &[u8], file: PathBuf) -> Result<Header> {
         let damaged = |what| TimelineError::Damaged { file: file.clone(), offset: 0, what };
-        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(damaged("the file ends inside its header"));
-        };
+        let cut_short = || damaged("the file ends inside its header");
+        let short = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(cut_short)?;
+        let version = u32_at(short, 8);
+        let compacted = short[..8] == MAGIC && version == COMPACTED_VERSION;
+        let size = if compacted { COMPACTED_HEADER_BYTES } else { HEADER_BYTES };
+        let bytes = bytes.get(..size).ok_or_else(cut_short)?;
         if bytes[..8] != MAGIC || u32_at(bytes, 12) != Header::checksum(bytes) {
             return Err(damaged("no journal file header"));
         }
-        let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if version != VERSION && !compacted {
             return Err(TimelineError::UnknownFormat { file, version });
         }
         let base = WallTime { epoch_ms: u64_at(bytes, 24) as i64 };
-        Ok(Header { first: Seq(u64_at(bytes, 16)), base })
+        let span =
+            compacted.then(|| Span { next: Seq(u64_at(bytes, 32)), count: u64_at(bytes, 40) });
+        Ok(Header { first: Seq(u64_at(bytes, 16)), base, span })
     }
 
     fn checksum(bytes: &[u8]) -> u32 {
@@ -146,7 +184,7 @@ impl Journal {
         header: Header,
     ) -> std::result::Result<Journal, Failure> {
         let name = file_name(header.first);
-        let temporary = format!("{:020}{TEMPORARY_SUFFIX}", header.first.0);
+        let temporary = temporary_name(header.first);
         let path = disk.path(&name);
         let allocated = sizes.grow.max(HEADER_BYTES as u64);
         let make = || -> io::Result<Arc<dyn DiskFile>> {
@@ -196,7 +234,7 @@ impl Journal {
 
     /// Replaces this file, which is empty, by one for events from `base` on.
     pub(crate) fn begin_again(&mut self, base: WallTime) -> std::result::Result<(), Failure> {
-        let header = Header { first: self.next, base };
+        let header = Header::new(self.next, base);
         *self = Journal::create(self.disk.clone(), self.sizes, header)?;
         Ok(())
     }
@@ -245,7 +283,7 @@ impl Journal {
     ) -> std::result::Result<(), Failure> {
         // Room first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
-        let header = Header { first: self.next, base };
+        let header = Header::new(self.next, base);
         // A sealed file has a successor, always: that is how a missing last file is noticed.
         let successor = Journal::create(self.disk.clone(), self.sizes, header)?;
         let sealed = std::mem::replace(self, successor);

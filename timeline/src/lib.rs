@@ -10,6 +10,7 @@ mod batch;
 mod blob;
 mod check;
 mod column;
+mod compact;
 mod disk;
 mod entry;
 mod error;
@@ -20,9 +21,11 @@ mod index;
 mod journal;
 mod lock;
 mod marker;
+mod options;
 mod parts;
 mod queue;
 mod recovery;
+mod retention;
 mod store;
 mod writer;
 
@@ -30,7 +33,6 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use media::{RunId, Seq, Signal, StreamId, WallTime};
@@ -38,12 +40,14 @@ use media::{RunId, Seq, Signal, StreamId, WallTime};
 pub use blob::BlobStore;
 pub use check::{Removed, RepairReport, VerifyReport, cat, repair, verify};
 pub use column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
+pub use compact::{Compaction, Pace};
 pub use disk::{DirDisk, Disk, DiskFile};
 pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
+pub use options::{Options, SyncObserver};
 pub use parts::{EventParts, PayloadText};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
@@ -65,39 +69,6 @@ pub const BATCH_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
 pub const BATCH_BYTES_MAX: usize = QUEUE_BYTES_MAX;
 /// Offsets in a journal file have 32 bits, and a batch may begin just before the limit.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-
-/// Settings of a log.
-#[derive(Clone)]
-pub struct Options {
-    /// A journal file is sealed before it grows past this; at most 1 GiB.
-    pub file_bytes: u64,
-    /// Journal files grow by this much zero-filled space at a time.
-    pub grow_bytes: u64,
-    /// Reads wall time; the log never lets it go backwards.
-    pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
-    /// Told on the writer's thread how long each sync of the journal took; must be brief.
-    pub on_sync: SyncObserver,
-}
-
-/// Hears of the duration of syncs.
-pub type SyncObserver = Arc<dyn Fn(Duration) + Send + Sync>;
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            file_bytes: 64 << 20,
-            grow_bytes: 4 << 20,
-            clock: Arc::new(system_clock),
-            on_sync: Arc::new(|_| {}),
-        }
-    }
-}
-
-fn system_clock() -> WallTime {
-    // A clock before 1970 is wrong anyway, and the log keeps time from going backwards.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
-}
 
 /// Where an appended event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +123,10 @@ struct Inner {
     store: Arc<Store>,
     queue: Arc<Queue>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
+    /// A journal file is sealed before it grows past this.
+    file_bytes: u64,
+    /// Held by the one compaction.
+    compacting: Mutex<()>,
     /// Released after the writer has ended.
     _lock: Option<Lock>,
 }
@@ -162,7 +137,7 @@ impl Timeline {
         let (journal, columns) = (dir.join("journal"), dir.join("columns"));
         let io = |path| TimelineError::io("create the log's directory", path);
         let disk = DirDisk::create(&journal).map_err(io(&journal))?;
-        let lock = Lock::take(dir, recovery::list(&disk)?.0.len())?;
+        let lock = Lock::take(dir, recovery::list(&disk)?.files.len())?;
         disk::open_dir_durably(&columns).map_err(io(&columns))?;
         blob::remove_temporary(&columns)?;
         Timeline::start(Arc::new(disk), &columns, options, Some(lock))
@@ -179,14 +154,16 @@ impl Timeline {
     }
 
     /// Opens the log in `dir` for reading, as far as it is written now; changes nothing.
+    ///
+    /// Reads may fail after a compaction by its writer has moved what they look for: open anew.
     pub fn open_read_only(dir: &Path) -> Result<(Timeline, Recovery)> {
         let disk = Arc::new(DirDisk::read_only(&dir.join("journal")));
         let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
         let columns = Columns::new(dir.join("columns"));
         let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
-        let inner = Inner { store, queue: Arc::default(), writer: Mutex::default(), _lock: None };
-        inner.queue.close();
-        Ok((Timeline(Arc::new(inner)), found.recovery))
+        let log = Timeline::of(store, Arc::default(), None, 0, None);
+        log.0.queue.close();
+        Ok((log, found.recovery))
     }
 
     fn start(
@@ -208,7 +185,7 @@ impl Timeline {
             None => {
                 let base = (options.clock)();
                 found.index.begin_file(next, base, journal::HEADER_BYTES as u32);
-                let header = Header { first: next, base };
+                let header = Header::new(next, base);
                 Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
             }
         };
@@ -223,9 +200,18 @@ impl Timeline {
             .name("timeline-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(TimelineError::io("start the writer", disk.path("")))?;
-        let writer = Mutex::new(Some(thread));
-        let inner = Inner { store, queue, writer, _lock: lock };
-        Ok((Timeline(Arc::new(inner)), found.recovery))
+        Ok((Timeline::of(store, queue, Some(thread), file, lock), found.recovery))
+    }
+
+    fn of(
+        store: Arc<Store>,
+        queue: Arc<Queue>,
+        writer: Option<thread::JoinHandle<()>>,
+        file_bytes: u64,
+        lock: Option<Lock>,
+    ) -> Timeline {
+        let (writer, compacting) = (Mutex::new(writer), Mutex::default());
+        Timeline(Arc::new(Inner { store, queue, writer, file_bytes, compacting, _lock: lock }))
     }
 
     /// Appends `batch` whole or not at all; never waits.
@@ -239,7 +225,9 @@ impl Timeline {
         ack: impl FnOnce(Result<Vec<Appended>>) + Send + 'static,
     ) {
         match self.request(batch) {
-            Ok((drafts, bytes)) => self.0.queue.push(Request { drafts, bytes, ack: Box::new(ack) }),
+            Ok((drafts, bytes)) => {
+                self.0.queue.push(Request { drafts, bytes, seal: false, ack: Box::new(ack) });
+            }
             Err(error) => ack(Err(error)),
         }
     }
@@ -247,11 +235,15 @@ impl Timeline {
     /// Appends `batch` as [`Timeline::append`], waiting for room and for the acknowledgement.
     pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<Appended>> {
         let (drafts, bytes) = self.request(batch)?;
+        self.wait_for(drafts, bytes, false)
+    }
+
+    fn wait_for(&self, drafts: Vec<Draft>, bytes: usize, seal: bool) -> Result<Vec<Appended>> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let ack = move |result| {
             sender.send(result).expect("the caller below waits until this is sent");
         };
-        self.0.queue.push_wait(Request { drafts, bytes, ack: Box::new(ack) });
+        self.0.queue.push_wait(Request { drafts, bytes, seal, ack: Box::new(ack) });
         receiver.recv().unwrap_or_else(|_| {
             // Only a panicking writer drops an acknowledgement.
             self.0.store.poison(writer::STOPPED);
@@ -307,10 +299,11 @@ impl Timeline {
         self.0.store.read(run, from, limit, kind)
     }
 
-    /// The event at `seq`; `None` when there is none.
+    /// The event at `seq`; `None` when there is none, before the head too: it was purged.
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
-        let hit = self.0.store.index().locate(seq);
-        hit.map(|hit| self.0.store.load(&hit, &mut Vec::new())?.whole()).transpose()
+        let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
+        let parts = self.0.store.load(&hit, &mut Vec::new())?;
+        parts.map(EventParts::whole).transpose()
     }
 
     /// The last event of `run` of this kind.
@@ -346,24 +339,6 @@ impl Timeline {
     /// The last readable event; 0 when there is none.
     pub fn head(&self) -> Seq {
         self.0.store.index().head()
-    }
-
-    /// The events that have the `count` numbers from `from` on, of all runs, from memory.
-    pub fn heads(&self, from: Seq, count: usize) -> Vec<EventHead> {
-        let index = self.0.store.index();
-        let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
-        seqs.filter_map(|seq| index.locate(seq)).map(|hit| hit.head).collect()
-    }
-
-    /// Calls `visit` for every event in order, from memory, up to the head as it is now.
-    pub fn scan(&self, mut visit: impl FnMut(EventHead)) {
-        /// Numbers a step, so that the writer is never held up for long.
-        const STEP: usize = 4096;
-        let head = self.head().0;
-        for first in (1..=head).step_by(STEP) {
-            let count = STEP.min((head - first + 1) as usize);
-            self.heads(Seq(first), count).into_iter().for_each(&mut visit);
-        }
     }
 
     /// Has `listener` called on the writer's thread with what became readable, before the

@@ -22,6 +22,8 @@ pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<Appended>>) + Send>;
 pub(crate) struct Request {
     pub(crate) drafts: Vec<Draft>,
     pub(crate) bytes: usize,
+    /// Seals the last file before the batch.
+    pub(crate) seal: bool,
     pub(crate) ack: Ack,
 }
 

@@ -2,20 +2,21 @@
 //!
 //! Only the batch that was being written when the power went may be incomplete, and only at
 //! the very end. Whatever else is not intact is damage and refused by file and offset, never
-//! skipped. Changes nothing on disk.
+//! skipped. A file whose numbers a compacted one before it stands for was about to be removed
+//! and is passed over.
 
 use std::{io, path::PathBuf};
 
 use media::{Seq, WallTime};
 
 use crate::{
-    Result, TimelineError,
+    EventHead, Result, TimelineError,
     batch::{self, Batch},
     disk::Disk,
     entry::Record,
     footer::{self, Footer},
-    index::Index,
-    journal::{self, Header},
+    index::{Index, Numbered},
+    journal::{self, Header, Span},
 };
 
 /// What opening a log found.
@@ -59,19 +60,39 @@ pub(crate) struct Tail {
     pub(crate) torn: bool,
 }
 
-/// The journal files of `disk` by their first event, and those never finished.
-pub(crate) fn list(disk: &dyn Disk) -> Result<(Vec<Seq>, Vec<String>)> {
+/// What is in the journal's directory.
+pub(crate) struct Listing {
+    /// The files of the log, by their first number.
+    pub(crate) files: Vec<Seq>,
+    /// Names of files never finished, and of those that a compacted one stands for.
+    pub(crate) leftovers: Vec<String>,
+}
+
+/// Lists the journal files of `disk`.
+pub(crate) fn list(disk: &dyn Disk) -> Result<Listing> {
     let names = disk.list().map_err(TimelineError::io("list the journal", disk.path("")))?;
-    let mut files: Vec<Seq> =
+    let mut firsts: Vec<Seq> =
         names.iter().filter_map(|name| journal::parse_file_name(name)).collect();
-    files.sort_unstable();
-    let temporary = names.into_iter().filter(|name| journal::is_temporary(name)).collect();
-    Ok((files, temporary))
+    firsts.sort_unstable();
+    let mut leftovers: Vec<String> =
+        names.into_iter().filter(|name| journal::is_temporary(name)).collect();
+    let (mut files, mut covered) = (Vec::new(), Seq(0));
+    for first in firsts {
+        if first < covered {
+            leftovers.push(journal::file_name(first));
+            continue;
+        }
+        files.push(first);
+        // A header that is damaged is told by whoever reads the file.
+        let span = read_header(disk, first).ok().and_then(|header| header.span);
+        covered = span.map_or(Seq(0), |span| span.next);
+    }
+    Ok(Listing { files, leftovers })
 }
 
 /// Reads the log on `disk`.
 pub(crate) fn recover(disk: &dyn Disk) -> Result<Found> {
-    let (files, _) = list(disk)?;
+    let Listing { files, .. } = list(disk)?;
     let mut found = Found {
         index: Index::default(),
         recovery: Recovery { files: files.len() as u64, ..Recovery::default() },
@@ -86,7 +107,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Found> {
         }
     }
     found.index.shrink();
-    found.recovery.events = found.index.head().0;
+    found.recovery.events = found.index.len();
     Ok(found)
 }
 
@@ -103,11 +124,12 @@ fn load_sealed(disk: &dyn Disk, first: Seq, successor: Seq, found: &mut Found) -
     if let Some(bytes) = read_footer(disk, first)? {
         let header = read_header(disk, first)?;
         let footer = Footer::parse(&bytes).filter(|footer| {
-            let described = Header { first: footer.first, base: footer.base };
-            described == header && first.0 + footer.count() == successor.0
+            let described = (footer.first, footer.base, footer.next);
+            let spanned = header.span.is_none_or(|span| span.next == footer.next);
+            described == (header.first, header.base, successor) && spanned
         });
         if let Some(footer) = footer {
-            found.index.begin_file(first, footer.base, journal::HEADER_BYTES as u32);
+            found.index.begin_file(first, footer.base, header.len() as u32);
             footer.load(&mut found.index);
             return Ok(());
         }
@@ -122,6 +144,9 @@ fn load_sealed(disk: &dyn Disk, first: Seq, successor: Seq, found: &mut Found) -
 fn load_last(disk: &dyn Disk, first: Seq, found: &mut Found) -> Result<()> {
     check_not_sealed(disk, first)?;
     let file = read_file(disk, first)?;
+    if file.header.span.is_some() {
+        return Err(file.damaged(0, "the file after this compacted one is missing"));
+    }
     let end = scan_into(&file, &mut found.index).sound()?;
     found.recovery.torn = file.torn(end.position);
     let torn = found.recovery.torn.is_some();
@@ -153,10 +178,14 @@ pub(crate) fn settle(disk: &dyn Disk, found: &Found) -> Result<()> {
             sealed => sealed.map_err(TimelineError::io("seal a journal file", disk.path(&name)))?,
         }
     }
-    let (_, temporary) = list(disk)?;
-    for name in temporary {
-        disk.remove(&name)
-            .map_err(TimelineError::io("remove an unfinished file", disk.path(&name)))?;
+    let leftovers = list(disk)?.leftovers;
+    if leftovers.is_empty() {
+        return Ok(());
+    }
+    // A compacted file may owe its name to a rename that is not durable yet.
+    disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
+    for name in leftovers {
+        disk.remove(&name).map_err(TimelineError::io("remove a leftover", disk.path(&name)))?;
     }
     Ok(())
 }
@@ -164,29 +193,29 @@ pub(crate) fn settle(disk: &dyn Disk, found: &Found) -> Result<()> {
 /// The bytes that the end of a file says are its footer; `None` when it says nothing of it.
 pub(crate) fn read_footer(disk: &dyn Disk, first: Seq) -> Result<Option<Vec<u8>>> {
     let name = journal::file_name(first);
-    let io = |what| TimelineError::io(what, disk.path(&name));
-    let file = disk.open(&name).map_err(io("open a journal file"))?;
-    let size = file.size().map_err(io("measure a journal file"))?;
+    let file = disk.open(&name).map_err(changed(disk.path(&name)))?;
+    let size = file.size().map_err(changed(disk.path(&name)))?;
     let mut trailer = [0; footer::TRAILER_BYTES];
     let Some(start) = size.checked_sub(trailer.len() as u64) else { return Ok(None) };
-    file.read_exact_at(&mut trailer, start).map_err(cut_short(disk.path(&name)))?;
+    file.read_exact_at(&mut trailer, start).map_err(changed(disk.path(&name)))?;
     let footer_bytes = footer::size(&trailer).filter(|bytes| *bytes as u64 <= size);
     let Some(footer_bytes) = footer_bytes else { return Ok(None) };
     let mut bytes = vec![0; footer_bytes];
     file.read_exact_at(&mut bytes, size - footer_bytes as u64)
-        .map_err(cut_short(disk.path(&name)))?;
+        .map_err(changed(disk.path(&name)))?;
     Ok(Some(bytes))
 }
 
-/// What a failed read of a journal file means. Sealing cuts the zeros off a file: beside a writer
-/// it may be shorter than it was when it was measured, once.
-fn cut_short(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
-    move |error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            let what = "the file is shorter than it was a moment ago";
-            TimelineError::Damaged { file: path, offset: 0, what }
-        }
-        _ => TimelineError::io("read a journal file", path)(error),
+/// What a failed read of a journal file means. Beside a writer a file may be cut by its sealing
+/// or removed by a compaction after it was listed or measured, once.
+fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
+    move |error| {
+        let what = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the file is shorter than it was a moment ago",
+            io::ErrorKind::NotFound => "the file was there a moment ago",
+            _ => return TimelineError::io("read a journal file", path)(error),
+        };
+        TimelineError::Damaged { file: path, offset: 0, what }
     }
 }
 
@@ -197,13 +226,17 @@ pub(crate) struct FileBytes {
     pub(crate) bytes: Vec<u8>,
 }
 
-fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
+pub(crate) fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
     let name = journal::file_name(first);
     let path = disk.path(&name);
-    let mut bytes = [0; journal::HEADER_BYTES];
-    disk.open(&name)
-        .and_then(|file| file.read_exact_at(&mut bytes, 0))
-        .map_err(TimelineError::io("read a journal file", &path))?;
+    let read = || -> io::Result<Vec<u8>> {
+        let file = disk.open(&name)?;
+        let size = (file.size()? as usize).min(journal::COMPACTED_HEADER_BYTES);
+        let mut bytes = vec![0; size];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(changed(path.clone()))?;
     Header::parse(&bytes, path)
 }
 
@@ -211,11 +244,10 @@ fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
 pub(crate) fn read_file(disk: &dyn Disk, first: Seq) -> Result<FileBytes> {
     let name = journal::file_name(first);
     let path = disk.path(&name);
-    let io = |what| TimelineError::io(what, path.clone());
-    let file = disk.open(&name).map_err(io("open a journal file"))?;
-    let size = file.size().map_err(io("measure a journal file"))?;
+    let file = disk.open(&name).map_err(changed(path.clone()))?;
+    let size = file.size().map_err(changed(path.clone()))?;
     let mut bytes = vec![0; size as usize];
-    file.read_exact_at(&mut bytes, 0).map_err(cut_short(path.clone()))?;
+    file.read_exact_at(&mut bytes, 0).map_err(changed(path.clone()))?;
     let header = Header::parse(&bytes, path.clone())?;
     let file = FileBytes { path, header, bytes };
     if header.first != first {
@@ -266,7 +298,8 @@ impl End {
 
 /// Calls `visit` for every record of `file` with its offset, up to the last intact batch.
 pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) -> End {
-    let mut end = End { position: journal::HEADER_BYTES, next: file.header.first, damage: None };
+    let header = &file.header;
+    let mut end = End { position: header.len(), next: header.first, damage: None };
     while let Some(batch) = Batch::parse(&file.bytes[end.position..]) {
         if batch.first != end.next {
             end.damage = Some(file.damaged(end.position, "a batch is not the next in order"));
@@ -280,7 +313,10 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) 
             return end;
         }
         end.position += batch.batch_bytes();
-        end.next = Seq(end.next.0 + u64::from(batch.count));
+        end.next = batch.next;
+    }
+    if let Some(Span { next, count: 0 }) = header.span {
+        end.next = next;
     }
     // Only the last batch can be incomplete, so an intact one behind it tells of damage.
     if batch::find(&file.bytes, end.position + 1, end.next).is_some() {
@@ -297,12 +333,14 @@ fn visit_batch(
 ) -> Result<()> {
     let end = start.position + batch.batch_bytes();
     let mut offset = start.position + batch::HEADER_BYTES;
-    for seq in (start.next.0..).take(batch.count as usize).map(Seq) {
+    let mut next = batch.first;
+    for _ in 0..batch.count {
         let record =
             Record::parse(&file.bytes[offset..end]).map_err(|what| file.damaged(offset, what))?;
-        if record.head.seq != seq {
+        if !(next..batch.next).contains(&record.head.seq) {
             return Err(file.damaged(offset, "a record is not the next in order"));
         }
+        next = Seq(record.head.seq.0 + 1);
         visit(offset, &record);
         offset += record.record_bytes();
     }
@@ -314,12 +352,15 @@ fn visit_batch(
 
 /// Adds the events of `file` to `index` as a file of its own.
 pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> End {
-    index.begin_file(file.header.first, file.header.base, journal::HEADER_BYTES as u32);
-    scan(file, |offset, record| {
-        let run = index.number(record.head.run);
+    index.begin_file(file.header.first, file.header.base, file.header.len() as u32);
+    let end = scan(file, |offset, record| {
+        let EventHead { seq, at, run, kind } = record.head;
+        let run = index.number(run);
         let end = (offset + record.record_bytes()) as u32;
-        index.push(run, record.head.kind, record.head.at, offset as u32, end);
-    })
+        index.push(Numbered { seq, at, run, kind }, offset as u32..end);
+    });
+    index.end_file(end.next);
+    end
 }
 
 /// Runs `read` until it finds no damage or the same twice.
@@ -343,7 +384,7 @@ pub(crate) fn beside_a_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<
 
 /// The time that the next event must not precede.
 pub(crate) fn last_time(index: &Index) -> WallTime {
-    let last = index.locate(index.head()).map(|hit| hit.head.at);
-    let base = index.last_file().map(|file| file.base);
-    last.max(base).unwrap_or(WallTime { epoch_ms: i64::MIN })
+    // The last file may be empty; its base is no earlier than any event before it.
+    let last = index.last_file().map(|file| file.last_at().unwrap_or(file.base));
+    last.unwrap_or(WallTime { epoch_ms: i64::MIN })
 }

@@ -14,7 +14,7 @@ use crate::{
     disk::{Disk, DiskFile},
     entry::Record,
     event::{Event, EventKind, FramesDecoded},
-    index::{Hit, Index, LastOf},
+    index::{FileId, FileIndex, Hit, Index, LastOf},
     journal,
 };
 
@@ -28,8 +28,10 @@ pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) columns: Columns,
     index: RwLock<Index>,
-    /// By first event, the least recently opened first.
-    files: Mutex<VecDeque<(Seq, Arc<dyn DiskFile>)>>,
+    /// The least recently opened first.
+    files: Mutex<VecDeque<(FileId, Arc<dyn DiskFile>)>>,
+    /// Held while the files and the index disagree.
+    replacing: RwLock<()>,
     health: Mutex<Health>,
     listeners: RwLock<Vec<Listener>>,
 }
@@ -46,6 +48,7 @@ impl Store {
             columns,
             index: RwLock::new(index),
             files: Mutex::default(),
+            replacing: RwLock::default(),
             health: Mutex::new(health),
             listeners: RwLock::default(),
         }
@@ -97,14 +100,15 @@ impl Store {
             from = self.index().collect(run, next, limit, kind, &mut hits);
         }
         let mut buffer = Vec::new();
-        hits.iter().map(|hit| self.load(hit, &mut buffer)).collect()
+        hits.iter().filter_map(|hit| self.load(hit, &mut buffer).transpose()).collect()
     }
 
-    /// The event at `hit`; `buffer` is memory to reuse.
-    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<EventParts> {
-        let record = self.record(hit, buffer)?;
-        let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
-        Ok(EventParts::new(&self.columns, hit.head, payload))
+    /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse.
+    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<Option<EventParts>> {
+        self.with_record(hit, buffer, |record| {
+            let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
+            Ok(EventParts::new(&self.columns, hit.head, payload))
+        })
     }
 
     /// The last event of `run` of this kind that comes before `before`.
@@ -130,7 +134,8 @@ impl Store {
         loop {
             let hit = self.last_of(run, before, EventKind::FramesDecoded);
             let Some(hit) = hit else { return Ok(None) };
-            if let Event::FramesDecoded(frames) = self.record(&hit, &mut buffer)?.decode()?
+            let decoded = self.with_record(&hit, &mut buffer, |record| record.decode())?;
+            if let Some(Event::FramesDecoded(frames)) = decoded
                 && stream.is_none_or(|stream| *stream == frames.stream_id)
             {
                 return Ok(Some((hit.head, frames)));
@@ -139,8 +144,47 @@ impl Store {
         }
     }
 
-    fn record<'a>(&self, hit: &Hit, buffer: &'a mut Vec<u8>) -> Result<Record<'a>> {
-        let name = journal::file_name(hit.file);
+    /// Reads the record at `hit`, wherever a compaction has put it meanwhile; `None` when it
+    /// was purged.
+    fn with_record<T>(
+        &self,
+        hit: &Hit,
+        buffer: &mut Vec<u8>,
+        take: impl Fn(&Record<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut hit = *hit;
+        loop {
+            let failed = match self.record(&hit, buffer).and_then(|record| take(&record)) {
+                Ok(taken) => return Ok(Some(taken)),
+                Err(failed) => failed,
+            };
+            let settled = self.replacing.read().expect("no compaction panics while it replaces");
+            let again = self.index().locate(hit.head.seq);
+            drop(settled);
+            match again {
+                None => return Ok(None),
+                Some(again) if again.file == hit.file => return Err(failed),
+                Some(again) => hit = again,
+            }
+        }
+    }
+
+    /// Puts the file that `rename` names in the place of those that `made`, its index, stands
+    /// for; returns those.
+    pub(crate) fn replace(
+        &self,
+        made: Index,
+        rename: impl FnOnce() -> std::io::Result<()>,
+    ) -> std::io::Result<Vec<FileIndex>> {
+        let _replacing = self.replacing.write().expect("no compaction panics while it replaces");
+        rename()?;
+        let replaced = self.index_mut().replace(made);
+        self.files.lock().expect("no holder of the files panics").clear();
+        Ok(replaced)
+    }
+
+    pub(crate) fn record<'a>(&self, hit: &Hit, buffer: &'a mut Vec<u8>) -> Result<Record<'a>> {
+        let name = journal::file_name(hit.file.first);
         let io = |what| TimelineError::io(what, self.disk.path(&name));
         let file = self.file(hit.file).map_err(io("open a journal file"))?;
         buffer.resize((hit.end - hit.offset) as usize, 0);
@@ -153,20 +197,20 @@ impl Store {
     }
 
     fn damaged(&self, hit: &Hit, what: &'static str) -> TimelineError {
-        let file = self.disk.path(&journal::file_name(hit.file));
+        let file = self.disk.path(&journal::file_name(hit.file.first));
         TimelineError::Damaged { file, offset: u64::from(hit.offset), what }
     }
 
-    fn file(&self, first: Seq) -> std::io::Result<Arc<dyn DiskFile>> {
+    fn file(&self, id: FileId) -> std::io::Result<Arc<dyn DiskFile>> {
         let mut files = self.files.lock().expect("no holder of the files panics");
-        if let Some((_, file)) = files.iter().rev().find(|(open, _)| *open == first) {
+        if let Some((_, file)) = files.iter().rev().find(|(open, _)| *open == id) {
             return Ok(file.clone());
         }
-        let file = self.disk.open(&journal::file_name(first))?;
+        let file = self.disk.open(&journal::file_name(id.first))?;
         if files.len() == OPEN_FILES_MAX {
             files.pop_front();
         }
-        files.push_back((first, file.clone()));
+        files.push_back((id, file.clone()));
         Ok(file)
     }
 }

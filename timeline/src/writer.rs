@@ -9,7 +9,7 @@ use media::{Seq, WallTime};
 
 use crate::{
     Appended, EventHead, Health, SyncObserver, TimelineError, batch, footer,
-    index::{EVENTS_MAX, RUNS_MAX},
+    index::{EVENTS_MAX, Numbered, RUNS_MAX},
     journal::{self, Failure, Journal},
     queue::{Queue, Request},
     store::Store,
@@ -63,6 +63,9 @@ impl Writer {
         let at = self.last;
         let records: usize = group.iter().map(|request| request.drafts.len()).sum();
         let bytes: usize = group.iter().map(|request| request.bytes).sum();
+        if group.iter().any(|request| request.seal) {
+            self.rotate(at)?;
+        }
         if records == 0 {
             // Empty batches only; in the journal they would stand for its end.
             return Ok(Vec::new());
@@ -105,19 +108,27 @@ impl Writer {
 
     /// Begins another file when the last one has no room for `bytes` or no number for `at`.
     fn rotate_for(&mut self, bytes: usize, at: WallTime) -> Result<(), Failure> {
-        let footer = {
-            let index = self.store.index();
-            let old = index.last_file().is_some_and(|file| file.is_too_old_for(at));
-            if !old && !self.journal.is_full_for(bytes) {
-                return Ok(());
-            }
-            footer::build(&index, index.file_count() - 1)
-        };
+        let old = self.store.index().last_file().is_some_and(|file| file.is_too_old_for(at));
+        if !old && !self.journal.is_full_for(bytes) {
+            return Ok(());
+        }
         if self.journal.is_empty() {
             self.journal.begin_again(at)?;
             self.store.index_mut().rebase_last_file(at);
             return Ok(());
         }
+        self.rotate(at)
+    }
+
+    /// Seals the last file, unless it is empty, and begins another.
+    fn rotate(&mut self, at: WallTime) -> Result<(), Failure> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
+        let footer = {
+            let index = self.store.index();
+            footer::build(&index, index.file_count() - 1)
+        };
         self.journal.rotate(at, &footer)?;
         let first = self.journal.next();
         self.store.index_mut().begin_file(first, at, journal::HEADER_BYTES as u32);
@@ -130,7 +141,8 @@ impl Writer {
             let run = index.number(event.head.run);
             let (from, to) =
                 ((start + event.record.start) as u32, (start + event.record.end) as u32);
-            index.push(run, event.head.kind, event.head.at, from, to);
+            let EventHead { seq, at, kind, .. } = event.head;
+            index.push(Numbered { seq, at, run, kind }, from..to);
         }
         drop(index);
         let heads: Vec<EventHead> = placed.iter().map(|event| event.head).collect();

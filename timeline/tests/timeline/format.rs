@@ -1,9 +1,12 @@
-//! The log in `fixtures/journal_v1` opens forever.
+//! The logs in `fixtures/journal_v1`, as it is written, and `journal_v2`, the same compacted,
+//! open forever.
 //!
 //! `UPDATE_GOLDEN=1` writes it anew, which only a new format version may ever need.
 
 use std::{
+    collections::HashSet,
     fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -11,13 +14,13 @@ use media::{Seq, WallTime};
 use tempfile::TempDir;
 use timeline::{BlobStore, Options, Timeline, verify};
 
-use crate::support::{all, found, frames, signal};
+use crate::support::{events, found, frames, run, signal};
 
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/journal_v1")
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fixtures/journal_v{version}"))
 }
 
-fn write_fixture(dir: &Path) {
+fn write_fixture(version: u32, dir: &Path) {
     let clock = std::sync::Arc::new(|| WallTime { epoch_ms: 1_767_225_600_000 });
     let options = Options { file_bytes: 2048, grow_bytes: 512, clock, ..Options::default() };
     let (log, _) = Timeline::open(dir, options).unwrap();
@@ -31,6 +34,11 @@ fn write_fixture(dir: &Path) {
     log.append_wait(vec![frames(1, column)]).unwrap();
     let blobs = BlobStore::open(&dir.join("blobs")).unwrap();
     blobs.put(b"not really a JPEG").unwrap();
+    if version == 2 {
+        let purged = HashSet::from([run(9)]);
+        let done = log.compact(&purged, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(done.events_removed, 12);
+    }
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -47,7 +55,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn listing(log: &Timeline) -> String {
-    all(log)
+    events(log)
         .iter()
         .map(|event| {
             let head = event.head;
@@ -59,7 +67,16 @@ fn listing(log: &Timeline) -> String {
 
 #[test]
 fn the_first_format_opens_and_reads_the_same_forever() {
-    let fixture = fixture();
+    opens_and_reads_the_same(1, 25);
+}
+
+#[test]
+fn the_compacted_format_opens_and_reads_the_same_forever() {
+    opens_and_reads_the_same(2, 13);
+}
+
+fn opens_and_reads_the_same(version: u32, events: u64) {
+    let fixture = fixture(version);
     let golden = fixture.join("events.txt");
     #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the log")]
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
@@ -67,7 +84,7 @@ fn the_first_format_opens_and_reads_the_same_forever() {
         if fixture.exists() {
             fs::remove_dir_all(&fixture).unwrap();
         }
-        write_fixture(&fixture);
+        write_fixture(version, &fixture);
         let (log, _) = Timeline::open_read_only(&fixture).unwrap();
         fs::write(&golden, listing(&log)).unwrap();
         fs::remove_file(fixture.join("lock")).unwrap();
@@ -77,9 +94,9 @@ fn the_first_format_opens_and_reads_the_same_forever() {
     copy(&fixture, dir.path());
     let report = verify(dir.path()).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
-    assert_eq!((report.events, report.columns, report.footers_missing), (25, 1, 0));
+    assert_eq!((report.events, report.columns, report.footers_missing), (events, 1, 0));
     let (log, recovery) = Timeline::open(dir.path(), Options::default()).unwrap();
-    assert_eq!((recovery.events, recovery.torn.as_ref()), (25, None));
+    assert_eq!((recovery.events, recovery.torn.as_ref()), (events, None));
     assert_eq!(listing(&log), expected);
     let appended = log.append_wait(vec![found(1, "goes on")]).unwrap();
     assert_eq!(appended[0].seq, Seq(26));
@@ -89,13 +106,18 @@ fn the_first_format_opens_and_reads_the_same_forever() {
 }
 
 #[test]
-fn what_is_written_today_is_the_first_format() {
-    let dir = TempDir::new().unwrap();
-    write_fixture(dir.path());
-    for entry in fs::read_dir(fixture().join("journal")).unwrap() {
-        let expected = entry.unwrap();
-        let name = expected.file_name();
-        let written = fs::read(dir.path().join("journal").join(&name)).unwrap();
-        assert!(fs::read(expected.path()).unwrap() == written, "{name:?} differs");
+fn what_is_written_and_compacted_today_is_what_the_fixtures_hold() {
+    for version in [1, 2] {
+        let dir = TempDir::new().unwrap();
+        write_fixture(version, dir.path());
+        let journal = dir.path().join("journal");
+        let kept = fs::read_dir(fixture(version).join("journal")).unwrap();
+        let kept: Vec<_> = kept.map(|entry| entry.unwrap()).collect();
+        assert_eq!(fs::read_dir(&journal).unwrap().count(), kept.len());
+        for expected in kept {
+            let name = expected.file_name();
+            let written = fs::read(journal.join(&name)).unwrap();
+            assert!(fs::read(expected.path()).unwrap() == written, "{version}: {name:?} differs");
+        }
     }
 }

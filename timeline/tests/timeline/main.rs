@@ -3,6 +3,7 @@
 
 mod api;
 mod check;
+mod compact;
 mod concurrency;
 mod crash;
 mod damage;
@@ -10,4 +11,5 @@ mod disk;
 mod faults;
 mod format;
 mod kill;
+mod model;
 mod support;

@@ -67,20 +67,25 @@ pub fn signal(index: u64) -> Signal {
     }
 }
 
-/// Every event of the log, in order.
-pub fn all(log: &Timeline) -> Vec<StoredEvent> {
+/// Every event of the log in order, whatever was purged between them.
+pub fn events(log: &Timeline) -> Vec<StoredEvent> {
     let mut heads: Vec<EventHead> = Vec::new();
     log.scan(|head| heads.push(head));
-    heads
-        .into_iter()
-        .enumerate()
-        .map(|(position, head)| {
-            assert_eq!(head.seq, Seq(position as u64 + 1), "seqs have no gap");
-            let event = log.get(head.seq).unwrap().unwrap();
-            assert_eq!(event.head, head);
-            event
-        })
-        .collect()
+    let event = |head: EventHead| {
+        let event = log.get(head.seq).unwrap().unwrap();
+        assert_eq!(event.head, head);
+        event
+    };
+    heads.into_iter().map(event).collect()
+}
+
+/// Every event of a log from which nothing was purged, in order.
+pub fn all(log: &Timeline) -> Vec<StoredEvent> {
+    let events = events(log);
+    for (event, seq) in events.iter().zip(1..) {
+        assert_eq!(event.head.seq, Seq(seq), "seqs have no gap");
+    }
+    events
 }
 
 pub fn texts(log: &Timeline) -> Vec<String> {

@@ -1,0 +1,41 @@
+//! Settings of a log, and the seams to time: a clock is read, syncs are told.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use media::WallTime;
+
+/// Settings of a log.
+#[derive(Clone)]
+pub struct Options {
+    /// A journal file is sealed before it grows past this; at most 1 GiB.
+    pub file_bytes: u64,
+    /// Journal files grow by this much zero-filled space at a time.
+    pub grow_bytes: u64,
+    /// Reads wall time; the log never lets it go backwards.
+    pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
+    /// Told on the writer's thread how long each sync of the journal took; must be brief.
+    pub on_sync: SyncObserver,
+}
+
+/// Hears of the duration of syncs.
+pub type SyncObserver = Arc<dyn Fn(Duration) + Send + Sync>;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            file_bytes: 64 << 20,
+            grow_bytes: 4 << 20,
+            clock: Arc::new(system_clock),
+            on_sync: Arc::new(|_| {}),
+        }
+    }
+}
+
+fn system_clock() -> WallTime {
+    // A clock before 1970 is wrong anyway, and the log keeps time from going backwards.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
+}
