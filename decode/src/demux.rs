@@ -132,7 +132,27 @@ impl Demuxer {
     /// Recognises the container and looks at its first packets.
     pub fn open(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let mut format = Format::open(input, check_container, limits.streams)?;
+        Demuxer::of_format(Format::open(input, check_container, limits.streams)?, limits)
+    }
+
+    /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
+    /// comes, since nothing can be decoded again.
+    pub fn open_live(input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+        Ok(Demuxer { is_live: true, ..Demuxer::open(input, limits)? })
+    }
+
+    /// Live media over RTP: `description` is an SDP text about one video stream, and each read of
+    /// `packets` gives one of its RTP or RTCP packets. Times begin at 0.
+    pub fn open_rtp(
+        description: &str,
+        packets: Box<dyn Read + Send>,
+        limits: Limits,
+    ) -> Result<Demuxer, DecodeError> {
+        let format = Format::open_rtp(description, packets, limits.streams)?;
+        Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
+    }
+
+    fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
         let streams = format.stream_count();
         if streams > limits.streams {
             return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });
@@ -190,12 +210,6 @@ impl Demuxer {
             ended: false,
             is_live: false,
         })
-    }
-
-    /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
-    /// comes, since nothing can be decoded again.
-    pub fn open_live(input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
-        Ok(Demuxer { is_live: true, ..Demuxer::open(input, limits)? })
     }
 
     /// The video stream that will be decoded: the first that is not a cover picture.

@@ -80,7 +80,7 @@ fn run_job(source: Source, options: &JobOptions, line: &Arc<Line<Stdin>>) -> io:
     let trouble = Trouble::default();
     let outcome = source::open(source, line, &trouble)
         .and_then(|demuxer| job::analyze_opened(demuxer, options, &emit));
-    match trouble.take().map_or(outcome, Err) {
+    match trouble.explain(outcome) {
         Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
         Err(Fault::Stopped) => Ok(()),
         Err(fault) => line.send(&Reply::Failed(fault)),

@@ -1,19 +1,27 @@
 //! A job's input as its supervisor hands it out: a descriptor at the start, or one for each
 //! resource that the worker asks for.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    net::sockopt::{Timeout, set_socket_timeout},
+};
 
 use crate::{
-    Fault, JobInput, JobOptions, Refusal, Remote, Resource, Resources, WorkerError,
+    JobInput, JobOptions, Refusal, Remote, Resource, Resources, Rtsp, WorkerError,
     process::Process,
-    protocol::{Request, Source},
+    protocol::{Credentials, Request, Source},
     wire::ProtocolError,
 };
 
 /// Longest URL that a worker may ask for: what servers accept at most.
 const URL_BYTES_MAX: usize = 8 << 10;
+/// Longest silence of an RTSP server.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Feed {
     source: Source,
@@ -36,9 +44,12 @@ impl Feed {
                 let source = Source::Remote { url, playlists };
                 Ok(Feed { source, descriptor: None, resources: Some(resources) })
             }
-            JobInput::Rtsp(_) => {
-                let message = "RTSP is not read yet".to_owned();
-                Err(Fault::Other { kind: media::ErrorKind::Unsupported, message }.into())
+            JobInput::Rtsp(Rtsp { socket, url, credentials }) => {
+                prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
+                let credentials =
+                    credentials.map(|(user, password)| Credentials { user, password });
+                let source = Source::Rtsp { url, credentials };
+                Ok(Feed { source, descriptor: Some(socket), resources: None })
             }
         }
     }
@@ -66,6 +77,13 @@ impl Feed {
         make_waiting(bytes.as_fd())?;
         process.send_with(&Request::Resource { url, size, seekable }, bytes.as_fd())
     }
+}
+
+/// A worker waits for its server, and not for ever.
+fn prepare_connection(socket: &OwnedFd) -> rustix::io::Result<()> {
+    set_socket_timeout(socket, Timeout::Recv, Some(SILENCE_MAX))?;
+    set_socket_timeout(socket, Timeout::Send, Some(SILENCE_MAX))?;
+    fcntl_setfl(socket, fcntl_getfl(socket)? - OFlags::NONBLOCK)
 }
 
 /// Workers wait in `read`.

@@ -5,6 +5,8 @@
 //! bytes, and none for pixels. Parsing refuses, and never panics on, any bytes that are not a
 //! message.
 
+use std::fmt;
+
 use decode::{DecodeError, FileReport, Sampling, StreamInfo};
 use gate::{GateConfig, Reason};
 use media::{Codec, EventType, Timestamp};
@@ -51,6 +53,22 @@ pub(crate) enum Source {
     File { len: u64 },
     /// What the server opens when it is asked to.
     Remote { url: String, playlists: bool },
+    /// The RTSP server at the other end of the connection that comes along.
+    Rtsp { url: String, credentials: Option<Credentials> },
+}
+
+/// Who asks for a source.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub user: String,
+    pub password: String,
+}
+
+/// Has no place in a log.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
 }
 
 /// What a worker says.
@@ -102,6 +120,7 @@ wire_enum!(Reply, "reply", {
 wire_enum!(Source, "source", {
     1 => File { len },
     2 => Remote { url, playlists },
+    3 => Rtsp { url, credentials },
 });
 wire_enum!(JobEvent, "job event", {
     1 => Opened(stream),
@@ -158,6 +177,7 @@ wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
+wire_struct!(Credentials { user, password });
 wire_struct!(Attempt { what, errno });
 wire_struct!(Still { frame_index, pts_ms, reason, event_type, confidence, extent, jpeg });
 wire_struct!(StreamInfo {

@@ -19,6 +19,9 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+/// Number of the first descriptor that a worker is given: what a job talks to, if to anything.
+pub(crate) const SOCKET_NUMBER: i32 = 3;
+
 /// Descriptors a worker may hold: its socket, stderr, the input, and room for the next input.
 const DESCRIPTORS_MAX: u64 = 16;
 
@@ -221,6 +224,9 @@ const ALLOWED_WHERE: &[(i64, u8, u64, u64)] = &[
     // The control socket is descriptor 0 and stderr is 2: nothing else is written.
     (libc::SYS_recvmsg, 0, u32::MAX as u64, 0),
     (libc::SYS_sendto, 0, u32::MAX as u64, 0),
+    // A connection that the server has made for the job. It leads nowhere else: `sendto` with an
+    // address needs a socket without a peer, which nobody hands out.
+    (libc::SYS_sendto, 0, u32::MAX as u64, SOCKET_NUMBER as u64),
     (libc::SYS_write, 0, u32::MAX as u64, 2),
     (libc::SYS_writev, 0, u32::MAX as u64, 2),
     // Threads, never processes.

@@ -9,11 +9,12 @@ mod file;
 mod hls;
 mod playlist;
 mod remote;
+mod rtsp;
 
 use std::{
     io,
     os::fd::AsFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use decode::{Demuxer, Limits};
@@ -39,20 +40,43 @@ impl<S: AsFd + Send + Sync> Opener for Line<S> {
 /// What is wrong with a source and was found while libav was reading it, which would take it for
 /// the end of the media.
 #[derive(Clone, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<Fault>>>);
+pub(crate) struct Trouble(Arc<Mutex<Found>>);
+
+#[derive(Default)]
+struct Found {
+    certain: Option<Fault>,
+    suspected: Option<Fault>,
+}
 
 impl Trouble {
-    /// Keeps the first fault; gives what to answer libav with.
+    /// Keeps the first fault, which ends the job; gives what to answer libav with.
     fn note(&self, error: impl Into<Fault>) -> io::Error {
         let fault = error.into();
         let answer = io::Error::other(fault.to_string());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        self.found().certain.get_or_insert(fault);
         answer
     }
 
-    /// The fault, if there was one: it explains whatever else went wrong.
-    pub fn take(&self) -> Option<Fault> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// As `note`, where what came before may do as a result.
+    fn suspect(&self, error: impl Into<Fault>) -> io::Error {
+        let fault = error.into();
+        let answer = io::Error::other(fault.to_string());
+        self.found().suspected.get_or_insert(fault);
+        answer
+    }
+
+    /// What came of a job, in the light of what is known about its source.
+    pub fn explain<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
+        let Found { certain, suspected } = std::mem::take(&mut *self.found());
+        match (certain, outcome) {
+            (Some(fault), _) => Err(fault),
+            (None, Err(fault)) => Err(suspected.unwrap_or(fault)),
+            (None, Ok(result)) => Ok(result),
+        }
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,6 +107,10 @@ pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
                 return Ok(Demuxer::open_live(Box::new(input), limits)?);
             }
             Ok(Demuxer::open(Box::new(input), limits)?)
+        }
+        Source::Rtsp { url, credentials } => {
+            let socket = line.descriptor().map_err(SourceError::Asking)?;
+            rtsp::open(socket.into(), url, credentials, trouble)
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char, c_int},
+    io::{Cursor, Read},
     ptr,
 };
 
@@ -50,10 +51,6 @@ impl Format {
         streams_max: usize,
     ) -> Result<Format, DecodeError> {
         super::silence_log();
-        let no_memory = |error: AvError| DecodeError::Libav {
-            call: "avformat_alloc_context",
-            detail: error.to_string(),
-        };
         let io = Io::new(input).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
         // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own bounds.
@@ -73,12 +70,58 @@ impl Format {
         // SAFETY: a static descriptor whose name is a C string.
         let name = unsafe { CStr::from_ptr((*kind).name) }.to_string_lossy().into_owned();
         allowed(&name)?;
+        let mut format = Format::prepare(name, io)?;
+        // SAFETY: as prepared; on failure libav frees the context and clears the pointer.
+        let opened = unsafe {
+            ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
+        };
+        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        format.look_at_streams(streams_max)?;
+        Ok(format)
+    }
+
+    /// The media that `description`, an SDP text, is about; every read of `packets` gives one of
+    /// its RTP or RTCP packets. No address in the description is ever used.
+    pub(crate) fn open_rtp(
+        description: &str,
+        packets: Box<dyn Read + Send>,
+        streams_max: usize,
+    ) -> Result<Format, DecodeError> {
+        super::silence_log();
+        let text = Io::new(Box::new(Cursor::new(description.as_bytes().to_vec())));
+        let text = text.map_err(no_memory)?;
+        let io = Io::of_packets(packets).map_err(no_memory)?;
+        let mut format = Format::prepare("rtsp".to_owned(), io)?;
+        let mut options = Options::default();
+        // Packets arrive in order over TCP, so that none has to wait for another.
+        options.set(c"sdp_flags", c"custom_io").map_err(no_memory)?;
+        options.set(c"reorder_queue_size", c"0").map_err(no_memory)?;
+        // SAFETY: as prepared, except that the description is read first and the packets after it,
+        // which is how libav's custom_io works; on failure libav frees the context.
+        let opened = unsafe {
+            (*format.context).pb = text.context();
+            ffi::avformat_open_input(
+                &mut format.context,
+                c"".as_ptr(),
+                ffi::av_find_input_format(c"sdp".as_ptr()),
+                &mut options.0,
+            )
+        };
+        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        // SAFETY: the context is open, and the stream of packets lives as long as it does.
+        unsafe { (*format.context).pb = format.io.context() };
+        format.look_at_streams(streams_max)?;
+        Ok(format)
+    }
+
+    /// A context that reads `io`, opens nothing else and lets few decoders look at the bytes.
+    fn prepare(name: String, io: Io) -> Result<Format, DecodeError> {
         // SAFETY: plain allocation.
         let context = unsafe { ffi::avformat_alloc_context() };
         if context.is_null() {
             return Err(no_memory(AvError::NO_MEMORY));
         }
-        let mut format = Format { context, name, io };
+        let format = Format { context, name, io };
         // SAFETY: fields to be set before opening. `opaque` points to the source that lives as
         // long as `format.io`, which is dropped after the context.
         unsafe {
@@ -92,19 +135,18 @@ impl Format {
                 return Err(no_memory(AvError::NO_MEMORY));
             }
         }
-        // SAFETY: as prepared above; on failure libav frees the context and clears the pointer.
-        let opened = unsafe {
-            ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
-        };
-        AvError::check(opened).map_err(|error| format.header_error(error))?;
-        let count = format.stream_count();
+        Ok(format)
+    }
+
+    fn look_at_streams(&mut self, streams_max: usize) -> Result<(), DecodeError> {
+        let count = self.stream_count();
         if count > streams_max {
             return Err(DecodeError::TooManyStreams { count, max: streams_max });
         }
         // SAFETY: the context is open; no options are given.
-        let probed = unsafe { ffi::avformat_find_stream_info(format.context, ptr::null_mut()) };
-        AvError::check(probed).map_err(|error| format.header_error(error))?;
-        Ok(format)
+        let probed = unsafe { ffi::avformat_find_stream_info(self.context, ptr::null_mut()) };
+        AvError::check(probed).map_err(|error| self.header_error(error))?;
+        Ok(())
     }
 
     /// Takes the input away; from here on nothing more is read.
@@ -218,6 +260,34 @@ impl Drop for Format {
         // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `Io`.
         unsafe { ffi::avformat_close_input(&mut self.context) };
     }
+}
+
+/// Options for a demuxer.
+struct Options(*mut ffi::AVDictionary);
+
+impl Default for Options {
+    fn default() -> Options {
+        Options(ptr::null_mut())
+    }
+}
+
+impl Options {
+    fn set(&mut self, name: &CStr, value: &CStr) -> Result<(), AvError> {
+        // SAFETY: the list is null or ours; libav copies both texts.
+        let set = unsafe { ffi::av_dict_set(&mut self.0, name.as_ptr(), value.as_ptr(), 0) };
+        AvError::check(set).map(drop)
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: null or a list that is freed once.
+        unsafe { ffi::av_dict_free(&mut self.0) };
+    }
+}
+
+fn no_memory(error: AvError) -> DecodeError {
+    DecodeError::Libav { call: "avformat_alloc_context", detail: error.to_string() }
 }
 
 fn ratio(rational: ffi::AVRational) -> Option<(u32, u32)> {

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_void,
-    io::{ErrorKind, SeekFrom},
+    io::{ErrorKind, Read, Seek, SeekFrom},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
 };
@@ -34,6 +34,16 @@ unsafe impl Send for Io {}
 impl Io {
     pub(super) fn new(mut input: Box<dyn Input>) -> Result<Io, AvError> {
         let seekable = input.stream_position().is_ok();
+        Io::allocate(input, seekable, false)
+    }
+
+    /// Packets instead of a stream: libav reads past its buffer, so that each read gives it one.
+    /// What it writes, reports for the sender, goes nowhere.
+    pub(super) fn of_packets(packets: Box<dyn Read + Send>) -> Result<Io, AvError> {
+        Io::allocate(Box::new(Packets(packets)), false, true)
+    }
+
+    fn allocate(input: Box<dyn Input>, seekable: bool, is_writable: bool) -> Result<Io, AvError> {
         let source = Box::into_raw(Box::new(Source { input, refused: false }));
         // SAFETY: plain allocation; ownership passes to the context below.
         let buffer = unsafe { ffi::av_malloc(BUFFER_BYTES) }.cast::<u8>();
@@ -46,7 +56,7 @@ impl Io {
                 ffi::avio_alloc_context(
                     buffer,
                     BUFFER_BYTES as i32,
-                    0,
+                    i32::from(is_writable),
                     source.cast(),
                     Some(read),
                     None,
@@ -91,6 +101,21 @@ impl Io {
         // SAFETY: the context lives as long as self.
         let error = unsafe { (*self.context).error };
         error < 0 && AvError(error) != AvError::END
+    }
+}
+
+/// Has no position.
+struct Packets(Box<dyn Read + Send>);
+
+impl Read for Packets {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+impl Seek for Packets {
+    fn seek(&mut self, _: SeekFrom) -> std::io::Result<u64> {
+        Err(ErrorKind::Unsupported.into())
     }
 }
 

@@ -89,6 +89,19 @@ fn request() -> impl Strategy<Value = Request> {
                 threads: 1,
             },
         }),
+        (".{0,9}", option::of((".{0,9}", ".{0,9}"))).prop_map(|(url, names)| Request::Job {
+            source: Source::Rtsp {
+                url,
+                credentials: names.map(|(user, password)| Credentials { user, password }),
+            },
+            options: JobOptions {
+                sampling: Sampling::Every,
+                max_frames: 1,
+                stills: false,
+                gate: GateConfig::default(),
+                threads: 1,
+            },
+        }),
         (".{0,9}", option::of(any::<u64>()), any::<bool>())
             .prop_map(|(url, size, seekable)| Request::Resource { url, size, seekable }),
         Just(Request::Probe),

@@ -19,6 +19,9 @@ pub(super) enum SourceError {
     /// A file that is read back and forth, from a server that gives it only from the beginning.
     #[error("the server does not serve byte ranges, and this file cannot be read without")]
     NoRanges,
+    /// A live playlist that does not grow.
+    #[error("timeout: the live playlist does not grow any more")]
+    Silent,
     /// Another file answers to the same URL now.
     #[error("the remote file changed while it was read")]
     Changed,

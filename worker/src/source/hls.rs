@@ -132,7 +132,7 @@ impl Hls {
             }
             let patience = (self.media.target * PATIENCE_TARGETS).clamp(PATIENCE_MIN, PATIENCE_MAX);
             if self.grown.elapsed() > patience {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(self.trouble.suspect(SourceError::Silent));
             }
             // Half of what a playlist may take to grow (RFC 8216 6.3.4).
             thread::sleep(self.media.target.min(PATIENCE_MIN) / 2);

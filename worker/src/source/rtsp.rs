@@ -1,0 +1,155 @@
+//! Live media from an RTSP server over the one connection that the server's owner made.
+//!
+//! The conversation is `client`'s; this is the waiting, the sending and the reading. Promises one
+//! RTP or RTCP packet a read. Silence is bounded by the socket's own timeouts.
+
+mod auth;
+mod client;
+mod description;
+mod error;
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    io::{self, Read},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use client::{Client, Event};
+use decode::{Demuxer, Limits};
+use error::RtspError;
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send},
+};
+
+use super::Trouble;
+use crate::{Fault, protocol::Credentials, sandbox::SOCKET_NUMBER};
+
+/// Time for the whole conversation before the first packet.
+const CONVERSATION_MAX: Duration = Duration::from_secs(30);
+
+/// What is read of the socket at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Asks the server behind `socket` for the media at `url` and opens it.
+pub(super) fn open(
+    socket: OwnedFd,
+    url: String,
+    credentials: Option<Credentials>,
+    trouble: &Trouble,
+) -> Result<Demuxer, Fault> {
+    if socket.as_raw_fd() != SOCKET_NUMBER {
+        return Err(RtspError::Connection(Errno::BADF.into()).into());
+    }
+    let client = Client::new(url, credentials, &once());
+    let mut packets = Packets {
+        socket,
+        client,
+        trouble: trouble.clone(),
+        buffer: vec![0; READ_BYTES],
+        said: Instant::now(),
+        has_packets: false,
+    };
+    let started = Instant::now();
+    let description = loop {
+        match packets.client.poll()? {
+            Some(Event::Ready(description)) => break description,
+            // What comes before it was asked for belongs to nobody.
+            Some(Event::Packet(_)) => {}
+            None if started.elapsed() > CONVERSATION_MAX => return Err(RtspError::Silent.into()),
+            None => packets.exchange()?,
+        }
+    };
+    packets.say()?;
+    Ok(Demuxer::open_rtp(&description, Box::new(packets), Limits::default())?)
+}
+
+/// A text that nobody else uses.
+fn once() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+struct Packets {
+    socket: OwnedFd,
+    client: Client,
+    trouble: Trouble,
+    buffer: Vec<u8>,
+    /// When the server last heard of us.
+    said: Instant,
+    has_packets: bool,
+}
+
+impl Packets {
+    /// Says what there is to say, then waits for the next bytes.
+    fn exchange(&mut self) -> Result<(), RtspError> {
+        self.say()?;
+        loop {
+            match rustix::io::read(&self.socket, &mut self.buffer[..]) {
+                Ok(0) => return Err(self.client.ended()),
+                Ok(len) => {
+                    self.client.push(&self.buffer[..len]);
+                    return Ok(());
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(RtspError::Silent),
+                Err(error) => return Err(RtspError::Connection(error.into())),
+            }
+        }
+    }
+
+    fn say(&mut self) -> Result<(), RtspError> {
+        let words = self.client.take_output();
+        let mut rest = words.as_slice();
+        while !rest.is_empty() {
+            match send(self.socket.as_fd(), rest, SendFlags::NOSIGNAL) {
+                Ok(len) => rest = &rest[len..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(RtspError::Silent),
+                Err(error) => return Err(RtspError::Connection(error.into())),
+            }
+            self.said = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Vec<u8>, RtspError> {
+        loop {
+            match self.client.poll()? {
+                Some(Event::Packet(packet)) => return Ok(packet),
+                Some(Event::Ready(_)) => {}
+                None => {
+                    if self.said.elapsed() > self.client.keep_alive_every() {
+                        self.client.keep_alive();
+                    }
+                    self.exchange()?;
+                }
+            }
+        }
+    }
+}
+
+impl Read for Packets {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self.next() {
+            Ok(packet) => {
+                self.has_packets = true;
+                let len = packet.len().min(out.len());
+                out[..len].copy_from_slice(&packet[..len]);
+                Ok(len)
+            }
+            // What came before is a result; without anything this is why.
+            Err(error) if self.has_packets => Err(self.trouble.suspect(error)),
+            Err(error) => Err(self.trouble.note(error)),
+        }
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.client.tear_down();
+        let words = self.client.take_output();
+        // A courtesy: the connection ends now, and the session with it.
+        send(self.socket.as_fd(), &words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok();
+    }
+}

@@ -1,0 +1,355 @@
+//! The conversation with an RTSP 1.0 server (RFC 2326), without any I/O: bytes in, packets and
+//! bytes out. OPTIONS, DESCRIBE, SETUP over the connection itself, PLAY, and signs of life.
+//!
+//! Never panics, and holds one message at most, whatever the server says.
+
+use std::time::Duration;
+
+use rtsp_types::{Message, Method, ParseError, Response, headers};
+
+use super::{
+    auth::Authenticator,
+    description,
+    error::{RtspError, quoted},
+};
+use crate::protocol::Credentials;
+
+/// Longest answer: a description of many streams is a tenth of it.
+const ANSWER_BYTES_MAX: usize = 128 << 10;
+/// In front of an RTP packet: `$`, the channel, the length (RFC 2326 10.12).
+const FRAME_BYTES: usize = 4;
+/// Requests of one kind: with and without an answer to a challenge, and after a stale nonce.
+const TRIES_MAX: u32 = 3;
+/// Life of a session that is not told (RFC 2326 12.37), and what is believed of others.
+const SESSION_TIMEOUT_S: u64 = 60;
+const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
+
+/// What the server's bytes amount to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The stream with this SDP text is about to be sent.
+    Ready(String),
+    /// An RTP or RTCP packet of the stream.
+    Packet(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Options,
+    Describe,
+    Setup,
+    Play,
+    KeepAlive,
+    TearDown,
+}
+
+struct Asked {
+    step: Step,
+    number: u32,
+    tries: u32,
+}
+
+pub(super) struct Client {
+    /// What was asked for, what it is relative to, and where it is set up and played.
+    url: String,
+    control: String,
+    whole: String,
+    authenticator: Authenticator,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    number: u32,
+    asked: Option<Asked>,
+    can_get_parameter: bool,
+    description: String,
+    session: Option<String>,
+    timeout: Duration,
+    channel: u8,
+}
+
+impl Client {
+    /// A client that wants the media at `url`; `once` is a text that nobody else uses.
+    pub(super) fn new(url: String, credentials: Option<Credentials>, once: &str) -> Client {
+        let mut client = Client {
+            control: url.clone(),
+            whole: url.clone(),
+            url,
+            authenticator: Authenticator::new(credentials, once),
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            number: 0,
+            asked: None,
+            can_get_parameter: false,
+            description: String::new(),
+            session: None,
+            timeout: Duration::from_secs(SESSION_TIMEOUT_S),
+            channel: 0,
+        };
+        client.ask(Step::Options, 1);
+        client
+    }
+
+    /// Takes what the server sent.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// What is to be sent.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.outgoing)
+    }
+
+    /// The next event; `None` when more bytes are needed.
+    pub(super) fn poll(&mut self) -> Result<Option<Event>, RtspError> {
+        loop {
+            let blank = self.incoming.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+            self.incoming.drain(..blank);
+            let found = match self.incoming.first() {
+                None => return Ok(None),
+                Some(b'$') => match self.frame() {
+                    None => return Ok(None),
+                    Some(packet) => packet.map(Event::Packet),
+                },
+                Some(_) => match self.message()? {
+                    None => return Ok(None),
+                    Some(message) => self.take(message)?,
+                },
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// How often the server must hear of us.
+    pub(super) fn keep_alive_every(&self) -> Duration {
+        self.timeout / 2
+    }
+
+    /// Says that somebody is still here.
+    pub(super) fn keep_alive(&mut self) {
+        self.ask(Step::KeepAlive, 1);
+    }
+
+    /// Says that nobody is any more.
+    pub(super) fn tear_down(&mut self) {
+        if self.session.is_some() {
+            self.ask(Step::TearDown, 1);
+        }
+    }
+
+    /// The server has closed the connection.
+    pub(super) fn ended(&self) -> RtspError {
+        let during = match self.asked.as_ref().map(|asked| asked.step) {
+            Some(Step::Options) => "before it answered anything",
+            Some(Step::Describe) => "before it described the media",
+            Some(Step::Setup | Step::Play) => "before it sent any media",
+            Some(Step::KeepAlive | Step::TearDown) | None => "while it sent the media",
+        };
+        RtspError::Ended { during }
+    }
+
+    /// A packet that is complete; the inner `None` is one of another stream.
+    fn frame(&mut self) -> Option<Option<Vec<u8>>> {
+        let &[_, channel, high, low] = self.incoming.first_chunk::<FRAME_BYTES>()?;
+        let end = FRAME_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        let packet = self.incoming.get(FRAME_BYTES..end)?.to_vec();
+        self.incoming.drain(..end);
+        // The control packets of a channel have the next one.
+        let is_ours = channel == self.channel || channel == self.channel.wrapping_add(1);
+        Some(is_ours.then_some(packet))
+    }
+
+    fn message(&mut self) -> Result<Option<Message<Vec<u8>>>, RtspError> {
+        match Message::parse(&self.incoming) {
+            Ok((message, len)) => {
+                self.incoming.drain(..len);
+                Ok(Some(message))
+            }
+            Err(ParseError::Incomplete(_)) if self.incoming.len() <= ANSWER_BYTES_MAX => Ok(None),
+            Err(ParseError::Incomplete(_)) => {
+                Err(RtspError::TooLarge { limit_bytes: ANSWER_BYTES_MAX })
+            }
+            Err(ParseError::Error) => Err(RtspError::Malformed { what: "no RTSP message" }),
+        }
+    }
+
+    fn take(&mut self, message: Message<Vec<u8>>) -> Result<Option<Event>, RtspError> {
+        let response = match message {
+            Message::Response(response) => response,
+            Message::Request(request) => {
+                let header = |name| request.header(name).map_or("", |value| value.as_str());
+                if *request.method() == Method::Redirect {
+                    return Err(RtspError::Redirected { to: quoted(header(&headers::LOCATION)) });
+                }
+                // A server that asks whether we are here; others learn that we only listen.
+                let is_question =
+                    matches!(request.method(), Method::Options | Method::GetParameter);
+                let status = if is_question { "200 OK" } else { "501 Not Implemented" };
+                let number = quoted(header(&headers::CSEQ));
+                if self.outgoing.len() < ANSWER_BYTES_MAX {
+                    let answer = format!("RTSP/1.0 {status}\r\nCSeq: {number}\r\n\r\n");
+                    self.outgoing.extend_from_slice(answer.as_bytes());
+                }
+                return Ok(None);
+            }
+            Message::Data(_) => return Ok(None),
+        };
+        let number = text(&response, &headers::CSEQ).map(|text| text.trim().parse());
+        let Some(asked) =
+            self.asked.take_if(|asked| number.is_none_or(|it| it == Ok(asked.number)))
+        else {
+            return Ok(None);
+        };
+        self.answered(asked, &response)
+    }
+
+    fn answered(
+        &mut self,
+        asked: Asked,
+        response: &Response<Vec<u8>>,
+    ) -> Result<Option<Event>, RtspError> {
+        let status = u16::from(response.status());
+        match status {
+            200..=299 => self.proceed(asked.step, response),
+            401 if asked.tries >= TRIES_MAX => Err(RtspError::NotLetIn),
+            401 => {
+                let header = text(response, &headers::WWW_AUTHENTICATE).unwrap_or_default();
+                self.authenticator.take(header)?;
+                self.ask(asked.step, asked.tries + 1);
+                Ok(None)
+            }
+            300..=399 => {
+                let to = text(response, &headers::LOCATION).unwrap_or("another address");
+                Err(RtspError::Redirected { to: quoted(to) })
+            }
+            // Not all know what they are asked first, and some deny that they hear us later.
+            _ => match asked.step {
+                Step::Options => {
+                    self.ask(Step::Describe, 1);
+                    Ok(None)
+                }
+                Step::KeepAlive | Step::TearDown => Ok(None),
+                step => {
+                    let reason = quoted(response.reason_phrase());
+                    Err(RtspError::Status { method: self.method(step), status, reason })
+                }
+            },
+        }
+    }
+
+    fn proceed(
+        &mut self,
+        step: Step,
+        response: &Response<Vec<u8>>,
+    ) -> Result<Option<Event>, RtspError> {
+        match step {
+            Step::Options => {
+                let known = text(response, &headers::PUBLIC).unwrap_or_default();
+                self.can_get_parameter = known.contains("GET_PARAMETER");
+                self.ask(Step::Describe, 1);
+            }
+            Step::Describe => {
+                let base = [headers::CONTENT_BASE, headers::CONTENT_LOCATION]
+                    .iter()
+                    .find_map(|name| text(response, name))
+                    .map_or(self.url.clone(), quoted_address);
+                let found = description::read(response.body())?;
+                self.control = joined(&base, found.control.as_deref());
+                self.whole = joined(&base, found.whole_control.as_deref());
+                self.description = found.text;
+                self.ask(Step::Setup, 1);
+            }
+            Step::Setup => {
+                let session = text(response, &headers::SESSION)
+                    .ok_or(RtspError::Malformed { what: "no session" })?;
+                self.begin(session);
+                let transport = text(response, &headers::TRANSPORT).unwrap_or_default();
+                self.channel = channel(transport)?;
+                self.ask(Step::Play, 1);
+                return Ok(Some(Event::Ready(std::mem::take(&mut self.description))));
+            }
+            Step::Play | Step::KeepAlive | Step::TearDown => {}
+        }
+        Ok(None)
+    }
+
+    /// `id;timeout=seconds`
+    fn begin(&mut self, header: &str) {
+        let mut parts = header.split(';');
+        self.session = parts.next().map(|id| quoted(id.trim()));
+        let told = parts.find_map(|part| part.trim().strip_prefix("timeout=")?.trim().parse().ok());
+        let seconds: u64 = told.unwrap_or(SESSION_TIMEOUT_S);
+        let (least, most) = SESSION_TIMEOUTS_S.into_inner();
+        self.timeout = Duration::from_secs(seconds.clamp(least, most));
+    }
+
+    fn method(&self, step: Step) -> &'static str {
+        match step {
+            Step::Options => "OPTIONS",
+            Step::Describe => "DESCRIBE",
+            Step::Setup => "SETUP",
+            Step::Play => "PLAY",
+            Step::KeepAlive if self.can_get_parameter => "GET_PARAMETER",
+            Step::KeepAlive => "OPTIONS",
+            Step::TearDown => "TEARDOWN",
+        }
+    }
+
+    fn ask(&mut self, step: Step, tries: u32) {
+        self.number += 1;
+        let (method, number) = (self.method(step), self.number);
+        let (address, more) = match step {
+            Step::Options => (&self.url, ""),
+            Step::Describe => (&self.url, "Accept: application/sdp\r\n"),
+            Step::Setup => (&self.control, "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n"),
+            Step::Play => (&self.whole, "Range: npt=0.000-\r\n"),
+            Step::KeepAlive | Step::TearDown => (&self.whole, ""),
+        };
+        let mut request =
+            format!("{method} {address} RTSP/1.0\r\nCSeq: {number}\r\nUser-Agent: sightline\r\n");
+        if let Some(value) = self.authenticator.header(method, address) {
+            request += &format!("Authorization: {value}\r\n");
+        }
+        if let Some(session) = &self.session {
+            request += &format!("Session: {session}\r\n");
+        }
+        request += more;
+        request += "\r\n";
+        self.outgoing.extend_from_slice(request.as_bytes());
+        self.asked = Some(Asked { step, number, tries });
+    }
+}
+
+fn text<'a>(response: &'a Response<Vec<u8>>, name: &headers::HeaderName) -> Option<&'a str> {
+    response.header(name).map(|value| value.as_str())
+}
+
+/// An address of the server's as it may stand in a request line.
+fn quoted_address(text: &str) -> String {
+    text.chars().filter(char::is_ascii_graphic).take(4096).collect()
+}
+
+/// `control` seen from `base`: appended, as cameras mean it, whatever their base ends with.
+fn joined(base: &str, control: Option<&str>) -> String {
+    let control = control.map(quoted_address).unwrap_or_default();
+    match control.as_str() {
+        "" | "*" => base.to_owned(),
+        whole if whole.contains("://") => whole.to_owned(),
+        part if base.ends_with('/') => format!("{base}{part}"),
+        part => format!("{base}/{part}"),
+    }
+}
+
+/// The channel of the RTP packets, which have to come over the connection itself.
+fn channel(transport: &str) -> Result<u8, RtspError> {
+    if transport.to_ascii_uppercase().contains("UDP") {
+        return Err(RtspError::Malformed { what: "another transport than the one asked for" });
+    }
+    let mut parts = transport.split(';');
+    let pair = parts.find_map(|part| part.trim().strip_prefix("interleaved="));
+    let first = pair.map_or("0", |pair| pair.split('-').next().unwrap_or_default());
+    first.trim().parse().map_err(|_| RtspError::Malformed { what: "an interleaved channel" })
+}
+
+#[cfg(test)]
+mod tests;
