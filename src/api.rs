@@ -10,10 +10,12 @@ mod extract;
 mod feedback;
 mod health;
 mod ingest;
+mod limits;
 mod markers;
 mod media;
 mod metadata;
 mod metrics;
+mod models;
 mod openapi;
 mod page;
 mod pieces;
@@ -41,7 +43,8 @@ fn protected() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(openapi::empty())
         .routes(routes!(openapi::document))
         .routes(routes!(health::ready))
-        .routes(routes!(health::limits))
+        .routes(routes!(limits::list))
+        .routes(routes!(models::list))
         .routes(routes!(runs::list, runs::create))
         .routes(routes!(runs::fetch, runs::delete))
         .routes(routes!(runs::stop))

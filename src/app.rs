@@ -13,7 +13,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use transport::egress::{Egress, TrustError};
 use transport::{Drained, Ends, Limits, Site, TransportError};
-use worker::{SandboxReport, Supervisor, WorkerProgram};
+use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
     api::{Rates, refusal_headers, router},
@@ -34,11 +34,11 @@ use crate::{
 };
 
 /// How long requests and jobs may finish after a stop.
-const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 /// After that, how long the answers of cancelled jobs may take.
 const ANSWERS: Duration = Duration::from_secs(3);
 /// Analyses that may wait for a processor.
-const ANALYSES_WAITING: usize = 64;
+pub(crate) const ANALYSES_WAITING: usize = 64;
 /// How often idle runs are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -106,8 +106,8 @@ pub struct App {
     pub rates: Rates,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
-    /// How isolated media workers are.
-    pub sandbox: String,
+    /// What media workers can do.
+    pub workers: Workers,
     /// File jobs at once.
     pub jobs: usize,
     /// Where analyses run; each may take the memory of half a million frames.
@@ -124,7 +124,7 @@ impl App {
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
         let egress = Egress::new(&config.egress)?;
         let supervisor = Supervisor::new(worker);
-        let sandbox = sandbox_level(&supervisor);
+        let workers = Workers::look(&supervisor);
         let log_dir = config.data_dir.join("log");
         let metrics = Arc::new(Metrics::new());
         let options = log_options(&metrics);
@@ -175,7 +175,7 @@ impl App {
             metrics,
             rates,
             draining,
-            sandbox,
+            workers,
             jobs,
             analyses: Admission::new(jobs, ANALYSES_WAITING),
             labels,
@@ -215,26 +215,34 @@ fn log_options(metrics: &Arc<Metrics>) -> Options {
     Options { clock: Arc::new(wall_now), on_sync: Arc::new(on_sync), ..Options::default() }
 }
 
-fn sandbox_level(supervisor: &Supervisor) -> String {
-    match supervisor.sandbox_report() {
-        Ok(report) => {
-            let level = level_name(&report);
-            if report.is_full() {
-                tracing::info!(level, %report, "media workers are sandboxed");
-            } else {
-                tracing::warn!(level, %report, "media workers are sandboxed in part only");
-            }
-            level.to_owned()
-        }
-        Err(error) => {
-            tracing::error!(%error, "no media worker starts: ingest will fail");
-            "unavailable".to_owned()
-        }
-    }
+/// What media workers can do, and how isolated they are.
+#[derive(Debug)]
+pub struct Workers {
+    /// What they can do; `None` when none starts.
+    pub capabilities: Option<Capabilities>,
+    /// `full`, `partial` or `unavailable`.
+    pub sandbox: &'static str,
 }
 
-fn level_name(report: &SandboxReport) -> &'static str {
-    if report.is_full() { "full" } else { "partial" }
+impl Workers {
+    /// Starts one to see.
+    fn look(supervisor: &Supervisor) -> Workers {
+        match supervisor.capabilities() {
+            Ok((capabilities, report)) => {
+                let sandbox = if report.is_full() { "full" } else { "partial" };
+                if report.is_full() {
+                    tracing::info!(sandbox, %report, "media workers are sandboxed");
+                } else {
+                    tracing::warn!(sandbox, %report, "media workers are sandboxed in part only");
+                }
+                Workers { capabilities: Some(capabilities), sandbox }
+            }
+            Err(error) => {
+                tracing::error!(%error, "no media worker starts: ingest will fail");
+                Workers { capabilities: None, sandbox: "unavailable" }
+            }
+        }
+    }
 }
 
 fn wall_now() -> WallTime {

@@ -19,6 +19,8 @@ mod lifecycle;
 mod metrics;
 #[path = "api/mirror.rs"]
 mod mirror;
+#[path = "api/models.rs"]
+mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
 #[path = "api/replay.rs"]

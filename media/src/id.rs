@@ -1,6 +1,6 @@
 //! Identifiers: each is its own type, parsed once at the rim.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use crate::ParseError;
 
@@ -108,8 +108,11 @@ impl fmt::Display for Seq {
     }
 }
 
+/// How long a label may be, in bytes.
+pub const LABEL_BYTES: RangeInclusive<usize> = 1..=128;
+
 fn check_label(what: &'static str, text: &str) -> Result<(), ParseError> {
-    if text.is_empty() || text.len() > 128 {
+    if !LABEL_BYTES.contains(&text.len()) {
         return Err(ParseError { what, problem: "must be 1 to 128 bytes" });
     }
     if text.chars().any(char::is_control) {

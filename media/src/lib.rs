@@ -22,7 +22,8 @@ pub use error::{ErrorKind, ParseError};
 pub use frame::{Frame, HostPicture, Pixels};
 pub use geometry::{Extent, Rotation};
 pub use id::{
-    BlobHash, FeedbackId, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId, WebhookId,
+    BlobHash, FeedbackId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId,
+    WebhookId,
 };
 pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};

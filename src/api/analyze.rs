@@ -29,16 +29,18 @@ use crate::{
 };
 
 /// Most frames in a request.
-const FRAMES_MAX: usize = 4096;
+pub const FRAMES_MAX: usize = 4096;
 
 /// Frames of a window.
 pub type WindowSize = Int<2, 256>;
 /// Milliseconds of a segment.
 pub type SegmentMs = Int<50, 60_000>;
 /// Window and segment where a caller gives none.
-const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
-type TraceId = Text<1, 64>;
-type Index = Int<0, { u64::MAX }>;
+pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
+/// The caller's trace.
+pub type TraceId = Text<1, 64>;
+/// Number of a frame.
+pub type Index = Int<0, { u64::MAX }>;
 
 /// What to analyze.
 #[derive(ToSchema)]

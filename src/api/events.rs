@@ -37,6 +37,8 @@ pub type FromSeq = Int<0, { u64::MAX }>;
 pub type QueryLimit = Int<1, 10_000>;
 /// Milliseconds that a query may wait.
 pub type WaitMs = Int<0, 30_000>;
+/// Events where a caller gives no limit.
+pub const QUERY_DEFAULT: u64 = 1000;
 type IdText = Text<1, 128>;
 
 /// What to read.
@@ -207,7 +209,7 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> A
     let id = fields.required("run_id", IdText::read);
     let kind = fields.optional("kind", kind);
     let from = fields.optional("from_seq", FromSeq::read).unwrap_or_default();
-    let limit = fields.optional("limit", QueryLimit::read).unwrap_or(1000) as usize;
+    let limit = fields.optional("limit", QueryLimit::read).unwrap_or(QUERY_DEFAULT) as usize;
     let wait = fields.optional("wait_ms", WaitMs::read).unwrap_or_default();
     let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
     let run = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));

@@ -1,25 +1,15 @@
-//! Whether the server lives, whether it can work, and which limits it has.
+//! Whether the server lives, and whether it can work.
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State, response::IntoResponse};
 use http::StatusCode;
 use media::RequestId;
 use serde::Serialize;
-use serde_json::json;
 use timeline::Health;
 use utoipa::ToSchema;
 
-use super::{
-    ApiResult, App,
-    extract::{BODY_BYTES_MAX, Caller},
-    openapi::terms,
-    wire::shown,
-};
+use super::{ApiResult, App, extract::Caller, openapi::terms, wire::shown};
 
 /// That the server answers.
 #[derive(Serialize, ToSchema)]
@@ -50,7 +40,7 @@ struct Readiness {
     /// Programs that some work needs and that were not found at start.
     missing_tools: Vec<MissingTool>,
     /// How isolated media workers are: `full`, `partial` or `unavailable`.
-    sandbox: String,
+    sandbox: &'static str,
 }
 
 /// A program that was not found.
@@ -90,7 +80,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
         status,
         reasons,
         missing_tools: missing_tools.collect(),
-        sandbox: app.sandbox.clone(),
+        sandbox: app.workers.sandbox,
     };
     let mut response = (code, Json(body)).into_response();
     if code == StatusCode::SERVICE_UNAVAILABLE {
@@ -115,40 +105,4 @@ fn reasons(app: &App) -> Vec<String> {
         reasons.push("shutting down".to_owned());
     }
     reasons
-}
-
-/// Tell the limits of this server.
-#[utoipa::path(
-    get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
-    responses((status = 200, description = "The limits", body = terms::AnyObject)),
-)]
-pub async fn limits(State(app): State<Arc<App>>, caller: Caller) -> Response {
-    let runs = app.registry.limits();
-    let per_second = |rate: Option<std::num::NonZeroU32>| rate.map(std::num::NonZeroU32::get);
-    let stored = app.quota.usage(&caller.principal);
-    Json(json!({
-        "request_id": caller.request_id.to_string(),
-        "limits": {
-            "body_bytes": BODY_BYTES_MAX,
-            "active_runs": runs.active,
-            "run_ttl_seconds": runs.ttl.as_secs(),
-            "ingest": { "max_frames": [1, 500_000], "fixed_fps": [0.2, 120.0] },
-            "analyze": {
-                "frames": [1, 4096],
-                "window_size": [2, 256],
-                "segment_ms": [50, 60_000],
-            },
-            "query": { "limit": [1, 10_000], "wait_ms": [0, 30_000] },
-            "list": { "limit": [1, 1000] },
-            "picture": [8192, 8192],
-            "container_streams": 16,
-            "file_jobs": { "running": app.jobs, "waiting": crate::session::runner::QUEUE_MAX },
-            "storage": { "used_bytes": stored.used, "quota_bytes": stored.quota },
-            "rate": {
-                "global_per_second": per_second(app.config.rate_global),
-                "principal_per_second": per_second(app.config.rate_principal),
-            },
-        },
-    }))
-    .into_response()
 }

@@ -64,8 +64,9 @@ pub async fn create(
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| {
         let id = text(1..=128)(value)?;
-        catalog::model(id)
-            .ok_or_else(|| format!("must be one of {}", catalog::MODELS.join(", ")).into())
+        catalog::model(id).ok_or_else(|| {
+            format!("must be one of {}", catalog::MODELS.map(|model| model.id).join(", ")).into()
+        })
     });
     fields.finish(|| Some(()))?;
     app.check_open()?;

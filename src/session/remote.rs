@@ -26,7 +26,7 @@ use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
 use crate::config::RemoteConfig;
 
 /// Requests of one job, redirects included.
-const FETCHES_MAX: u64 = 4096;
+pub const FETCHES_MAX: u64 = 4096;
 /// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
 const PLAYLIST: &[u8] = b"#EXTM3U";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 pub use address::{AllowedNetworks, is_global};
 pub use dial::{Socket, Stream};
 pub use error::{Amount, EgressError, Wait};
-pub use fetch::{Body, Budget, Download, Fetcher};
+pub use fetch::{Body, Budget, Download, Fetcher, REDIRECTS_MAX};
 pub use target::{Credentials, Target};
 pub use tls::TrustError;
 

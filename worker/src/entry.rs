@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Fault, JobEvent, JobOptions, descriptors, job,
+    Fault, JobEvent, JobOptions, capabilities, descriptors, job,
     line::Line,
     probe,
     protocol::{Reply, Request, Source},
@@ -61,6 +61,7 @@ fn serve() -> io::Result<()> {
         consumed += u64::from(matches!(request, Request::AccessUnit { .. }));
         match request {
             Request::Job { source, options } => run_job(source, &options, &line)?,
+            Request::Look => line.send(&Reply::Able(capabilities::look()))?,
             Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));

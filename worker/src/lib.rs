@@ -6,6 +6,7 @@
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
 
+mod capabilities;
 mod channel;
 mod descriptors;
 mod entry;
@@ -25,6 +26,7 @@ mod still;
 mod supervisor;
 mod wire;
 
+pub use capabilities::{Capabilities, CodecSupport};
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};

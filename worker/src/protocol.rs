@@ -12,7 +12,8 @@ use gate::{GateConfig, Reason};
 use media::{Codec, EventType, Timestamp};
 
 use crate::{
-    Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
+    Capabilities, CodecSupport, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent,
+    Still,
     sandbox::Confinement,
     session::SessionEvent,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
@@ -44,6 +45,8 @@ pub(crate) enum Request {
     CloseSession { session: u32 },
     /// Try what the sandbox must refuse.
     Probe,
+    /// Try what a worker is for.
+    Look,
 }
 
 /// What a job reads.
@@ -88,6 +91,8 @@ pub(crate) enum Reply {
     Consumed { units: u64 },
     /// What was tried and the error number it gave, 0 for success.
     Probed(Vec<Attempt>),
+    /// What can be done.
+    Able(Capabilities),
 }
 
 /// Something that a sandboxed process must not be able to do.
@@ -107,6 +112,7 @@ wire_enum!(Request, "request", {
     5 => CloseSession { session },
     6 => Probe,
     7 => Resource { url, size, seekable },
+    9 => Look,
 });
 wire_enum!(Reply, "reply", {
     1 => Confined(report),
@@ -116,6 +122,7 @@ wire_enum!(Reply, "reply", {
     5 => Consumed { units },
     6 => Probed(attempts),
     7 => Open { url, from },
+    9 => Able(capabilities),
 });
 wire_enum!(Source, "source", {
     1 => File { len },
@@ -173,6 +180,8 @@ wire_enum!(Reason, "reason", {
     6 => NoiseVarianceSpike,
     7 => NoTrigger,
 });
+wire_struct!(Capabilities { codecs, measurer });
+wire_struct!(CodecSupport { codec, decoder });
 wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });

@@ -66,7 +66,8 @@ impl Sessions {
             Request::Confine(_)
             | Request::Job { .. }
             | Request::Resource { .. }
-            | Request::Probe => return Ok(()),
+            | Request::Probe
+            | Request::Look => return Ok(()),
         };
         match outcome {
             Ok(events) => events.into_iter().try_for_each(|event| say(number, event)),

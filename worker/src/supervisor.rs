@@ -17,7 +17,7 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 
 use crate::{
-    Attempt, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
+    Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
     feed::Feed,
     process::{Life, Line, Process, WorkerProgram},
     protocol::{Reply, Request},
@@ -127,6 +127,16 @@ impl Supervisor {
     pub fn sandbox_report(&self) -> Result<SandboxReport, WorkerError> {
         let (_process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         Ok(report)
+    }
+
+    /// What a worker that was really started can do, and how it is confined.
+    pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
+        let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
+        process.backlog().push(&Request::Look)?;
+        match process.answer()? {
+            Reply::Able(capabilities) => Ok((capabilities, report)),
+            _ => Err(ProtocolError::Unexpected("look").into()),
+        }
     }
 
     /// What came of a real worker's attempts to do what it must not.

@@ -80,7 +80,9 @@ terms! {
     /// The media type of every still.
     Jpeg = names(["image/jpeg"]);
     /// Id of a curated model.
-    ModelId = names(catalog::MODELS);
+    ModelId = names(catalog::MODELS.map(|model| model.id));
+    /// What a model asks of whoever runs it.
+    Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// How thorough an analysis is asked to be.

@@ -27,7 +27,7 @@ use answer::Head;
 pub use body::Body;
 
 /// Redirects of one request that are followed.
-const REDIRECTS_MAX: usize = 5;
+pub const REDIRECTS_MAX: usize = 5;
 /// What servers are told that we are.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));

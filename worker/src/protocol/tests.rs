@@ -198,6 +198,10 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u32>(), session_event)
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u64>().prop_map(|units| Reply::Consumed { units }),
+        (codec(), option::of(".{0,9}"), ".{0,9}").prop_map(|(codec, decoder, measurer)| {
+            let codecs = vec![CodecSupport { codec, decoder }];
+            Reply::Able(Capabilities { codecs, measurer })
+        }),
         (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
         vec(attempt, 0..4).prop_map(|attempts| {
             let attempts =

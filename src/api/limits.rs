@@ -1,0 +1,176 @@
+//! Every limit of this server: what is accepted, and the setting that moves it.
+//!
+//! Values come from the constants and settings that enforce them, never from here.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+
+use axum::{Json, extract::State};
+use media::{Rate, RequestId};
+use serde::Serialize;
+use serde_json::Number;
+use timeline::MarkerConfig;
+use utoipa::ToSchema;
+
+use super::{
+    App,
+    analyze::{self, SegmentMs, WindowSize},
+    events::{self, QueryLimit, WaitMs},
+    extract::{BODY_BYTES_MAX, Caller},
+    ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
+    openapi::terms,
+    page::{PAGE_DEFAULT, PageLimit},
+    wire::shown,
+};
+use crate::{app, session};
+
+/// The limits of a server.
+#[derive(Serialize, ToSchema)]
+pub struct LimitsAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// By name: the field of a body as `route.field`, or a noun.
+    limits: BTreeMap<&'static str, Limit>,
+}
+
+/// A limit, inclusive at both ends.
+#[derive(Serialize, ToSchema)]
+struct Limit {
+    /// The least that is accepted; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = f64, required = false)]
+    min: Option<Number>,
+    /// The most that is accepted; null where the limit is off.
+    #[schema(value_type = Option<f64>, required = true)]
+    max: Option<Number>,
+    /// What holds where a caller gives nothing; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = f64, required = false)]
+    default: Option<Number>,
+    /// What is counted.
+    unit: &'static str,
+    /// The setting that moves it; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    setting: Option<&'static str>,
+}
+
+impl Limit {
+    fn most(max: impl Into<Number>, unit: &'static str) -> Limit {
+        Limit { min: None, max: Some(max.into()), default: None, unit, setting: None }
+    }
+
+    fn within<T: Into<Number> + Clone>(range: RangeInclusive<T>, unit: &'static str) -> Limit {
+        let (min, max) = range.into_inner();
+        Limit { min: Some(min.into()), ..Limit::most(max, unit) }
+    }
+
+    /// A limit that its setting may turn off.
+    fn switched(max: Option<impl Into<Number>>, unit: &'static str) -> Limit {
+        Limit { min: None, max: max.map(Into::into), default: None, unit, setting: None }
+    }
+
+    fn default(self, default: impl Into<Number>) -> Limit {
+        Limit { default: Some(default.into()), ..self }
+    }
+
+    fn by(self, setting: &'static str) -> Limit {
+        Limit { setting: Some(setting), ..self }
+    }
+}
+
+/// Frames a second as JSON numbers, which are finite.
+fn rates() -> RangeInclusive<Number> {
+    let number = |fps| Number::from_f64(fps).expect("a constant of ours is finite");
+    number(*Rate::ANALYSED.start())..=number(*Rate::ANALYSED.end())
+}
+
+/// Tell every limit of this server.
+#[utoipa::path(
+    get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
+    responses((status = 200, description = "The limits", body = LimitsAnswer)),
+)]
+pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAnswer> {
+    let mut limits = of_fields();
+    limits.extend(of_server(&app));
+    limits.extend(of_media());
+    Json(LimitsAnswer { request_id: caller.request_id, limits })
+}
+
+/// What a request may say; past one 422.
+fn of_fields() -> BTreeMap<&'static str, Limit> {
+    let window = MarkerConfig::default().correction_window_frames;
+    BTreeMap::from([
+        ("ingest.source_uri", Limit::within(SourceUri::BYTES, "bytes")),
+        (
+            "ingest.max_frames",
+            Limit::within(MaxFrames::RANGE, "frames").default(MAX_FRAMES_DEFAULT),
+        ),
+        ("ingest.fixed_fps", Limit::within(rates(), "frames a second")),
+        ("ingest.sample_fps", Limit::within(rates(), "frames a second")),
+        ("analyze.frames", Limit::within(1..=analyze::FRAMES_MAX, "frames")),
+        ("analyze.fixed_fps", Limit::within(rates(), "frames a second")),
+        (
+            "analyze.window_size",
+            Limit::within(WindowSize::RANGE, "frames").default(analyze::WINDOWING_DEFAULT.0),
+        ),
+        (
+            "analyze.segment_ms",
+            Limit::within(SegmentMs::RANGE, "milliseconds").default(analyze::WINDOWING_DEFAULT.1),
+        ),
+        (
+            "analyze.marker_correction_window_frames",
+            Limit::within(analyze::Index::RANGE, "frames").default(window),
+        ),
+        ("analyze.trace_id", Limit::within(analyze::TraceId::BYTES, "bytes")),
+        ("label", Limit::within(media::LABEL_BYTES, "bytes")),
+        ("query.limit", Limit::within(QueryLimit::RANGE, "events").default(events::QUERY_DEFAULT)),
+        ("query.wait_ms", Limit::within(WaitMs::RANGE, "milliseconds").default(0)),
+        ("list.limit", Limit::within(PageLimit::RANGE, "items").default(PAGE_DEFAULT)),
+    ])
+}
+
+/// What the server takes of everybody.
+fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
+    let (config, runs) = (&app.config, app.registry.limits());
+    let transport = transport::Limits::default();
+    let rate = |rate: Option<std::num::NonZeroU32>| {
+        Limit::switched(rate.map(std::num::NonZeroU32::get), "requests a second")
+    };
+    let quota = |bytes: Option<std::num::NonZeroU64>| {
+        Limit::switched(bytes.map(std::num::NonZeroU64::get), "bytes")
+    };
+    BTreeMap::from([
+        ("body", Limit::most(BODY_BYTES_MAX, "bytes")),
+        ("header_block", Limit::most(transport.header_bytes_max, "bytes")),
+        ("request_idle", Limit::most(transport.idle.as_secs(), "seconds")),
+        ("connections", Limit::most(transport.connections_max, "connections")),
+        ("requests_per_connection", Limit::most(transport.streams_max, "requests at once")),
+        ("active_runs", Limit::most(runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT")),
+        ("run_idle", Limit::most(runs.ttl.as_secs(), "seconds").by("SERVICE_STREAM_TTL_SECS")),
+        ("requests", rate(config.rate_global).by("SERVICE_RATE_LIMIT_GLOBAL_RPS")),
+        ("principal_requests", rate(config.rate_principal).by("SERVICE_RATE_LIMIT_TENANT_RPS")),
+        ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
+        ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
+        ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
+        ("file_jobs", Limit::most(app.jobs, "at once")),
+        ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
+        ("analyses", Limit::most(app.jobs, "at once")),
+        ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),
+        ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
+        ("drain", Limit::most(app::DRAIN.as_secs(), "seconds")),
+        ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
+        ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
+        ("remote_redirects", Limit::most(transport::egress::REDIRECTS_MAX, "redirects")),
+    ])
+}
+
+/// What a source may ask of the decoder; past one 422.
+fn of_media() -> BTreeMap<&'static str, Limit> {
+    let limits = decode::Limits::default();
+    BTreeMap::from([
+        ("picture_width", Limit::most(limits.side_px, "pixels")),
+        ("picture_height", Limit::most(limits.side_px, "pixels")),
+        ("container_streams", Limit::most(limits.streams, "streams")),
+    ])
+}

@@ -1,0 +1,64 @@
+//! `/v1/models` and `/v1/limits`: what they say is what this server is.
+
+use serde_json::{Value, json};
+
+use crate::support::Setup;
+
+#[test]
+fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let answer = server.get("/v1/models").json();
+    let models = answer["models"].as_array().expect("an array");
+    let find = |id: &str| models.iter().find(|model| model["id"] == id).expect("a curated model");
+    assert_eq!(
+        find("qwen2.5-vl-7b"),
+        &json!({
+            "id": "qwen2.5-vl-7b", "tier": "small", "availability": "not_configured",
+            "providers_available": [], "fallback_candidates": ["qwen2.5-vl-3b"],
+        })
+    );
+    let tiers = ["internvl3-78b", "gemini-2.5-pro", "smolvlm2-256m", "gemma-3-27b", "qwen3-vl-4b"];
+    let tiers = tiers.map(|id| find(id)["tier"].as_str().expect("a tier"));
+    assert_eq!(tiers, ["medium", "cloud", "small", "medium", "small"]);
+    for model in models {
+        let body = json!({"model": model["id"]});
+        assert_eq!(server.post("/v1/runs", &body).json()["model"], model["id"]);
+    }
+    assert_eq!(answer["providers"], json!([]));
+    let codecs: Vec<Value> = answer["decode"]["codecs"].as_array().expect("an array").clone();
+    let names: Vec<&str> = codecs.iter().filter_map(|codec| codec["codec"].as_str()).collect();
+    assert_eq!(names, ["h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg"]);
+    for codec in &codecs {
+        let decoder = codec["decoder"].as_str().unwrap_or_default();
+        assert!(decoder.starts_with("software:"), "Debian's FFmpeg has every decoder: {codec}");
+    }
+    assert_eq!(answer["decode"]["sandbox"], server.get("/v1/ready").json()["sandbox"]);
+    let measurer = answer["gate"]["measurer"].as_str().expect("a worker measures");
+    let avx2 = std::fs::read_to_string("/proc/cpuinfo").expect("there").contains(" avx2");
+    assert_eq!(measurer, if avx2 { "cpu-avx2" } else { "cpu-reference" });
+    assert_eq!(answer["embedding"], json!({"availability": "not_configured"}));
+}
+
+#[test]
+fn settings_move_the_limits_that_name_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path())
+        .var("SERVICE_ACTIVE_STREAM_LIMIT", "7")
+        .var("SERVICE_STREAM_TTL_SECS", "61")
+        .var("SERVICE_RATE_LIMIT_TENANT_RPS", "900")
+        .var("SERVICE_DISK_RESERVE_MIB", "3")
+        .start();
+    let limits = server.get("/v1/limits").json()["limits"].clone();
+    let rows = [
+        ("active_runs", json!(7), "SERVICE_ACTIVE_STREAM_LIMIT"),
+        ("run_idle", json!(61), "SERVICE_STREAM_TTL_SECS"),
+        ("principal_requests", json!(900), "SERVICE_RATE_LIMIT_TENANT_RPS"),
+        ("requests", Value::Null, "SERVICE_RATE_LIMIT_GLOBAL_RPS"),
+        ("disk_reserve", json!(3 << 20), "SERVICE_DISK_RESERVE_MIB"),
+    ];
+    for (name, max, setting) in rows {
+        let found = (&limits[name]["max"], limits[name]["setting"].as_str());
+        assert_eq!(found, (&max, Some(setting)), "{name}");
+    }
+}
