@@ -2,12 +2,14 @@
 
 mod analyze;
 mod auth;
+mod conditions;
 mod cors;
 mod envelope;
 mod error;
 mod events;
 mod extract;
 mod feedback;
+mod files;
 mod health;
 mod ingest;
 mod limits;
@@ -21,6 +23,7 @@ mod page;
 mod pieces;
 mod rate;
 mod runs;
+mod upload;
 mod wire;
 
 use std::sync::Arc;
@@ -57,6 +60,9 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))
+        .routes(routes!(upload::upload))
+        .routes(routes!(files::list))
+        .routes(routes!(files::fetch, files::delete))
         .routes(routes!(feedback::submit))
         .routes(routes!(feedback::list))
 }

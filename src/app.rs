@@ -1,7 +1,8 @@
 //! The composition root: opens every part in start order and closes them in reverse.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -17,7 +18,7 @@ use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
     api::{Rates, refusal_headers, router},
-    config::Config,
+    config::{Config, Principal},
     database::{Database, Mirror},
     disk::Reserve,
     labels::{LabelError, LabelMaps},
@@ -30,7 +31,8 @@ use crate::{
         remote::RemoteSources,
         runner::{Runner, RunnerParts},
     },
-    source::Roots,
+    source::{Roots, SourceError, path_of},
+    upload::{UploadError, Uploads},
 };
 
 /// How long requests and jobs may finish after a stop.
@@ -68,6 +70,9 @@ pub enum StartError {
     /// The ledger does not open.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The uploaded files cannot be reached.
+    #[error(transparent)]
+    Uploads(#[from] UploadError),
     /// The address is not ours.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -96,6 +101,10 @@ pub struct App {
     pub mirror: Option<Arc<Mirror>>,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
+    /// Uploaded files.
+    pub uploads: Arc<Uploads>,
+    /// Starts media workers.
+    pub supervisor: Supervisor,
     /// Room that new work leaves on disk.
     pub reserve: Reserve,
     /// How much each principal stores.
@@ -148,7 +157,7 @@ impl App {
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
             blobs: blobs.clone(),
-            supervisor,
+            supervisor: supervisor.clone(),
             remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
             gate: config.gate,
             stills: config.ingest_stills,
@@ -158,6 +167,8 @@ impl App {
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let quota = Quota::new(config.quotas);
+        let uploads = config.data_dir.join("uploads");
+        let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
         let draining = CancellationToken::new();
         let labels = RwLock::new(Arc::new(labels));
         Ok(Arc::new(App {
@@ -170,6 +181,8 @@ impl App {
             egress,
             mirror,
             roots,
+            uploads: Arc::new(uploads),
+            supervisor,
             reserve,
             quota,
             metrics,
@@ -180,6 +193,14 @@ impl App {
             analyses: Admission::new(jobs, ANALYSES_WAITING),
             labels,
         }))
+    }
+
+    /// Opens the file that `uri` names: an upload of the caller's, or one beneath a root.
+    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, SourceError> {
+        match self.uploads.named(caller, &path_of(uri)?) {
+            Some(name) => self.uploads.open_file(caller, &name?),
+            None => self.roots.open_source(uri),
+        }
     }
 
     /// The label maps in force.
@@ -245,7 +266,8 @@ impl Workers {
     }
 }
 
-fn wall_now() -> WallTime {
+/// Wall time by the system's clock.
+pub(crate) fn wall_now() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
 }

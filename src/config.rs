@@ -81,6 +81,8 @@ pub struct Config {
     pub quotas: QuotaLimits,
     /// The database; `None` turns feedback and mirror off.
     pub database: Option<database::Settings>,
+    /// Most bytes of an uploaded file.
+    pub upload_bytes_max: u64,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
@@ -160,6 +162,7 @@ impl Config {
                 principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
             },
             database: database(&mut vars),
+            upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),

@@ -20,6 +20,7 @@ pub mod session;
 pub mod source;
 pub mod telemetry;
 pub mod tls;
+pub mod upload;
 
 /// Bytes from the operating system's generator, for identifiers.
 fn random_bytes<const N: usize>() -> [u8; N] {

@@ -117,6 +117,8 @@ pub enum Refusal {
     Analyses,
     /// Active runs of a principal.
     ActiveRuns,
+    /// Uploads under way.
+    Uploads,
     /// The disk reserve.
     Disk,
     /// The log takes nothing.
@@ -132,6 +134,7 @@ impl Label for Refusal {
         Refusal::FileJobs,
         Refusal::Analyses,
         Refusal::ActiveRuns,
+        Refusal::Uploads,
         Refusal::Disk,
         Refusal::Log,
         Refusal::Draining,
@@ -144,6 +147,7 @@ impl Label for Refusal {
             Refusal::FileJobs => "file_jobs",
             Refusal::Analyses => "analyses",
             Refusal::ActiveRuns => "active_runs",
+            Refusal::Uploads => "uploads",
             Refusal::Disk => "disk",
             Refusal::Log => "log",
             Refusal::Draining => "draining",

@@ -111,6 +111,13 @@ impl Roots {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
     }
 
+    /// Opens the file at `path` beneath the first root that has it; an empty one too.
+    pub fn open_any(&self, path: &str) -> Result<File, SourceError> {
+        let found = self.0.iter().map(|root| open_file(&root.directory, Path::new(path)));
+        let mut found = found.filter(|outcome| !matches!(outcome, Err(SourceError::NotFound)));
+        found.next().unwrap_or(Err(SourceError::NotFound))
+    }
+
     /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
     pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
         let path = path_of(uri)?;
@@ -132,7 +139,8 @@ impl Roots {
     }
 }
 
-fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
+/// The path that `uri` names: a path itself, or a file URL.
+pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
     let path = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
             let start = rest.find('/').ok_or(SourceError::Malformed("the URL has no path"))?;
@@ -154,7 +162,17 @@ fn percent_decoded(text: &str) -> Result<String, SourceError> {
         .ok_or(SourceError::Malformed("its percent-encoding is broken"))
 }
 
-fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
+/// Opens the regular file at `path`, which must not lead out of `root` and has a byte at least.
+pub fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
+    let file = open_file(root, path)?;
+    match file.metadata() {
+        Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
+        Ok(_) => Ok(file),
+        Err(error) => Err(SourceError::Io(error)),
+    }
+}
+
+fn open_file(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
     // NONBLOCK: a FIFO must not hold us until somebody writes to it.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -172,7 +190,6 @@ fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
     };
     let stat = rustix::fs::fstat(&fd).map_err(|error| SourceError::Io(error.into()))?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if stat.st_size == 0 => Err(SourceError::Empty),
         FileType::RegularFile => Ok(File::from(fd)),
         FileType::Directory => Err(SourceError::NotAFile("a directory")),
         FileType::Fifo => Err(SourceError::NotAFile("a FIFO")),

@@ -11,6 +11,8 @@ mod auth;
 mod bodies;
 #[path = "api/feedback.rs"]
 mod feedback;
+#[path = "api/files.rs"]
+mod files;
 #[path = "api/ingest.rs"]
 mod ingest;
 #[path = "api/lifecycle.rs"]
@@ -29,3 +31,5 @@ mod replay;
 mod routes;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/uploads.rs"]
+mod uploads;

@@ -24,6 +24,7 @@ use crate::{
     quota::QuotaError,
     session::{registry::RunError, runner::IngestError},
     source::SourceError,
+    upload::UploadError,
 };
 
 /// Seconds a caller is asked to wait when no better figure is known.
@@ -91,6 +92,9 @@ pub enum ApiError {
          SERVICE_METRICS_REQUIRE_API_KEY=false"
     )]
     MetricsUnavailable,
+    /// A file that is not stored or found.
+    #[error("{0}")]
+    Upload(UploadError),
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -103,6 +107,12 @@ impl ApiError {
     /// One unacceptable field.
     pub fn field(field: &str, message: impl Into<String>) -> ApiError {
         ApiError::Invalid(vec![Detail::new(field, message)])
+    }
+
+    /// Another version than the one there is was asked for.
+    pub fn precondition_failed() -> ApiError {
+        let text = "the condition does not hold for what is there".to_owned();
+        ApiError::Plain(StatusCode::PRECONDITION_FAILED, text)
     }
 
     /// No such run, or none of the caller's.
@@ -128,6 +138,7 @@ impl ApiError {
             ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
+            ApiError::Upload(error) => error.kind(),
         }
     }
 
@@ -141,6 +152,8 @@ impl ApiError {
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
             ApiError::DiskLow(_) => Some(Refusal::Disk),
             ApiError::Log(_) => Some(Refusal::Log),
+            ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
+            ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
             _ => None,
         }
     }
@@ -302,6 +315,18 @@ impl From<JsonError> for ApiError {
                 ApiError::Plain(StatusCode::BAD_REQUEST, format!("malformed JSON: {text}"))
             }
             JsonError::Invalid(details) => ApiError::Invalid(details),
+        }
+    }
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> ApiError {
+        match error {
+            UploadError::Quota(error) => ApiError::Quota(error),
+            UploadError::TooLarge { .. } => {
+                ApiError::Plain(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+            }
+            error => ApiError::Upload(error),
         }
     }
 }

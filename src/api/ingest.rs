@@ -16,6 +16,7 @@ use super::{
     wire::{fps, shown},
 };
 use crate::{
+    config::Principal,
     json::{Int, Problem, Text, name, number, parsed},
     session::{Lifecycle, runner::Ingest},
     source::{self, Source},
@@ -147,7 +148,7 @@ pub async fn ingest(
     run.check_active()?;
     let request = read(&body)?;
     app.check_open()?;
-    let (source, source_uri) = source(&app, request.source_uri).await?;
+    let (source, source_uri) = source(&app, &caller.principal, request.source_uri).await?;
     let is_shown = source_uri == request.source_uri;
     let echo = if is_shown { body.text() } else { body.with("source_uri", &source_uri) };
     let ingest = Ingest {
@@ -179,13 +180,17 @@ pub async fn ingest(
 }
 
 /// The source that `uri` names, and what it is called where others may read it.
-async fn source(app: &App, uri: &str) -> Result<(Source, String), ApiError> {
+async fn source(
+    app: &Arc<App>,
+    caller: &Principal,
+    uri: &str,
+) -> Result<(Source, String), ApiError> {
     if let Some(remote) = source::remote::read(uri, &app.config)? {
         let shown = source::remote::shown(uri, &remote);
         return Ok((Source::Remote(remote), shown));
     }
-    let (roots, uri) = (Arc::clone(&app.roots), uri.to_owned());
-    let shown = uri.clone();
-    let file = app.blocking(move || roots.open_source(&uri)).await??;
+    let (opener, owner, shown) = (Arc::clone(app), caller.clone(), uri.to_owned());
+    let uri = shown.clone();
+    let file = app.blocking(move || opener.open_source(&owner, &uri)).await??;
     Ok((Source::File(file), shown))
 }

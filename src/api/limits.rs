@@ -21,7 +21,7 @@ use super::{
     page::{PAGE_DEFAULT, PageLimit},
     wire::shown,
 };
-use crate::{app, session};
+use crate::{app, session, upload};
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
@@ -157,6 +157,9 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
         ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),
+        ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
+        ("uploads", Limit::most(upload::ALL_MAX, "at once")),
+        ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(app::DRAIN.as_secs(), "seconds")),
         ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),

@@ -15,9 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
+    conditions::{Outcome, Version, evaluate},
     error::ApiError,
     extract::{Caller, Owned, Params},
-    openapi::terms,
+    openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
     wire::{KeyframeRecord, shown},
 };
@@ -81,7 +82,7 @@ pub async fn list(
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "says what `is_known` reads")]
+#[expect(dead_code, reason = "says what `evaluate` reads")]
 struct IfNoneMatch {
     /// Versions that the caller has.
     #[param(rename = "if-none-match")]
@@ -98,6 +99,7 @@ struct IfNoneMatch {
             ("cache-control" = String, description = "Private and immutable"),
         )),
         (status = 304, description = "The caller has it"),
+        Fails<412>,
     ),
 )]
 pub async fn fetch(
@@ -119,15 +121,10 @@ pub async fn fetch(
     let bytes = found.await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = format!("\"{hash}\"");
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
-    if is_known(&headers, &etag) {
-        return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+    match evaluate(&headers, &Version { etag, modified: None }) {
+        Outcome::Send => {}
+        Outcome::NotModified => return Ok((StatusCode::NOT_MODIFIED, kept).into_response()),
+        Outcome::Failed => return Err(ApiError::precondition_failed()),
     }
     Ok((kept, [(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response())
-}
-
-/// Whether the caller says it has this version (RFC 9110 13.1.2, weak comparison).
-fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    let listed = headers.get_all(header::IF_NONE_MATCH).into_iter();
-    let listed = listed.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
-    listed.map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == etag)
 }

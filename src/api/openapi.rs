@@ -84,7 +84,7 @@ const FAILURES: [(u16, &str, &str); 13] = [
 ];
 
 /// The statuses that are answered in plain text.
-const PLAIN: [u16; 4] = [400, 413, 415, 416];
+const PLAIN: [u16; 5] = [400, 412, 413, 415, 416];
 
 fn failure(status: u16) -> RefOr<Response> {
     let named = FAILURES.iter().find(|(known, ..)| *known == status);
@@ -126,6 +126,9 @@ pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     for (status, name, when) in FAILURES {
         components.responses.insert(name.to_owned(), described(status, when));
     }
+    let paths = std::mem::take(&mut document.paths.paths).into_iter();
+    // OpenAPI has no word for the rest of a path.
+    document.paths.paths = paths.map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             finish(path, operation);
@@ -208,6 +211,7 @@ fn path_parameter(name: &str) -> Parameter {
     let (schema, description) = match name {
         "id" => (terms::RunId::schema(), "The run"),
         "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
+        "name" => (terms::FileName::schema(), "Name of an upload, or a path beneath a root"),
         _ => (String::schema(), ""),
     };
     ParameterBuilder::new()

@@ -75,6 +75,10 @@ terms! {
     Cursor = pattern("^[0-9]{1,19}$");
     /// Where a page of markers starts: opaque, as a `Link` header gave it.
     MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}$");
+    /// Where a page of files starts: opaque, as a `Link` header gave it.
+    FileCursor = pattern(r"^[0-9a-f]{32}\.[0-9a-z]{1,5}$");
+    /// A relative path without empty parts, `.`, `..` and control characters.
+    FileName = string().min_length(Some(1));
     /// Bytes as they are.
     Bytes = string().content_media_type("application/octet-stream");
     /// The media type of every still.

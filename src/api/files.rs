@@ -1,0 +1,358 @@
+//! Files: the caller's uploads, and what lies beneath the operator's roots.
+//!
+//! Failures of serving are plain text. What is another caller's is not found.
+
+mod body;
+mod range;
+
+use std::{
+    fmt::Write,
+    fs::File,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path as UrlPath, State},
+    response::IntoResponse,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use media::{BlobHash, ErrorKind, RequestId};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    conditions::{Outcome, Version, allows_range, evaluate},
+    error::ApiError,
+    extract::{Caller, Params},
+    openapi::{Fails, terms},
+    page::{PageLimit, limit, linked},
+    wire::shown,
+};
+use crate::{
+    config::Principal,
+    json::Problem,
+    source::SourceError,
+    upload::{StoredName, Upload, UploadError, media_type},
+};
+use body::FileBody;
+use range::{Wanted, wanted};
+
+/// Belongs to one caller, who asks again whether it is still the same.
+const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// A file that may be served.
+struct Found {
+    file: File,
+    size: u64,
+    version: Version,
+    /// What it is called where it is saved.
+    name: String,
+}
+
+fn plain(status: StatusCode, text: &str) -> ApiError {
+    ApiError::Plain(status, text.to_owned())
+}
+
+/// The file that `path` names: an upload of the caller's, or one beneath an operator's root.
+fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
+    let upload = match app.uploads.named(caller, Path::new(path)) {
+        Some(named) => app.uploads.find(caller, &named.map_err(told)?)?,
+        None => None,
+    };
+    match upload {
+        Some(upload) => {
+            let file = app.uploads.open_file(caller, &upload.name).map_err(told)?;
+            let Upload { bytes, sha256, original_name, name, at, .. } = upload;
+            let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
+            let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
+            let version = Version { etag: format!("\"{sha256}\""), modified };
+            let name = if original_name.is_empty() { name.to_string() } else { original_name };
+            Ok(Found { file, size: bytes, version, name })
+        }
+        None => beneath_a_root(app, path),
+    }
+}
+
+fn beneath_a_root(app: &App, path: &str) -> Result<Found, ApiError> {
+    let file = app.roots.open_any(path).map_err(told)?;
+    let stat = file.metadata().map_err(|error| told(SourceError::Io(error)))?;
+    let (inode, size) = (stat.ino(), stat.len());
+    let nanos = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
+    let seconds = u64::try_from(stat.mtime()).ok();
+    let version = Version {
+        etag: format!("\"{inode:x}-{nanos:x}-{size:x}\""),
+        modified: seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
+    };
+    let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+    Ok(Found { file, size, version, name })
+}
+
+/// What a caller is told of a file that is not opened.
+fn told(error: SourceError) -> ApiError {
+    match error {
+        SourceError::ParentComponent | SourceError::Malformed(_) | SourceError::Remote(_) => {
+            plain(StatusCode::BAD_REQUEST, &format!("the name {error}"))
+        }
+        error if error.kind() == ErrorKind::Internal => ApiError::Source(error),
+        // Where roots and links are is not for callers to find out.
+        _ => plain(StatusCode::NOT_FOUND, "file not found"),
+    }
+}
+
+/// Fetch a file: an upload of the caller's by its name, or one beneath a root by its path there.
+///
+/// One range of bytes is served; a set of several is answered with the whole file.
+#[utoipa::path(
+    get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
+    params(FileHeaders),
+    responses(
+        (status = 200, description = "The bytes", content_type = "application/octet-stream", body = terms::Bytes, headers(
+            ("etag" = String, description = "The version"),
+            ("last-modified" = String, description = "When it was last changed"),
+            ("accept-ranges" = String, description = "Always bytes"),
+            ("content-disposition" = String, description = "What it is called"),
+        )),
+        (status = 206, description = "The bytes of the range", content_type = "application/octet-stream", body = terms::Bytes, headers(
+            ("content-range" = String, description = "Which bytes, and of how many"),
+        )),
+        (status = 304, description = "The caller has it"),
+        (status = 404, description = "No such file", content_type = "text/plain", body = String),
+        Fails<412>, Fails<416>,
+    ),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    UrlPath(name): UrlPath<String>,
+    method: Method,
+    headers: HeaderMap,
+) -> ApiResult {
+    check_name(&name)?;
+    let (finder, owner) = (Arc::clone(&app), caller.principal);
+    let found = app.blocking(move || find(&finder, &owner, &name)).await??;
+    answer(found, &method, &headers)
+}
+
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let bad = |part: &str| matches!(part, "" | "." | "..");
+    if name.split('/').any(bad) || name.bytes().any(|byte| byte.is_ascii_control()) {
+        let text =
+            "the name must be a path without empty parts, \".\", \"..\" and control characters";
+        return Err(plain(StatusCode::BAD_REQUEST, text));
+    }
+    Ok(())
+}
+
+/// The answer to a request for `found`.
+fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
+    let Found { file, size, version, name } = found;
+    let mut kept = HeaderMap::new();
+    let mut keep = |name, value: &str| {
+        // Tags, dates and numbers of ours are always header text.
+        kept.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
+    };
+    keep(header::ETAG, &version.etag);
+    if let Some(modified) = version.modified {
+        keep(header::LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+    }
+    kept.insert(header::CACHE_CONTROL, CACHE);
+    kept.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    match evaluate(headers, &version) {
+        Outcome::Send => {}
+        Outcome::NotModified => return Ok((StatusCode::NOT_MODIFIED, kept).into_response()),
+        Outcome::Failed => return Err(ApiError::precondition_failed()),
+    }
+    // Only GET has ranges (RFC 9110 14.2).
+    let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
+    let asked = asked.filter(|_| method == Method::GET);
+    let asked = asked.filter(|_| allows_range(headers, &version, SystemTime::now()));
+    let (status, range) = match asked.map_or(Wanted::Whole, |asked| wanted(asked, size)) {
+        Wanted::Whole => (StatusCode::OK, 0..size),
+        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+        Wanted::Unsatisfiable => {
+            let text = format!("the file has {size} bytes, and none of them is in this range");
+            let size = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
+            return Ok((StatusCode::RANGE_NOT_SATISFIABLE, kept, size, text).into_response());
+        }
+    };
+    if status == StatusCode::PARTIAL_CONTENT {
+        let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+        kept.extend(HeaderValue::from_str(&shown).ok().map(|value| (header::CONTENT_RANGE, value)));
+    }
+    let kind = media_type(&name);
+    let about = [
+        (header::CONTENT_TYPE, kind.to_owned()),
+        (header::CONTENT_DISPOSITION, disposition(kind, &name)),
+    ];
+    Ok((status, kept, about, Body::new(FileBody::new(file, range))).into_response())
+}
+
+/// Media may be shown, everything else is saved; the name in both spellings of RFC 6266.
+fn disposition(kind: &str, name: &str) -> String {
+    let how = if kind.starts_with("video/") { "inline" } else { "attachment" };
+    let is_plain = |found: char| {
+        found.is_ascii_graphic() && !matches!(found, '"' | '\\' | '%') || found == ' '
+    };
+    let plain: String =
+        name.chars().map(|found| if is_plain(found) { found } else { '_' }).collect();
+    let mut text = format!("{how}; filename=\"{plain}\"");
+    if plain != name {
+        text.push_str("; filename*=UTF-8''");
+        for byte in name.bytes() {
+            let is_attr = byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte);
+            let written = if is_attr {
+                write!(text, "{}", char::from(byte))
+            } else {
+                write!(text, "%{byte:02X}")
+            };
+            written.expect("a string takes everything");
+        }
+    }
+    text
+}
+
+/// What may be said of the version and the range that are wanted.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `evaluate` and `wanted` read")]
+struct FileHeaders {
+    /// One range of bytes.
+    #[param(rename = "range")]
+    range: Option<String>,
+    /// The version that the range is of.
+    #[param(rename = "if-range")]
+    if_range: Option<String>,
+    /// Versions that the caller has.
+    #[param(rename = "if-none-match")]
+    if_none_match: Option<String>,
+}
+
+/// Which page of a list of files.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct FilesQuery {
+    /// Most items of the page; 100 when missing.
+    #[param(inline)]
+    limit: Option<PageLimit>,
+    /// Where the page starts, as the `Link` header of the page before says.
+    cursor: Option<terms::FileCursor>,
+}
+
+/// An uploaded file.
+#[derive(Serialize, ToSchema)]
+#[schema(as = File)]
+struct FileRecord {
+    /// Where it is on the server: a `source_uri` for its owner.
+    file_path: String,
+    /// Its name under `/v1/files/`.
+    #[schema(value_type = terms::FileName)]
+    file_name: String,
+    /// What its uploader called it.
+    original_name: String,
+    bytes: u64,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::Sha256)]
+    sha256: BlobHash,
+    media_type: &'static str,
+    #[schema(value_type = terms::Time)]
+    uploaded_at: String,
+}
+
+/// The caller's uploads.
+#[derive(Serialize, ToSchema)]
+struct FilePage {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    files: Vec<FileRecord>,
+}
+
+/// An upload that is no more.
+#[derive(Serialize, ToSchema)]
+struct FileRemoved {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::FileName)]
+    file_name: StoredName,
+}
+
+impl FileRecord {
+    fn new(app: &App, upload: Upload) -> FileRecord {
+        FileRecord {
+            file_path: app.uploads.path(&upload).display().to_string(),
+            media_type: media_type(upload.name.as_str()),
+            file_name: upload.name.to_string(),
+            original_name: upload.original_name,
+            bytes: upload.bytes,
+            sha256: upload.sha256,
+            uploaded_at: upload.at.rfc3339(),
+        }
+    }
+}
+
+/// A cursor is the name of the last file of the page before.
+fn cursor(value: &Value) -> Result<StoredName, Problem> {
+    let name = value.as_str().and_then(|text| text.parse().ok());
+    name.ok_or("must be one that a Link header gave".into())
+}
+
+/// List the caller's uploads, the newest first.
+#[utoipa::path(
+    get, path = "/v1/files", operation_id = "listFiles", tag = "files",
+    params(FilesQuery),
+    responses((status = 200, description = "A page", body = FilePage)),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    params: Params,
+    uri: Uri,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let before = fields.optional("cursor", cursor);
+    let limit = limit(&mut fields);
+    fields.finish(|| Some(()))?;
+    let (uploads, owner) = (Arc::clone(&app.uploads), caller.principal);
+    let listed = app.blocking(move || uploads.list(&owner, before.as_ref(), limit));
+    let mut listed = listed.await??;
+    let more = listed.len() > limit;
+    listed.truncate(limit);
+    let next = listed.last().filter(|_| more).map(|last| last.name.clone());
+    let files = listed.into_iter().map(|upload| FileRecord::new(&app, upload)).collect();
+    Ok(linked(Json(FilePage { request_id: caller.request_id, files }), &uri, next))
+}
+
+/// Remove an upload; whoever reads it reads on.
+#[utoipa::path(
+    delete, path = "/v1/files/{*name}", operation_id = "deleteFile", tag = "files",
+    responses(
+        (status = 200, description = "Removed", body = FileRemoved),
+        (status = 404, description = "No such upload", content_type = "text/plain", body = String),
+    ),
+)]
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    UrlPath(name): UrlPath<String>,
+) -> ApiResult {
+    check_name(&name)?;
+    let (uploads, owner) = (Arc::clone(&app.uploads), caller.principal);
+    let removed = app.blocking(move || -> Result<Option<StoredName>, UploadError> {
+        let Some(Ok(name)) = uploads.named(&owner, Path::new(&name)) else { return Ok(None) };
+        Ok(uploads.remove(&owner, &name)?.then_some(name))
+    });
+    let Some(name) = removed.await?? else {
+        return Err(plain(StatusCode::NOT_FOUND, "file not found"));
+    };
+    Ok(Json(FileRemoved { request_id: caller.request_id, file_name: name }).into_response())
+}

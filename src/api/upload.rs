@@ -1,0 +1,216 @@
+//! Upload: one multipart field to a checked media file on disk.
+//!
+//! Bytes go to disk as they come; what is in memory does not grow with the file. Whatever goes
+//! wrong, also a client that goes away, leaves nothing on disk.
+
+mod form;
+mod linger;
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Request, State},
+    response::IntoResponse,
+};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use media::BlobHash;
+use serde::Serialize;
+use utoipa::ToSchema;
+use worker::WorkerError;
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::Caller,
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::{
+    app::wall_now,
+    config::Principal,
+    session::runner::IngestError,
+    upload::{Incoming, Upload, UploadError, extension, media_type},
+};
+use form::{Form, Part};
+use linger::Lingering;
+
+/// The field that holds the file.
+const FIELD: &str = "file";
+/// Bytes written at a time.
+const WRITE: usize = 256 << 10;
+/// What the form around a file may add to the length of a request.
+const FORM_BYTES_MAX: u64 = 1 << 20;
+
+/// A form with one file; other fields are passed over.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `receive` reads")]
+struct UploadForm {
+    /// A media file with a video stream, at most `SERVICE_MAX_UPLOAD_BYTES` bytes.
+    #[schema(value_type = terms::Bytes)]
+    file: Bytes,
+}
+
+/// An uploaded file.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Upload)]
+struct UploadAnswer {
+    /// Where it is on the server: a `source_uri` for its owner.
+    file_path: String,
+    /// Its name under `/v1/files/`.
+    #[schema(value_type = terms::FileName)]
+    file_name: String,
+    bytes: u64,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::Sha256)]
+    sha256: BlobHash,
+    media_type: &'static str,
+}
+
+impl UploadAnswer {
+    fn new(app: &App, upload: &Upload) -> UploadAnswer {
+        UploadAnswer {
+            file_path: app.uploads.path(upload).display().to_string(),
+            file_name: upload.name.to_string(),
+            bytes: upload.bytes,
+            sha256: upload.sha256,
+            media_type: media_type(upload.name.as_str()),
+        }
+    }
+}
+
+/// Upload a media file.
+///
+/// It is kept once a media worker has found a video stream in it; playlists are refused.
+#[utoipa::path(
+    post, path = "/v1/upload", operation_id = "uploadFile", tag = "files",
+    request_body(content = inline(UploadForm), content_type = "multipart/form-data"),
+    responses(
+        (status = 200, description = "Kept", body = UploadAnswer, headers(
+            ("location" = String, description = "Where it is served"),
+        )),
+        Fails<409>, Fails<503>,
+    ),
+)]
+pub async fn upload(State(app): State<Arc<App>>, caller: Caller, request: Request) -> ApiResult {
+    let request = request.map(|body| Body::new(Lingering::new(body)));
+    check_head(request.headers(), app.config.upload_bytes_max)?;
+    app.check_open()?;
+    let place = app.uploads.enter(&caller.principal)?;
+    let Received { incoming, file_name } = receive(&app, &caller.principal, request).await?;
+    let (keeper, owner) = (Arc::clone(&app), caller.principal);
+    let kept = app
+        .blocking(move || {
+            // Also when the caller goes away, the place is taken until the work is over.
+            let _place = place;
+            let container = probe(&keeper, &incoming)?;
+            let extension = extension(&container, &file_name);
+            let kept = keeper.uploads.keep(incoming, &owner, extension, &file_name, wall_now());
+            kept.map_err(ApiError::from)
+        })
+        .await??;
+    let location = format!("/v1/files/{}", kept.name);
+    Ok(([(header::LOCATION, location)], Json(UploadAnswer::new(&app, &kept))).into_response())
+}
+
+/// Refuses what the head of the request already tells.
+fn check_head(headers: &HeaderMap, bytes_max: u64) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let essence = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
+    if !essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("multipart/form-data")) {
+        let expected = "expected a request with content-type multipart/form-data".to_owned();
+        return Err(ApiError::Plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected));
+    }
+    let length: Option<u64> = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    if length.is_some_and(|length| length > bytes_max.saturating_add(FORM_BYTES_MAX)) {
+        return Err(UploadError::TooLarge { max: bytes_max }.into());
+    }
+    Ok(())
+}
+
+struct Received {
+    incoming: Incoming,
+    file_name: String,
+}
+
+/// The one file of the form.
+async fn receive(
+    app: &Arc<App>,
+    owner: &Principal,
+    request: Request,
+) -> Result<Received, ApiError> {
+    let mut form = Form::open(request, app).await?;
+    let mut received = None;
+    while let Some(mut part) = form.next().await? {
+        if part.name() != Some(FIELD) {
+            continue;
+        }
+        if received.is_some() {
+            return Err(ApiError::field(FIELD, "appears twice: upload one file at a time"));
+        }
+        let file_name = part.file_name();
+        let (uploads, owner) = (Arc::clone(&app.uploads), owner.clone());
+        let bytes_max = app.config.upload_bytes_max;
+        let incoming = app.blocking(move || uploads.receive(&owner, bytes_max)).await??;
+        let incoming = store(app, &mut part, incoming).await?;
+        received = Some(Received { incoming, file_name });
+    }
+    match received {
+        None => Err(ApiError::field(FIELD, "is required")),
+        Some(Received { incoming, .. }) if incoming.bytes() == 0 => {
+            Err(ApiError::field(FIELD, "is empty"))
+        }
+        Some(received) => Ok(received),
+    }
+}
+
+/// Writes the field to disk as it comes.
+async fn store(
+    app: &App,
+    part: &mut Part<'_>,
+    mut incoming: Incoming,
+) -> Result<Incoming, ApiError> {
+    let (mut batch, mut size) = (Vec::new(), 0);
+    loop {
+        let chunk = part.chunk().await?;
+        let ended = chunk.is_none();
+        size += chunk.as_ref().map_or(0, Bytes::len);
+        batch.extend(chunk);
+        if size < WRITE && !ended {
+            continue;
+        }
+        app.check_open()?;
+        let written = std::mem::take(&mut batch);
+        size = 0;
+        incoming = app
+            .blocking(move || {
+                written.iter().try_for_each(|chunk| incoming.write(chunk)).map(|()| incoming)
+            })
+            .await??;
+        if ended {
+            return Ok(incoming);
+        }
+    }
+}
+
+/// What the media worker finds the file to be.
+fn probe(app: &App, incoming: &Incoming) -> Result<String, ApiError> {
+    let file = incoming.reopen()?;
+    match app.supervisor.probe(file) {
+        Ok(stream) => Ok(stream.container),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+fn refusal(error: WorkerError) -> ApiError {
+    use media::ErrorKind::{InvalidInput, Unsupported};
+    match error.kind() {
+        InvalidInput | Unsupported => {
+            tracing::info!(%error, "an upload is no media");
+            ApiError::field(FIELD, IngestError::Worker(error).told())
+        }
+        _ => IngestError::Worker(error).into(),
+    }
+}

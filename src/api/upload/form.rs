@@ -1,0 +1,143 @@
+//! A multipart form read piece by piece, with a bound on everything that is not the file.
+//!
+//! The parser buffers a part's headers, and whatever comes before the first part, until it sees
+//! their end, and takes all the bytes there are: [`Guard`] hands it one frame at a time and ends
+//! a body that brings too much of nothing.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::Body,
+    extract::{
+        DefaultBodyLimit, FromRequest, Multipart, Request,
+        multipart::{Field, MultipartError},
+    },
+};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::{ApiError, App, FORM_BYTES_MAX};
+
+/// A form that is being read.
+pub struct Form {
+    parts: Multipart,
+    idle_bytes: Arc<AtomicU64>,
+}
+
+/// One part of a form.
+pub struct Part<'a> {
+    field: Field<'a>,
+    idle_bytes: &'a AtomicU64,
+}
+
+impl Form {
+    /// The form in the body of `request`.
+    pub async fn open(request: Request, app: &Arc<App>) -> Result<Form, ApiError> {
+        let idle_bytes = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&idle_bytes);
+        let mut request =
+            request.map(|body| Body::new(Guard { body, idle_bytes: counter, paused: false }));
+        // The file has a limit of its own, and everything else has the guard's.
+        DefaultBodyLimit::disable().apply(&mut request);
+        let parts = Multipart::from_request(request, app)
+            .await
+            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+        Ok(Form { parts, idle_bytes })
+    }
+
+    /// The next part; what is left of the one before is passed over.
+    pub async fn next(&mut self) -> Result<Option<Part<'_>>, ApiError> {
+        let idle_bytes = &*self.idle_bytes;
+        match self.parts.next_field().await {
+            Ok(field) => Ok(field.map(|field| Part { field, idle_bytes })),
+            Err(error) => Err(refusal(&error, idle_bytes)),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// The name of the form's field.
+    pub fn name(&self) -> Option<&str> {
+        self.field.name()
+    }
+
+    /// What the sender calls the file.
+    pub fn file_name(&self) -> String {
+        self.field.file_name().unwrap_or_default().to_owned()
+    }
+
+    /// The next bytes of the content; `None` at its end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let chunk = self.field.chunk().await.map_err(|error| refusal(&error, self.idle_bytes))?;
+        self.idle_bytes.store(0, Relaxed);
+        Ok(chunk)
+    }
+}
+
+fn refusal(error: &MultipartError, idle_bytes: &AtomicU64) -> ApiError {
+    if idle_bytes.load(Relaxed) > FORM_BYTES_MAX {
+        let text = format!("the form has more than {FORM_BYTES_MAX} bytes beside its file");
+        return ApiError::Plain(StatusCode::BAD_REQUEST, text);
+    }
+    match error.status() {
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            let text = "the body of the request ended early".to_owned();
+            ApiError::Plain(StatusCode::BAD_REQUEST, text)
+        }
+        status => ApiError::Plain(status, error.body_text()),
+    }
+}
+
+/// Too many bytes came that are not of the file.
+#[derive(Debug, thiserror::Error)]
+#[error("too many bytes beside the file")]
+struct TooMuch;
+
+/// The body of a form; counts the bytes that came since the file's last ones.
+struct Guard {
+    body: Body,
+    idle_bytes: Arc<AtomicU64>,
+    /// A frame was handed over and the parser has not looked at it yet.
+    paused: bool,
+}
+
+impl HttpBody for Guard {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if std::mem::take(&mut self.paused) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let len = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len) as u64,
+            _ => 0,
+        };
+        self.paused = len > 0;
+        if len > 0 && self.idle_bytes.fetch_add(len, Relaxed) + len > FORM_BYTES_MAX {
+            return Poll::Ready(Some(Err(axum::Error::new(TooMuch))));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

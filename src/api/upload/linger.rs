@@ -1,0 +1,70 @@
+//! A request body that is read on for a while after it was refused.
+//!
+//! A connection that is closed while the peer still sends is reset, and the reset can overtake
+//! the answer: without this, a client learns "broken pipe" in place of what was wrong.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::runtime::Handle;
+
+/// How long a refused body is read on.
+const LINGER: Duration = Duration::from_secs(5);
+/// Bytes after which it is enough all the same.
+const LINGER_BYTES: usize = 64 << 20;
+
+/// The body; dropping it before its end reads on.
+pub struct Lingering(Body);
+
+impl Lingering {
+    /// `body`, which its sender may finish.
+    pub fn new(body: Body) -> Lingering {
+        Lingering(body)
+    }
+}
+
+impl HttpBody for Lingering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        let body = std::mem::take(&mut self.0);
+        // Outside a runtime nobody waits for an answer any more.
+        if let (false, Ok(runtime)) = (body.is_end_stream(), Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(LINGER, discard(body)));
+        }
+    }
+}
+
+async fn discard(mut body: Body) {
+    let mut left = LINGER_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        let read = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(read) else { return };
+        left = rest;
+    }
+}

@@ -1,0 +1,334 @@
+//! Uploads over HTTP: what is kept, what is refused and why, and that refusals leave nothing.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{ALICE, BOB, Reply, Server, Setup, clips};
+
+const BOUNDARY: &str = "x-boundary";
+const TYPE: &str = "multipart/form-data; boundary=x-boundary";
+
+/// One part of a form; `disposition` follows `form-data; `.
+pub fn part(disposition: &str, content: &[u8]) -> Vec<u8> {
+    let head = format!("--{BOUNDARY}\r\ncontent-disposition: form-data; {disposition}\r\n\r\n");
+    [head.as_bytes(), content, b"\r\n"].concat()
+}
+
+/// A form of these parts.
+pub fn form(parts: &[Vec<u8>]) -> Vec<u8> {
+    [&parts.concat(), format!("--{BOUNDARY}--\r\n").as_bytes()].concat()
+}
+
+/// A form with one file.
+pub fn file_form(name: &str, content: &[u8]) -> Vec<u8> {
+    form(&[part(&format!("name=\"file\"; filename=\"{name}\""), content)])
+}
+
+fn send(server: &Server, body: Vec<u8>) -> Reply {
+    server.call("POST", "/v1/upload").header("content-type", TYPE).body(body).send()
+}
+
+/// Uploads `content` as Alice; the answer is a success.
+pub fn upload(server: &Server, name: &str, content: &[u8]) -> Value {
+    let reply = send(server, file_form(name, content));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()
+}
+
+/// Every file beneath the server's upload directory.
+pub fn stored(dir: &Path) -> Vec<PathBuf> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() { walk(&path, found) } else { found.push(path) }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&dir.join("data/uploads"), &mut found);
+    found
+}
+
+/// Waits until nothing is stored: a server notices late that a client has gone.
+fn wait_until_empty(dir: &Path) {
+    let started = Instant::now();
+    while !stored(dir).is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(20), "left: {:?}", stored(dir));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_upload_is_kept_served_ingested_and_removed() {
+    let Some(clips) = clips("an_upload_is_kept_served_ingested_and_removed") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = Setup::new(dir.path()).start();
+    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    let fields: Vec<&String> = answer.as_object().expect("an object").keys().collect();
+    assert_eq!(fields, ["bytes", "file_name", "file_path", "media_type", "sha256"]);
+    assert_eq!(
+        (&answer["bytes"], &answer["media_type"]),
+        (&json!(bytes.len()), &json!("video/mp4"))
+    );
+    let (name, path) = (answer["file_name"].as_str().expect("one"), &answer["file_path"]);
+    let path = path.as_str().expect("a path");
+    assert!(!path.contains("alice") && path.ends_with(name), "{path}");
+    assert_eq!(std::fs::read(path).expect("there"), bytes);
+    assert_eq!(reply.header("location"), format!("/v1/files/{name}"));
+
+    for _ in 0..2 {
+        let served = server.get(&format!("/v1/files/{name}"));
+        assert_eq!((served.status, served.bytes == bytes), (200, true));
+        let etag = format!("\"{}\"", answer["sha256"].as_str().expect("a hash"));
+        assert_eq!(served.header("etag"), etag);
+        let disposition =
+            "inline; filename=\"Blume _.MP4\"; filename*=UTF-8''Blume%20%F0%9F%8C%BC.MP4";
+        assert_eq!(served.header("content-disposition"), disposition);
+        // The same after a crash.
+        server.kill();
+        server = Setup::new(dir.path()).start();
+    }
+    for source in [path.to_owned(), format!("file://{path}"), name.to_owned()] {
+        let ingest = format!("/v1/runs/{}/ingest", server.create_run());
+        let body = json!({ "source_uri": source, "max_frames": 5 });
+        let reply = server.post(&ingest, &body);
+        assert_eq!((reply.status, &reply.json()["decoded_frames"]), (200, &json!(5)), "{source}");
+    }
+    check_that_bob_sees_nothing(&server, path, name);
+    let reply = server.call("DELETE", &format!("/v1/files/{name}")).send();
+    assert_eq!((reply.status, &reply.json()["file_name"]), (200, &json!(name)));
+    assert_eq!(stored(dir.path()), Vec::<PathBuf>::new());
+    let ingest = format!("/v1/runs/{}/ingest", server.create_run());
+    let gone = server.post(&ingest, &json!({ "source_uri": path }));
+    assert_eq!((gone.status, gone.source_message().as_str()), (422, "not found"));
+    for method in ["GET", "DELETE"] {
+        let gone = server.call(method, &format!("/v1/files/{name}")).send();
+        assert_eq!((gone.status, gone.text.as_str()), (404, "file not found"), "{method}");
+    }
+}
+
+fn check_that_bob_sees_nothing(server: &Server, path: &str, name: &str) {
+    let run = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send().json();
+    let ingest = format!("/v1/runs/{}/ingest", run["run_id"].as_str().expect("an id"));
+    let missing = path.replace(name, "00000000000000000000000000000000.mp4");
+    for source in [path, &missing, name] {
+        let body = json!({ "source_uri": source });
+        let reply = server.call("POST", &ingest).key(Some(BOB)).json(&body).send();
+        assert_eq!((reply.status, reply.source_message().as_str()), (422, "not found"), "{source}");
+    }
+    for method in ["GET", "HEAD", "DELETE"] {
+        let reply = server.call(method, &format!("/v1/files/{name}")).key(Some(BOB)).send();
+        assert_eq!(reply.status, 404, "{method}");
+    }
+    let listed = server.call("GET", "/v1/files").key(Some(BOB)).send();
+    assert_eq!((listed.status, &listed.json()["files"]), (200, &json!([])));
+}
+
+#[test]
+fn what_is_no_media_file_is_refused_and_leaves_nothing() {
+    let Some(clips) = clips("what_is_no_media_file_is_refused_and_leaves_nothing") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let named = "name=\"file\"; filename=\"a.mp4\"";
+    let hls = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n";
+    let rows: Vec<(&str, Vec<u8>, u16, &str)> = vec![
+        ("text", form(&[part(named, b"hello, I am text")]), 422, "unsupported container"),
+        ("playlist", form(&[part(named, hls)]), 422, "playlists and references"),
+        ("cut head", form(&[part(named, &clip[..40])]), 422, ""),
+        ("wave sound", form(&[part(named, &silence())]), 422, "unsupported container"),
+        ("empty file", form(&[part(named, b"")]), 422, "is empty"),
+        ("no such field", form(&[part("name=\"video\"", &clip[..99])]), 422, "is required"),
+        ("no part", form(&[]), 422, "is required"),
+        ("two files", form(&[part(named, &clip), part(named, &clip)]), 422, "appears twice"),
+        ("cut off", file_form("a.mp4", &clip)[..9000].to_vec(), 400, ""),
+        ("no form", b"nothing like a form".to_vec(), 400, ""),
+        ("no body", Vec::new(), 400, ""),
+        (
+            "huge headers",
+            [&b"--x-boundary\r\nx: "[..], &[b'a'; 3 << 20]].concat(),
+            400,
+            "more than",
+        ),
+        ("huge preamble", vec![b'a'; 3 << 20], 400, "more than"),
+        ("huge other field", form(&[part("name=\"x\"", &vec![0; 3 << 20])]), 400, "more than"),
+    ];
+    for (name, body, status, expected) in rows {
+        let reply = send(&server, body);
+        assert_eq!(reply.status, status, "{name}: {}", reply.text);
+        assert!(reply.text.contains(expected), "{name}: {}", reply.text);
+        let fields: &[&str] = if status == 422 { &["file"] } else { &[] };
+        assert_eq!(reply.fields(), fields, "{name}: {}", reply.text);
+        assert_eq!(stored(dir.path()), Vec::<PathBuf>::new(), "{name}");
+    }
+    for (kind, status) in [("application/json", 415), ("multipart/form-data", 400), ("", 415)] {
+        let mut call = server.call("POST", "/v1/upload").body(file_form("a.mp4", &clip));
+        if !kind.is_empty() {
+            call = call.header("content-type", kind);
+        }
+        let reply = call.send();
+        assert_eq!((reply.status, reply.code().as_str()), (status, ""), "{kind}: {}", reply.text);
+    }
+    let fields_around = [part("name=\"note\"", b"hi"), part(named, &clip), part("name=\"z\"", b"")];
+    let reply = send(&server, form(&fields_around));
+    assert_eq!(reply.status, 200, "other fields are passed over: {}", reply.text);
+    assert_eq!(stored(dir.path()).len(), 1);
+}
+
+/// A WAVE file: a container that is known, and no video.
+fn silence() -> Vec<u8> {
+    let mut bytes = b"RIFF\x24\x08\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x44\xac\0\0".to_vec();
+    bytes.extend_from_slice(b"\x88\x58\x01\0\x02\0\x10\0data\0\x08\0\0");
+    bytes.resize(bytes.len() + 2048, 0);
+    bytes
+}
+
+#[test]
+fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
+    let Some(clips) = clips("a_file_may_be_as_large_as_the_limit_and_no_larger") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let limit = clip.len();
+    let server = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", &limit.to_string()).start();
+    assert_eq!(send(&server, file_form("a.mp4", &clip)).status, 200);
+    let larger = |by: usize| file_form("a.mp4", &[&clip[..], &vec![0; by]].concat());
+    // Chunked bodies do not tell their length.
+    let chunked = |body: Vec<u8>| reqwest::blocking::Body::new(std::io::Cursor::new(body));
+    for by in [1, 5 << 20] {
+        for told in [true, false] {
+            let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+            let body = if told { larger(by).into() } else { chunked(larger(by)) };
+            let reply = call.body(body).send();
+            assert_eq!(reply.status, 413, "{by} {told}: {}", reply.text);
+            assert!(reply.text.contains(&format!("larger than {limit} bytes")), "{}", reply.text);
+            assert_eq!(reply.code(), "", "plain text");
+        }
+    }
+    assert_eq!(stored(dir.path()).len(), 1, "only the first");
+    let limits = server.get("/v1/limits").json();
+    assert_eq!(limits["limits"]["upload"]["max"], limit, "{limits}");
+}
+
+/// Opens an upload and sends `sent` of what its head announces.
+fn half_an_upload(server: &Server, key: &str, sent: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(server.addr()).expect("connected");
+    let head = format!(
+        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-type: {TYPE}\r\n\
+         content-length: 100000000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream.write_all(&part("name=\"file\"; filename=\"a.mp4\"", sent)).expect("sent");
+    stream
+}
+
+fn wait_for_files(dir: &Path, count: usize) {
+    let started = Instant::now();
+    while stored(dir).len() != count {
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", stored(dir));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    for sent in [0, 100, 600 << 10] {
+        let stream = half_an_upload(&server, ALICE, &vec![7; sent]);
+        wait_for_files(dir.path(), 1);
+        drop(stream);
+        wait_until_empty(dir.path());
+    }
+    assert_eq!(server.get("/v1/health").status, 200);
+}
+
+#[test]
+fn a_server_that_dies_midway_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let _stream = half_an_upload(&server, ALICE, &[7; 1 << 20]);
+    wait_for_files(dir.path(), 1);
+    server.kill();
+    assert_eq!(stored(dir.path()).len(), 1);
+    let _again = setup.start();
+    assert_eq!(stored(dir.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn uploads_at_once_are_bounded_for_each_caller() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(&server, ALICE, b"x")).collect();
+    wait_for_files(dir.path(), 4);
+    let reply = send(&server, file_form("a.mp4", b"x"));
+    assert_eq!((reply.status, reply.header("retry-after")), (503, "1"), "{}", reply.text);
+    assert!(reply.text.contains("4 uploads of yours"), "{}", reply.text);
+    let bobs = server.call("POST", "/v1/upload").key(Some(BOB)).header("content-type", TYPE);
+    assert_eq!(bobs.body(file_form("a.mp4", b"x")).send().status, 422, "Bob has places of his own");
+    streams.pop();
+    wait_for_files(dir.path(), 3);
+    assert_eq!(send(&server, file_form("a.mp4", b"x")).status, 422, "a place came back");
+}
+
+#[test]
+fn an_upload_without_an_end_is_cut_by_the_limit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", "1000000").start();
+    let mut stream = TcpStream::connect(server.addr()).expect("connected");
+    let head = format!(
+        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nx-api-key: {ALICE}\r\ncontent-type: {TYPE}\r\n\
+         transfer-encoding: chunked\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    let chunk =
+        |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    stream.write_all(&chunk(&part("name=\"file\"", b"x"))[..]).expect("sent");
+    let started = Instant::now();
+    // Without a pause until the server has had enough.
+    while stream.write_all(&chunk(&[7; 64 << 10])).is_ok() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the server takes it all");
+    }
+    let mut reply = String::new();
+    // The connection may be reset before everything is read.
+    stream.read_to_string(&mut reply).ok();
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 413"), "{reply}");
+    wait_until_empty(dir.path());
+}
+
+#[test]
+fn lists_of_uploads_go_page_by_page_while_more_come() {
+    let Some(clips) = clips("lists_of_uploads_go_page_by_page_while_more_come") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let add = || upload(&server, "a.mp4", &clip)["file_name"].as_str().expect("one").to_owned();
+    let mut expected: Vec<String> = (0..5).map(|_| add()).collect();
+    expected.reverse();
+    let (mut found, mut path) = (Vec::new(), "/v1/files?limit=2".to_owned());
+    loop {
+        let reply = server.get(&path);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let page = reply.json()["files"].as_array().expect("an array").clone();
+        assert!(page.iter().all(|file| file["original_name"] == "a.mp4"), "{page:?}");
+        found.extend(page.iter().map(|file| file["file_name"].as_str().expect("one").to_owned()));
+        add();
+        let link = reply.header("link");
+        let Some(next) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
+            break;
+        };
+        path = next.0.to_owned();
+    }
+    assert_eq!(found, expected, "each once, and nothing that came later");
+    for (query, status) in [("limit=1001", 422), ("cursor=x", 422), ("limit=1000", 200)] {
+        assert_eq!(server.get(&format!("/v1/files?{query}")).status, status, "{query}");
+    }
+}
