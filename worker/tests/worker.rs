@@ -14,6 +14,8 @@ mod live;
 mod mutants;
 #[path = "worker/remote.rs"]
 mod remote;
+#[path = "worker/remote_mutants.rs"]
+mod remote_mutants;
 #[path = "worker/rtsp.rs"]
 mod rtsp;
 #[path = "worker/sandbox.rs"]

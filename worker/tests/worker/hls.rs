@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Has ffmpeg write four seconds in segments of one, with `options` of its hls muxer.
-fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
+pub fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
     let output = Command::new("ffmpeg")
         .args(["-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=4"])
         .args(codec)
@@ -24,7 +24,7 @@ fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
     Shelf::of(folder)
 }
 
-const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
+pub const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
 const HEVC: &[&str] =
     &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none"];
 

@@ -19,16 +19,16 @@ use crate::support::{alone, clip, run, spec};
 const MUTANTS: u64 = 1000;
 
 /// Far beyond what forty frames of 176x144 take on the busiest machine: only a hang comes so far.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Mutants that may need more memory than there is: a header can announce pictures of 8192x8192.
 const HUNGRY_MAX: usize = 5;
 
 /// xorshift64*: the same mutants everywhere for one seed.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -74,7 +74,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
     KINDS.iter().filter_map(make).collect()
 }
 
-fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
+pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
     let len = bytes.len();
     match dice.roll(6) {
         0 => bytes.truncate(dice.roll(len)),
@@ -108,7 +108,7 @@ fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-fn verdict(error: &WorkerError) -> &'static str {
+pub fn verdict(error: &WorkerError) -> &'static str {
     match error {
         WorkerError::Fault(fault) if fault.kind() == ErrorKind::Internal => "internal",
         WorkerError::Fault(_) => "clear error",

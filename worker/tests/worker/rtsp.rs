@@ -1,27 +1,30 @@
 //! RTSP from a real server, GStreamer's, which sends coded files as they are.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::TcpStream,
+    ops::ControlFlow,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use decode::Sampling;
 use gate::GateConfig;
-use worker::{JobInput, JobSpec, Limits, Rtsp};
+use media::ErrorKind;
+use worker::{CancelToken, JobEvent, JobInput, JobSpec, Limits, Rtsp, WorkerError};
 
-use crate::support::{Heard, alone, rendered, run, spec};
+use crate::support::{Heard, alone, rendered, run, spec, supervisor};
 
 /// A server process; ends with its value.
-struct Server {
+pub struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
     /// Serves every `(path, pipeline)`; `auth` is none, basic or digest.
-    fn start(auth: &str, media: &[(&str, String)]) -> Server {
+    pub fn start(auth: &str, media: &[(&str, String)]) -> Server {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/worker/rtsp-server.py");
         // Debian's own, which finds the packages that deploy/setup.sh installs.
         let mut child = Command::new("/usr/bin/python3")
@@ -39,9 +42,15 @@ impl Server {
     }
 
     fn job(&self, path: &str, credentials: Option<(&str, &str)>) -> JobSpec {
-        let socket = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
-        let url = format!("rtsp://127.0.0.1:{}{path}", self.port);
-        job(socket, url, credentials)
+        job(self.connect(), self.url(path), credentials)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens")
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("rtsp://127.0.0.1:{}{path}", self.port)
     }
 }
 
@@ -52,7 +61,7 @@ impl Drop for Server {
     }
 }
 
-fn job(socket: TcpStream, url: String, credentials: Option<(&str, &str)>) -> JobSpec {
+pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &str)>) -> JobSpec {
     let credentials = credentials.map(|(user, password)| (user.to_owned(), password.to_owned()));
     JobSpec {
         input: JobInput::Rtsp(Rtsp { socket: socket.into(), url, credentials }),
@@ -70,7 +79,7 @@ fn made(name: &str, codec: &[&str]) -> PathBuf {
     rendered(name, "testsrc2=s=320x240:r=25:d=4", codec)
 }
 
-fn pipeline(path: &Path, demuxer: &str, payloader: &str) -> String {
+pub fn pipeline(path: &Path, demuxer: &str, payloader: &str) -> String {
     format!("( filesrc location={} ! {demuxer} ! {payloader} name=pay0 )", path.display())
 }
 
@@ -111,4 +120,149 @@ fn what_a_server_sends_is_what_its_file_holds() {
         assert_eq!(stream.container, "rtsp");
         assert_eq!((stream.extent.width, stream.extent.height), (320, 240));
     }
+}
+
+/// Pictures without an end, each with its own number in it.
+const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
+    video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
+
+#[test]
+fn a_server_hears_who_asks() {
+    let _alone = alone();
+    for auth in ["basic", "digest"] {
+        let server = Server::start(auth, &[("/live", ENDLESS.to_owned())]);
+        for (who, credentials, told) in [
+            ("the user", Some(("camera", "open sesame")), None),
+            (
+                "another password",
+                Some(("camera", "open barley")),
+                Some("the RTSP server does not accept the user or the password"),
+            ),
+            (
+                "nobody",
+                None,
+                Some("the RTSP server asks for a user and a password: put them into the URL"),
+            ),
+        ] {
+            let spec = JobSpec { max_frames: 5, ..server.job("/live", credentials) };
+            let outcome = run(spec);
+            let found = outcome.as_ref().err().map(ToString::to_string);
+            assert_eq!(found.as_deref(), told, "{auth}, {who}");
+            if let Ok(heard) = outcome {
+                assert_eq!(heard.signals.len(), 5, "{auth}, {who}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_live_camera_is_read_until_there_is_enough() {
+    let _alone = alone();
+    let mut server = Server::start("none", &[("/live", ENDLESS.to_owned())]);
+    let enough = run(JobSpec { max_frames: 30, ..server.job("/live", None) }).expect("a result");
+    let times: Vec<i64> = enough.signals.iter().map(|signal| signal.pts_ms).collect();
+    assert_eq!(times.len(), 30);
+    assert!((0..=80).contains(&times[0]), "{times:?}");
+    assert!(times.windows(2).all(|pair| (20..=200).contains(&(pair[1] - pair[0]))), "{times:?}");
+    let hashes: std::collections::BTreeSet<u64> =
+        enough.signals.iter().map(|signal| signal.perceptual_hash).collect();
+    assert!(hashes.len() > 3, "the ball moves: {hashes:?}");
+
+    let cancel = CancelToken::new();
+    let stopped = supervisor().run_job(server.job("/live", None), &cancel, &mut |event| {
+        if matches!(event, JobEvent::Progress { frames: 10.., .. }) {
+            cancel.cancel();
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(stopped, Err(WorkerError::Cancelled)), "{stopped:?}");
+
+    let (mut heard, mut dead) = (Heard::default(), false);
+    let job = server.job("/live", None);
+    supervisor()
+        .run_job(job, &CancelToken::new(), &mut |event| {
+            if matches!(event, JobEvent::Progress { frames: 10.., .. }) && !dead {
+                dead = true;
+                server.child.kill().expect("our own child");
+            }
+            heard.take(event)
+        })
+        .expect("what came before");
+    assert!(heard.signals.len() >= 10 && heard.done.expect("a report").truncated);
+}
+
+#[test]
+fn a_server_without_the_video_says_why() {
+    let _alone = alone();
+    let server = Server::start(
+        "none",
+        &[
+            ("/sound", "( audiotestsrc is-live=true ! alawenc ! rtppcmapay name=pay0 )".to_owned()),
+            (
+                "/theora",
+                "( videotestsrc is-live=true ! theoraenc ! rtptheorapay name=pay0 )".to_owned(),
+            ),
+        ],
+    );
+    for (path, told) in [
+        ("/nothing", "the RTSP server answers DESCRIBE with status 404 Not Found"),
+        ("/sound", "no video stream among 1 streams"),
+        ("/theora", "unsupported video codec: THEORA"),
+    ] {
+        let error = run(server.job(path, None)).expect_err(path);
+        assert_eq!(error.to_string(), told, "{path}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_rtsp_server_is_told_apart() {
+    let _alone = alone();
+    let sdp = "m=video 0 RTP/AVP 26\r\n";
+    let describe =
+        format!("RTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len());
+    let options = "RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n";
+    let play = "RTSP/1.0 200 OK\r\nCSeq: 3\r\nSession: 1\r\n\r\n\
+                RTSP/1.0 200 OK\r\nCSeq: 4\r\n\r\n";
+    for (name, words, told) in [
+        (
+            "another protocol",
+            "SSH-2.0-x\r\n".into(),
+            "the RTSP server's answer is malformed: no RTSP message",
+        ),
+        (
+            "nothing",
+            String::new(),
+            "the RTSP server ended the connection early, before it answered anything",
+        ),
+        (
+            "half",
+            options.into(),
+            "the RTSP server ended the connection early, before it described the media",
+        ),
+        (
+            "no media",
+            format!("{options}{describe}{play}"),
+            "the RTSP server ended the connection early, while it sent the media",
+        ),
+        (
+            "a redirect",
+            "RTSP/1.0 301 Moved\r\nCSeq: 1\r\nLocation: rtsp://b/\r\n\r\n".into(),
+            "the RTSP server redirects to rtsp://b/: redirects are not followed, use that address",
+        ),
+    ] {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        (&ours).write_all(words.as_bytes()).expect("room for all");
+        ours.shutdown(std::net::Shutdown::Write).expect("open");
+        let error = run(job(theirs, "rtsp://camera.test/".to_owned(), None)).expect_err(name);
+        assert_eq!(error.to_string(), told, "{name}");
+    }
+}
+
+#[test]
+fn a_silent_server_is_not_waited_for_for_ever() {
+    let _alone = alone();
+    let (_ours, theirs) = UnixStream::pair().expect("a pair");
+    let error = run(job(theirs, "rtsp://camera.test/".to_owned(), None)).expect_err("silent");
+    assert_eq!(error.to_string(), "timeout: the RTSP server was silent");
 }

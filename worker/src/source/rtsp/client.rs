@@ -55,7 +55,9 @@ pub(super) struct Client {
     control: String,
     whole: String,
     authenticator: Authenticator,
+    /// What arrived, from the first byte that was not taken.
     incoming: Vec<u8>,
+    taken: usize,
     outgoing: Vec<u8>,
     number: u32,
     asked: Option<Asked>,
@@ -75,6 +77,7 @@ impl Client {
             url,
             authenticator: Authenticator::new(credentials, once),
             incoming: Vec::new(),
+            taken: 0,
             outgoing: Vec::new(),
             number: 0,
             asked: None,
@@ -90,6 +93,8 @@ impl Client {
 
     /// Takes what the server sent.
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.incoming.drain(..self.taken);
+        self.taken = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
@@ -101,9 +106,9 @@ impl Client {
     /// The next event; `None` when more bytes are needed.
     pub(super) fn poll(&mut self) -> Result<Option<Event>, RtspError> {
         loop {
-            let blank = self.incoming.iter().take_while(|byte| b"\r\n".contains(byte)).count();
-            self.incoming.drain(..blank);
-            let found = match self.incoming.first() {
+            let blank = self.rest().iter().take_while(|byte| b"\r\n".contains(byte)).count();
+            self.taken += blank;
+            let found = match self.rest().first() {
                 None => return Ok(None),
                 Some(b'$') => match self.frame() {
                     None => return Ok(None),
@@ -148,24 +153,28 @@ impl Client {
         RtspError::Ended { during }
     }
 
+    fn rest(&self) -> &[u8] {
+        &self.incoming[self.taken..]
+    }
+
     /// A packet that is complete; the inner `None` is one of another stream.
     fn frame(&mut self) -> Option<Option<Vec<u8>>> {
-        let &[_, channel, high, low] = self.incoming.first_chunk::<FRAME_BYTES>()?;
+        let &[_, channel, high, low] = self.rest().first_chunk::<FRAME_BYTES>()?;
         let end = FRAME_BYTES + usize::from(u16::from_be_bytes([high, low]));
-        let packet = self.incoming.get(FRAME_BYTES..end)?.to_vec();
-        self.incoming.drain(..end);
+        let packet = self.rest().get(FRAME_BYTES..end)?.to_vec();
+        self.taken += end;
         // The control packets of a channel have the next one.
         let is_ours = channel == self.channel || channel == self.channel.wrapping_add(1);
         Some(is_ours.then_some(packet))
     }
 
     fn message(&mut self) -> Result<Option<Message<Vec<u8>>>, RtspError> {
-        match Message::parse(&self.incoming) {
+        match Message::parse(self.rest()) {
             Ok((message, len)) => {
-                self.incoming.drain(..len);
+                self.taken += len;
                 Ok(Some(message))
             }
-            Err(ParseError::Incomplete(_)) if self.incoming.len() <= ANSWER_BYTES_MAX => Ok(None),
+            Err(ParseError::Incomplete(_)) if self.rest().len() <= ANSWER_BYTES_MAX => Ok(None),
             Err(ParseError::Incomplete(_)) => {
                 Err(RtspError::TooLarge { limit_bytes: ANSWER_BYTES_MAX })
             }

@@ -1,0 +1,177 @@
+//! Damaged playlists and RTSP conversations: each ends in a result or in an error that names what
+//! is wrong.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    thread,
+};
+
+use worker::{JobSpec, Limits};
+
+use crate::{
+    hls::{H264, segmented},
+    mutants::{Dice, PATIENCE, mutate, verdict},
+    rtsp::{Server, job, pipeline},
+    support::{alone, rendered, run},
+};
+
+const MUTANTS: u64 = 200;
+/// Those that may go on growing, which takes ten seconds to find out that they do not.
+const LIVE_MAX: u64 = 2;
+
+fn patient(spec: JobSpec) -> JobSpec {
+    let limits =
+        Limits { first_frame: PATIENCE, stall: PATIENCE, wall: PATIENCE, ..Limits::remote() };
+    JobSpec { max_frames: 40, threads: 1, limits, ..spec }
+}
+
+/// Runs every mutant that `make` gives and looks at how it ended.
+fn assert_all_end_well(make: impl Fn(u64, &mut Dice) -> JobSpec) {
+    let mut tally = BTreeMap::<&str, u64>::new();
+    for number in 0..MUTANTS {
+        let mut dice = Dice((1 << 40 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let outcome = run(patient(make(number, &mut dice)));
+        let verdict = match &outcome {
+            Err(worker::WorkerError::Refused(_)) => "clear error",
+            outcome => outcome.as_ref().map_or_else(verdict, |_| "result"),
+        };
+        assert!(
+            matches!(verdict, "result" | "clear error"),
+            "mutant {number}, {verdict}: {:?}",
+            outcome.err()
+        );
+        *tally.entry(verdict).or_default() += 1;
+    }
+    eprintln!("{tally:?}");
+    assert!(tally.values().all(|&count| count > 5), "neither all well nor all broken: {tally:?}");
+}
+
+/// Changes lines: what is in them, how many there are, and their order.
+fn mutate_lines(text: &str, dice: &mut Dice) -> Vec<u8> {
+    let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+    for _ in 0..=dice.roll(3) {
+        let (at, other) = (dice.roll(lines.len()), dice.roll(lines.len()));
+        match dice.roll(5) {
+            0 => drop(lines.remove(at)),
+            1 => lines.insert(at, lines[other].clone()),
+            2 => lines.swap(at, other),
+            3 => {
+                for byte in lines[at].iter_mut().filter(|byte| byte.is_ascii_digit()) {
+                    *byte = b'0' + dice.roll(10) as u8;
+                }
+            }
+            _ if lines[at].is_empty() => {}
+            _ => mutate(&mut lines[at], dice),
+        }
+        if lines.is_empty() {
+            break;
+        }
+    }
+    lines.join(&b'\n')
+}
+
+#[test]
+fn damaged_playlists_end_in_a_result_or_a_clear_error() {
+    let _alone = alone();
+    let kinds: [&[&str]; 4] = [
+        &[],
+        &["-hls_segment_type", "fmp4"],
+        &["-hls_flags", "single_file"],
+        &["-hls_key_info_file", "info"],
+    ];
+    let shelves = kinds.map(|options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("key"), [7; 16]).expect("written");
+        std::fs::write(folder.path().join("info"), "key\nkey\n").expect("written");
+        segmented(folder.path(), H264, options)
+    });
+    let originals =
+        shelves.each_ref().map(|shelf| String::from_utf8(shelf.get("list.m3u8")).expect("text"));
+    assert_all_end_well(|number, dice| {
+        let kind = number as usize % kinds.len();
+        let mut text = mutate_lines(&originals[kind], dice);
+        if number >= LIVE_MAX {
+            text.extend(b"\n#EXT-X-ENDLIST\n");
+        }
+        shelves[kind].put("mutant.m3u8", text);
+        shelves[kind].spec("mutant.m3u8")
+    });
+}
+
+/// All that the server says to a worker that reads `path`.
+fn recorded(server: &Server, path: &str) -> Vec<u8> {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let (upstream, listener) = (server.connect(), ours.try_clone().expect("a descriptor"));
+    let told = upstream.try_clone().expect("a descriptor");
+    let ask = move || {
+        // Ends when the worker does.
+        io::copy(&mut &listener, &mut &told).ok();
+        told.shutdown(Shutdown::Both).ok();
+    };
+    let record = move || {
+        let (mut record, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+        while let Ok(len @ 1..) = (&upstream).read(&mut piece) {
+            record.extend_from_slice(&piece[..len]);
+            if (&ours).write_all(&piece[..len]).is_err() {
+                break;
+            }
+        }
+        record
+    };
+    let ask = thread::Builder::new().name("ask".into()).spawn(ask).expect("a thread");
+    let record = thread::Builder::new().name("record".into()).spawn(record).expect("a thread");
+    let heard = run(job(theirs, server.url(path), None)).expect("a result");
+    assert_eq!(heard.signals.len(), 25);
+    ask.join().expect("no panic");
+    record.join().expect("no panic")
+}
+
+/// A job that hears `words` and then the end of the connection.
+fn replay(words: Vec<u8>) -> JobSpec {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let say = move || {
+        // Fails when the worker has heard enough.
+        (&ours).write_all(&words).ok();
+        ours.shutdown(Shutdown::Write).ok();
+        io::copy(&mut &ours, &mut io::sink()).ok();
+    };
+    thread::Builder::new().name("say".into()).spawn(say).expect("a thread");
+    job(theirs, "rtsp://camera.test/live".to_owned(), None)
+}
+
+#[test]
+fn damaged_rtsp_conversations_end_in_a_result_or_a_clear_error() {
+    let _alone = alone();
+    let source = "testsrc2=s=176x144:r=25:d=1";
+    let h264 = rendered("mutant-h264.mp4", source, &["-g", "8"]);
+    let options = &["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-huffman", "default"];
+    let jpeg = rendered("mutant-jpeg.mov", source, options);
+    let server = Server::start(
+        "none",
+        &[
+            ("/h264", pipeline(&h264, "qtdemux ! h264parse", "rtph264pay config-interval=-1")),
+            ("/jpeg", pipeline(&jpeg, "qtdemux ! jpegparse", "rtpjpegpay")),
+        ],
+    );
+    let records = [recorded(&server, "/h264"), recorded(&server, "/jpeg")];
+    for record in &records {
+        let heard = run(replay(record.clone())).expect("a result");
+        assert_eq!(heard.signals.len(), 25, "a record says what the server said");
+    }
+    assert_all_end_well(|number, dice| {
+        let mut words = records[number as usize % 2].clone();
+        match dice.roll(2) {
+            // The conversation comes first, and damage to it ends it.
+            0 => {
+                let mut media = words.split_off(words.len().min(1500));
+                mutate(&mut words, dice);
+                words.append(&mut media);
+            }
+            _ => (0..=dice.roll(3)).for_each(|_| mutate(&mut words, dice)),
+        }
+        replay(words)
+    });
+}
