@@ -25,6 +25,12 @@ mod mirror;
 mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
+#[path = "api/remote.rs"]
+mod remote;
+#[path = "api/remote_ends.rs"]
+mod remote_ends;
+#[path = "api/remote_hls.rs"]
+mod remote_hls;
 #[path = "api/replay.rs"]
 mod replay;
 #[path = "api/routes.rs"]

@@ -89,7 +89,7 @@ impl Body {
     pub fn with(&self, field: &str, text: &str) -> Option<JsonText> {
         let mut value = self.value.clone();
         value[field] = Value::from(text);
-        JsonText::parse(&value.to_string())
+        JsonText::parse(value.to_string())
     }
 
     /// The body as it came.

@@ -1,6 +1,7 @@
 //! A real server process on a free port with a data directory of its own, and a client for it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod host;
 pub mod postgres;
 
 use std::{
@@ -147,6 +148,11 @@ impl Server {
     pub fn kinds(&self, run: &str) -> Vec<String> {
         let kind = |event: &Value| event["kind"].as_str().expect("a kind").to_owned();
         self.events(run).iter().map(kind).collect()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends SIGTERM.

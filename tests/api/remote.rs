@@ -1,0 +1,300 @@
+//! Sources behind URLs: what comes from real hosts over TLS, and what each bad one is told.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Reply, Server, Setup, clips,
+    host::{Answer, Certificate, Host},
+};
+
+/// A server that may reach this machine and trusts its certificate.
+pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
+    Setup::new(dir)
+        .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8, ::1/128")
+        .var("SERVICE_EGRESS_CA_PATH", certificate.path.to_str().expect("UTF-8"))
+}
+
+pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
+    server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
+}
+
+/// What an ingest of `source` made: its signals and the hashes of its stills.
+pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
+    let run = server.create_run();
+    let reply = ingest(server, &run, source);
+    assert_eq!(reply.status, 200, "{source}: {}", reply.text);
+    let events = server.events(&run);
+    let of = |kind: &str, field: &str| -> Vec<Value> {
+        let events = events.iter().filter(|event| event["kind"] == kind);
+        events.map(|event| event["payload"][field].clone()).collect()
+    };
+    let signals = of("frames_decoded", "signals").remove(0);
+    assert!(signals.as_array().is_some_and(|signals| signals.len() > 10), "{source}");
+    (signals, of("keyframe_stored", "image_sha256"))
+}
+
+#[test]
+fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
+    let Some(clips) = clips("a_clip_behind_a_url_gives_what_the_same_file_gives") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let root = clips.clone();
+    let host = Host::start(&certificate, move |asked, out| {
+        let (how, name) = asked.path[1..].split_once('/').expect("two parts");
+        let bytes = std::fs::read(root.join(name))?;
+        match how {
+            "ranges" => out.ranged(asked, &bytes, &["etag: \"1\""]),
+            "whole" => out.whole(&bytes),
+            "moved" => out.redirect(&format!("../ranges/{name}")),
+            _ => out.status("404 Not Found"),
+        }
+    });
+    let server = setup(dir.path(), &certificate).root(&clips).start();
+    let names = ["nature_flower.mp4", "nature_water.webm", "talk_asl-book.mkv"];
+    for name in names {
+        let local = made(&server, name);
+        for how in ["ranges", "whole", "moved"] {
+            let remote = made(&server, &host.url(&format!("/{how}/{name}")));
+            assert!(remote == local, "{how}/{name} differs from the file");
+        }
+    }
+    let run = server.create_run();
+    let url = host.url("/ranges/nature_flower.mp4");
+    assert_eq!(ingest(&server, &run, &url).status, 200);
+    let record = server.get(&format!("/v1/runs/{run}")).json();
+    assert_eq!((&record["source"], &record["source_uri"]), (&json!("url"), &json!(url)));
+}
+
+#[test]
+fn credentials_reach_their_host_and_nobody_else() {
+    let Some(clips) = clips("credentials_reach_their_host_and_nobody_else") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = Arc::new(std::fs::read(clips.join("nature_flower.mp4")).expect("readable"));
+    let media = Arc::clone(&bytes);
+    let other = Host::start(&certificate, move |asked, out| out.ranged(asked, &media, &[]));
+    let elsewhere = other.url("/clip.mp4");
+    let host = Host::start(&certificate, move |asked, out| {
+        // alice:p@ss
+        match (asked.header("authorization"), asked.path.as_str()) {
+            ("Basic YWxpY2U6cEBzcw==", "/elsewhere") => out.redirect(&elsewhere),
+            ("Basic YWxpY2U6cEBzcw==", _) => out.ranged(asked, &bytes, &[]),
+            _ => out.status("401 Unauthorized"),
+        }
+    });
+    let server = setup(dir.path(), &certificate).start();
+    let named = |path: &str| host.url(path).replace("://", "://alice:p%40ss@");
+    let run = server.create_run();
+    let source = named("/clip.mp4?token=x");
+    let reply = ingest(&server, &run, &source);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let masked = source.replace("alice:p%40ss", "***");
+    assert_eq!(reply.json()["source_uri"], masked);
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["source_uri"], masked);
+    let events = server.get(&format!("/v1/runs/{run}/events")).text;
+    assert!(events.contains(&masked) && !events.contains("p%40ss") && !events.contains("alice:"));
+
+    assert_eq!(ingest(&server, &server.create_run(), &named("/elsewhere")).status, 200);
+    assert!(!other.asked().is_empty());
+    assert!(other.asked().iter().all(|asked| asked.header("authorization").is_empty()));
+    let reply = ingest(&server, &server.create_run(), &host.url("/clip.mp4"));
+    let message = reply.source_message();
+    assert!(message.starts_with("auth: localhost answered 401"), "{message}");
+}
+
+/// A host that answers each path as badly as its name says.
+fn bad_host(certificate: &Certificate, clip: Vec<u8>, away: Vec<(&'static str, String)>) -> Host {
+    let changes = AtomicUsize::new(0);
+    Host::start(certificate, move |asked, out| {
+        let path = asked.path.as_str();
+        if let Some((_, location)) = away.iter().find(|(name, _)| *name == path) {
+            return out.redirect(location);
+        }
+        match path {
+            "/clip.mp4" => out.ranged(asked, &clip, &[]),
+            "/401" => out.status("401 Unauthorized"),
+            "/403" => out.status("403 Forbidden"),
+            "/500" => out.status("500 Internal Server Error"),
+            "/empty" => out.status("416 Range Not Satisfiable"),
+            "/gzip" => out.head("200 OK", &["content-length: 9", "content-encoding: gzip"]),
+            "/loop" => out.redirect("/loop"),
+            "/nowhere" => out.head("302 Found", &["content-length: 0"]),
+            "/greeting" => out.write_all(b"220 mail.example ESMTP\r\n"),
+            "/closed" => Err(io::ErrorKind::Other.into()),
+            "/text" => out.whole(b"not a video, only words, and enough of them to look at twice\n"),
+            "/playlist" => out.whole(b"#EXTM3U\n#EXTINF:1,\nclip.mp4\n#EXT-X-ENDLIST\n"),
+            "/changing" => {
+                let tag = format!("etag: \"{}\"", changes.fetch_add(1, Ordering::Relaxed));
+                out.ranged(asked, &clip, &[&tag])
+            }
+            "/other-part" => out
+                .head("206 Partial Content", &["content-length: 1", "content-range: bytes 7-7/8"]),
+            _ => out.status("404 Not Found"),
+        }
+    })
+}
+
+#[test]
+fn a_bad_source_is_told_what_is_wrong_with_it() {
+    let Some(clips) = clips("a_bad_source_is_told_what_is_wrong_with_it") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let clip = at_the_end(dir.path(), &clips.join("nature_flower.mp4"));
+    let plain = Host::start_plain(|_, out| out.status("200 OK"));
+    let away = vec![
+        ("/to-private", "https://10.0.0.1/a.mp4".to_owned()),
+        ("/to-metadata", "https://169.254.169.254/latest/meta-data".to_owned()),
+        ("/to-mapped", "https://[::ffff:10.0.0.1]/a.mp4".to_owned()),
+        ("/to-plain", plain.url("/a.mp4")),
+        ("/to-file", "file:///etc/passwd".to_owned()),
+        ("/to-rtsp", "rtsp://localhost/a".to_owned()),
+        ("/to-port-0", "https://localhost:0/a".to_owned()),
+    ];
+    let audio = std::fs::read(clips.join("x_bbb-audio.mp4")).expect("readable");
+    let sound = Host::start(&certificate, move |asked, out| out.ranged(asked, &audio, &[]));
+    let host = bad_host(&certificate, clip, away);
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let unused = unused.expect("a port").port();
+    let rows = [
+        ("https://no-such-name.invalid/a.mp4".to_owned(), "dns: no-such-name.invalid"),
+        (format!("https://localhost:{unused}/a.mp4"), "tcp: cannot connect to localhost"),
+        (format!("https://localhost:{}/a.mp4", plain.port()), "tls: "),
+        (host.url("/401"), "auth: localhost answered 401"),
+        (host.url("/403"), "auth: localhost answered 403"),
+        (host.url("/404"), "http status: localhost answered 404"),
+        (host.url("/500"), "http status: localhost answered 500"),
+        (host.url("/empty"), "has no bytes"),
+        (host.url("/gzip"), "compresses the answer"),
+        (host.url("/other-part"), "another part than was asked for"),
+        (host.url("/loop"), "redirect loop: more than 5 redirects"),
+        (host.url("/nowhere"), "redirects to nowhere"),
+        (host.url("/greeting"), "does not speak HTTP"),
+        (host.url("/closed"), "closed the connection without an answer"),
+        (host.url("/text"), "unsupported container"),
+        (host.url("/playlist"), "HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true"),
+        (host.url("/changing"), "changed while it was read"),
+        (host.url("/to-private"), "blocked address: 10.0.0.1"),
+        (host.url("/to-metadata"), "a cloud's metadata service"),
+        (host.url("/to-mapped"), "(IPv4-mapped)"),
+        (host.url("/to-plain"), "http needs SERVICE_ALLOW_INSECURE_HTTP=true"),
+        (host.url("/to-file"), "scheme not served: file"),
+        (host.url("/to-rtsp"), "scheme not served: rtsp"),
+        (host.url("/to-port-0"), "malformed url: port 0"),
+        (sound.url("/a.mp4"), "no video stream"),
+    ];
+    let server = setup(dir.path(), &certificate).start();
+    let run = server.create_run();
+    for (source, expected) in rows {
+        let reply = ingest(&server, &run, &source);
+        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
+        let message = reply.source_message();
+        assert!(message.contains(expected), "{source}: {message}");
+    }
+    assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
+    assert_eq!(server.kinds(&run), ["run_created"], "a refused source leaves no event");
+    assert_eq!(ingest(&server, &run, &host.url("/clip.mp4")).status, 200, "the run is usable");
+}
+
+/// The clip with its index behind its media, as recorders write it: reading it needs a seek.
+fn at_the_end(dir: &Path, clip: &Path) -> Vec<u8> {
+    let path = dir.join("at-the-end.mp4");
+    ffmpeg(dir, &["-i", clip.to_str().expect("UTF-8"), "-an", "-c", "copy", "at-the-end.mp4"]);
+    std::fs::read(path).expect("readable")
+}
+
+pub fn ffmpeg(dir: &Path, arguments: &[&str]) {
+    let mut command = std::process::Command::new("ffmpeg");
+    let output = command.current_dir(dir).args(["-v", "error", "-y"]).args(arguments).output();
+    let output = output.expect("ffmpeg runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn only_public_addresses_are_reached_unless_the_operator_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let host = Host::start(&certificate, |_, out| out.status("404 Not Found"));
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let port = host.port();
+    let spelled = [
+        "localhost",
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "0x7f.0.0.1",
+        "0",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "10.0.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+        "%31%32%37.0.0.1",
+        "\u{ff11}27.0.0.1",
+    ];
+    for spelling in spelled {
+        for scheme in ["https", "rtsps"] {
+            let reply = ingest(&server, &run, &format!("{scheme}://{spelling}:{port}/a.mp4"));
+            let message = reply.source_message();
+            let is_refused = message.starts_with("blocked address: ")
+                && message.contains("SERVICE_EGRESS_ALLOWED_NETWORKS")
+                // No such name, for a scheme whose hosts are not read as numbers.
+                || scheme == "rtsps" && message.starts_with("dns: ");
+            assert!(reply.status == 422 && is_refused, "{scheme} {spelling}: {message}");
+        }
+    }
+    assert!(host.asked().is_empty());
+}
+
+#[test]
+fn a_host_that_nobody_vouches_for_is_read_only_where_that_is_enabled() {
+    let Some(clips) = clips("a_host_that_nobody_vouches_for") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("readable");
+    let host = Host::start(&certificate, move |asked, out| out.ranged(asked, &bytes, &[]));
+    let setup = Setup::new(dir.path()).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
+    let setup = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
+    let mut server = setup.start();
+    let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
+    assert!(reply.source_message().starts_with("tls: no secure connection to localhost"));
+    server.kill();
+    let setup = setup.var("SERVICE_ALLOW_INSECURE_TLS", "true");
+    let server = setup.start();
+    let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let checked = setup.command().arg("--check-config").output().expect("it runs");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(said.contains("SERVICE_ALLOW_INSECURE_TLS=true: remote sources"), "{said}");
+}
+
+#[test]
+fn plain_http_is_read_only_where_that_is_enabled() {
+    let Some(clips) = clips("plain_http_is_read_only_where_that_is_enabled") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("readable");
+    let plain = Host::start_plain(move |asked, out| out.ranged(asked, &bytes, &[]));
+    let to_plain = plain.url("/a.mp4");
+    let host = Host::start(&certificate, move |_, out| out.redirect(&to_plain));
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_INSECURE_HTTP", "1").start();
+    for url in [plain.url("/a.mp4"), host.url("/moved")] {
+        let reply = ingest(&server, &server.create_run(), &url);
+        assert_eq!(reply.status, 200, "{url}: {}", reply.text);
+    }
+}

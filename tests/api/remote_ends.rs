@@ -1,0 +1,220 @@
+//! How the reading of a remote source ends: too slow, too much, cut off, stopped; and that nothing
+//! of it stays behind.
+
+use std::{
+    io,
+    net::TcpListener,
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::{
+    remote::{ingest, setup},
+    support::{
+        Reply, Server, clips,
+        host::{Answer, Certificate, Host},
+    },
+};
+
+/// Longer than every wait of the server for a byte.
+const TOO_LONG: Duration = Duration::from_secs(15);
+/// What tells a hang from progress.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn clip(clips: &Path) -> Vec<u8> {
+    std::fs::read(clips.join("nature_water.webm")).expect("readable")
+}
+
+#[test]
+fn a_slow_source_is_told_what_took_too_long() {
+    let Some(clips) = clips("a_slow_source_is_told_what_took_too_long") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = clip(&clips);
+    let host = Host::start(&certificate, move |asked, out| {
+        let length = format!("content-length: {}", bytes.len());
+        match asked.path.as_str() {
+            "/silent" => sleep(TOO_LONG),
+            "/stalling" => {
+                out.head("200 OK", &[&length])?;
+                out.write_all(&bytes[..bytes.len() / 2])?;
+                out.flush()?;
+                sleep(TOO_LONG);
+            }
+            _ => {
+                out.head("200 OK", &[&length])?;
+                for byte in &bytes {
+                    out.write_all(&[*byte])?;
+                    out.flush()?;
+                    sleep(Duration::from_millis(500));
+                }
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    });
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = mute.local_addr().expect("an address").port();
+    let server = setup(dir.path(), &certificate).start();
+    let rows = [
+        (host.url("/silent"), "timeout: no answer came within 10 s"),
+        (host.url("/stalling"), "timeout: no further byte came within 10 s"),
+        (host.url("/dripping"), "timeout: the source sent too little to decode a frame"),
+        (format!("https://localhost:{port}/"), "timeout: no secure connection was made within 5 s"),
+        (format!("rtsps://localhost:{port}/"), "timeout: no secure connection was made within 5 s"),
+    ];
+    std::thread::scope(|scope| {
+        for (source, expected) in &rows {
+            let server = &server;
+            scope.spawn(move || {
+                let run = server.create_run();
+                let reply = ingest(server, &run, source);
+                let message = reply.source_message();
+                assert!(message.contains(expected), "{source}: {message}");
+                assert_eq!(server.kinds(&run), ["run_created"], "{source}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_source_that_is_cut_off_keeps_the_frames_it_has() {
+    let Some(clips) = clips("a_source_that_is_cut_off_keeps_the_frames_it_has") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = clip(&clips);
+    let host = Host::start(&certificate, move |_, out| {
+        out.head("200 OK", &[&format!("content-length: {}", bytes.len())])?;
+        out.write_all(&bytes[..bytes.len() / 2])?;
+        out.flush()?;
+        Err(io::ErrorKind::ConnectionReset.into())
+    });
+    let server = setup(dir.path(), &certificate).start();
+    let reply = ingest(&server, &server.create_run(), &host.url("/clip.webm"));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(reply.json()["truncated"], true, "{}", reply.text);
+    assert!(reply.json()["decoded_frames"].as_u64().is_some_and(|frames| frames > 10));
+}
+
+/// A figure of the server's process in `/proc`, kB.
+fn memory_kb(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("there");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// A state in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+
+/// Pipes of the server's process, and its connections to `port`.
+fn open_ends(server: &Server, port: u16) -> (usize, usize) {
+    let process = format!("/proc/{}", server.pid());
+    let links = std::fs::read_dir(format!("{process}/fd")).expect("there").flatten();
+    let names = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    let pipes = names.filter(|name| name.to_string_lossy().starts_with("pipe:")).count();
+    let sockets = std::fs::read_to_string(format!("{process}/net/tcp")).expect("there");
+    let is_open = |line: &&str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        columns[2].ends_with(&format!(":{port:04X}")) && columns[3] == ESTABLISHED
+    };
+    (pipes, sockets.lines().filter(is_open).count())
+}
+
+#[test]
+fn an_endless_source_ends_at_its_budget_and_is_never_held() {
+    let Some(clips) = clips("an_endless_source_ends_at_its_budget_and_is_never_held") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = clip(&clips);
+    let host = Host::start(&certificate, move |asked, out| {
+        let length: &[&str] = match asked.path.as_str() {
+            "/long" => &["content-length: 1000000000000"],
+            _ => &["connection: close"],
+        };
+        out.head("200 OK", length)?;
+        // The frames of half a clip, then one element of a tebibyte that readers pass over.
+        out.write_all(&bytes[..bytes.len() / 2])?;
+        out.write_all(&[0xec, 0x01, 0, 1, 0, 0, 0, 0, 0])?;
+        let nothing = vec![0; 1 << 20];
+        loop {
+            out.write_all(&nothing)?;
+        }
+    });
+    let server = setup(dir.path(), &certificate).var("SERVICE_REMOTE_MAX_BYTES", "268435456");
+    let server = server.start();
+    let before = memory_kb(&server, "VmRSS");
+    for path in ["/long", "/endless"] {
+        let reply = ingest(&server, &server.create_run(), &host.url(path));
+        let message = reply.source_message();
+        assert_eq!(message, "too large: more than 268435456 bytes", "{path}");
+    }
+    let grown = memory_kb(&server, "VmHWM").saturating_sub(before);
+    println!("256 MiB fetched twice: {grown} kB more at the most");
+    assert!(grown < 48 << 10, "{grown} kB more for bodies that only pass through");
+}
+
+/// Starts an ingest of a source that never ends, does `act` once bytes flow, and gives its answer.
+fn meanwhile(server: &Server, run: &str, source: &str, act: impl FnOnce()) -> (Reply, Duration) {
+    std::thread::scope(|scope| {
+        let job = scope.spawn(|| ingest(server, run, source));
+        sleep(Duration::from_secs(1));
+        assert!(!job.is_finished(), "the source ended by itself");
+        let started = Instant::now();
+        act();
+        (job.join().expect("no panic"), started.elapsed())
+    })
+}
+
+#[test]
+fn a_job_that_ends_leaves_no_connection_behind() {
+    let Some(clips) = clips("a_job_that_ends_leaves_no_connection_behind") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let bytes = clip(&clips);
+    let host = Host::start(&certificate, move |asked, out| {
+        if asked.path == "/stalling" {
+            out.head("200 OK", &["content-length: 1000000000"])?;
+            out.write_all(&bytes[..bytes.len() / 2])?;
+            out.flush()?;
+        }
+        // Below the server's patience: the job is ended, not given up.
+        sleep(Duration::from_secs(8));
+        Err(io::ErrorKind::TimedOut.into())
+    });
+    let mut server = setup(dir.path(), &certificate).start();
+    let at_rest = open_ends(&server, host.port());
+    let path = |run: &str| format!("/v1/runs/{run}");
+    for source in ["/stalling", "/silent"] {
+        let run = server.create_run();
+        let stop = || {
+            let reply = server.post(&format!("{}/stop", path(&run)), &json!({}));
+            assert_eq!(reply.status, 200, "{}", reply.text);
+        };
+        let (reply, took) = meanwhile(&server, &run, &host.url(source), stop);
+        assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+        println!("{source}: stopped after {took:?}");
+        let run = server.create_run();
+        let delete = || assert_eq!(server.call("DELETE", &path(&run)).send().status, 200);
+        let (reply, _) = meanwhile(&server, &run, &host.url(source), delete);
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{}", reply.text);
+    }
+    let started = Instant::now();
+    while open_ends(&server, host.port()) != at_rest {
+        assert!(started.elapsed() < PATIENCE, "{:?}", open_ends(&server, host.port()));
+        sleep(Duration::from_millis(20));
+    }
+    println!("everything closed after {:?}", started.elapsed());
+    let run = server.create_run();
+    let (reply, _) = meanwhile(&server, &run, &host.url("/stalling"), || {
+        server.terminate();
+        // The second ends jobs without waiting for them.
+        sleep(Duration::from_millis(300));
+        server.terminate();
+    });
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    assert!(server.wait(PATIENCE).success());
+}
