@@ -149,7 +149,9 @@ impl Demuxer {
         limits: Limits,
     ) -> Result<Demuxer, DecodeError> {
         let format = Format::open_rtp(description, packets, limits.streams)?;
-        Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
+        let mut demuxer = Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? };
+        demuxer.segmenter.flow();
+        Ok(demuxer)
     }
 
     fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {

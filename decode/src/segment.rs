@@ -14,6 +14,8 @@ pub(crate) const SEGMENT_PACKETS_MAX: usize = 1024;
 pub(crate) const SEGMENT_BYTES_MAX: usize = 32 << 20;
 /// Packets of a piece that continues a decoder; small, so that outputs flow.
 const PIECE_PACKETS: usize = 64;
+/// The same where packets come at the pace of a camera, which may take one picture a second.
+const LIVE_PIECE_PACKETS: usize = 8;
 
 /// One packet with what is known about it.
 #[derive(Clone, Debug)]
@@ -79,6 +81,7 @@ pub(crate) struct Segmenter<P> {
     /// No packet so far had a time.
     untimed: bool,
     may_cut: bool,
+    piece_packets: usize,
     is_continued: bool,
     ready: VecDeque<Segment<P>>,
 }
@@ -92,6 +95,7 @@ impl<P> Segmenter<P> {
             latest: None,
             untimed: true,
             may_cut: true,
+            piece_packets: PIECE_PACKETS,
             is_continued: false,
             ready: VecDeque::new(),
         }
@@ -101,6 +105,12 @@ impl<P> Segmenter<P> {
     pub(crate) fn stop_cutting(&mut self) {
         self.may_cut = false;
         self.candidate = None;
+    }
+
+    /// Packets come at the pace of a camera: two whole GOPs are not waited for.
+    pub(crate) fn flow(&mut self) {
+        self.stop_cutting();
+        self.piece_packets = LIVE_PIECE_PACKETS;
     }
 
     /// Takes the next packet in decode order.
@@ -118,7 +128,7 @@ impl<P> Segmenter<P> {
         self.gathered_bytes += unit.bytes;
         self.gathered.push(unit);
         let is_piece = self.candidate.is_none() && (self.is_continued || !self.may_cut);
-        let packets_max = if is_piece { PIECE_PACKETS } else { SEGMENT_PACKETS_MAX };
+        let packets_max = if is_piece { self.piece_packets } else { SEGMENT_PACKETS_MAX };
         if self.gathered.len() >= packets_max || self.gathered_bytes >= SEGMENT_BYTES_MAX {
             self.candidate = None;
             self.hand_out(self.gathered.len(), true);
@@ -281,6 +291,18 @@ mod tests {
         let kind = |at: i64| if at == 0 || at >= long + 100 && at % 10 == 0 { 'S' } else { 'p' };
         let found = cuts((0..long + 120).map(|at| unit(kind(at), Some(at))));
         assert_eq!(found, ["1024+", "64+", "42", "10", "4"], "bounded, then cut again");
+    }
+
+    #[test]
+    fn a_camera_is_not_waited_for() {
+        let mut segmenter = Segmenter::new();
+        segmenter.flow();
+        let mut taken = Vec::new();
+        for at in 0..20 {
+            segmenter.push(unit(if at % 5 == 0 { 'S' } else { 'p' }, Some(at)));
+            taken.extend(segmenter.pop().map(|piece| (at, piece.units.len())));
+        }
+        assert_eq!(taken, [(7, 8), (15, 8)]);
     }
 
     #[test]

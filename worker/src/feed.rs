@@ -20,8 +20,9 @@ use crate::{
 
 /// Longest URL that a worker may ask for: what servers accept at most.
 const URL_BYTES_MAX: usize = 8 << 10;
-/// Longest silence of an RTSP server.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Longest silence of an RTSP server: more than the ten seconds after which whoever relays it
+/// gives up and knows why.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) struct Feed {
     source: Source,

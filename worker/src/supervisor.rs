@@ -60,11 +60,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For media that arrives over a network, which whoever fetches it times: silence is tolerated
-    /// for a whole group of pictures at the speed at which a camera makes it.
+    /// For media that arrives over a network, which whoever fetches it times: pictures come at the
+    /// pace of a camera or of a slow line.
     pub fn remote() -> Limits {
         Limits {
-            first_frame: Duration::from_secs(120),
+            first_frame: Duration::from_secs(30),
             stall: Duration::from_secs(60),
             ..Limits::default()
         }

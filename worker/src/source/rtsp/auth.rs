@@ -58,8 +58,12 @@ impl Authenticator {
 
     /// Takes the header of a refusal; an error when there is no other answer to it.
     pub(super) fn take(&mut self, header: &str) -> Result<(), RtspError> {
-        if self.credentials.is_none() {
+        let Some(Credentials { user, password }) = &self.credentials else {
             return Err(RtspError::WhoAsks);
+        };
+        let breaks_out = |letter: char| letter.is_control() || letter == '"';
+        if user.contains(breaks_out) || password.contains(breaks_out) {
+            return Err(RtspError::Names);
         }
         let strongest = challenges(header).into_iter().max();
         let found = strongest.ok_or_else(|| RtspError::Challenge { challenge: quoted(header) })?;
@@ -271,6 +275,8 @@ mod tests {
             let refused = asked("u", "p", header).err();
             assert!(matches!(refused, Some(RtspError::Challenge { .. })), "{header}");
         }
+        let refused = asked("u\r\nSession: 1", "p", both).err();
+        assert!(matches!(refused, Some(RtspError::Names)), "{refused:?}");
         let mut nobody = Authenticator::new(None, "x");
         assert!(matches!(nobody.take(both), Err(RtspError::WhoAsks)));
         assert_eq!(nobody.header("PLAY", "rtsp://h/"), None);

@@ -13,6 +13,9 @@ pub(super) enum RtspError {
     /// It wants to know who asks, and nobody said.
     #[error("the RTSP server asks for a user and a password: put them into the URL")]
     WhoAsks,
+    /// Names that cannot stand in a request.
+    #[error("the user or the password for the RTSP server holds a quote or a control character")]
+    Names,
     /// It does not let this user in.
     #[error("the RTSP server does not accept the user or the password")]
     NotLetIn,
