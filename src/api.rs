@@ -24,6 +24,7 @@ mod pieces;
 mod rate;
 mod runs;
 mod upload;
+mod webhooks;
 mod wire;
 
 use std::sync::Arc;
@@ -65,6 +66,9 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::fetch, files::delete))
         .routes(routes!(feedback::submit))
         .routes(routes!(feedback::list))
+        .routes(routes!(webhooks::list, webhooks::create))
+        .routes(routes!(webhooks::remove))
+        .routes(routes!(webhooks::dead_letters))
 }
 
 /// Every route that needs none, or sees to it by itself.

@@ -20,6 +20,7 @@ use crate::{
     api::{Rates, refusal_headers, router},
     config::{Config, Principal},
     database::{Database, Mirror},
+    delivery::webhook::Webhooks,
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
@@ -97,6 +98,8 @@ pub struct App {
     pub database: Option<Database>,
     /// The way to other hosts.
     pub egress: Egress,
+    /// What sends events to their owners.
+    pub webhooks: Arc<Webhooks>,
     /// What copies descriptions to it.
     pub mirror: Option<Arc<Mirror>>,
     /// Where sources may lie.
@@ -144,6 +147,13 @@ impl App {
         let database = config.database.as_ref().map(Database::new);
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let registry = Registry::open(timeline, limits, wall_now())?;
+        let webhooks = Webhooks::open(
+            Arc::clone(&registry),
+            egress.clone(),
+            ledger.clone(),
+            Arc::clone(&metrics),
+            config.webhooks,
+        )?;
         let mirror = database.clone().map(|database| {
             let timeline = registry.timeline().clone();
             Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
@@ -179,6 +189,7 @@ impl App {
             ledger,
             database,
             egress,
+            webhooks,
             mirror,
             roots,
             uploads: Arc::new(uploads),
@@ -356,6 +367,7 @@ impl Server {
 
 /// Starts what tells others of events, until `stop`.
 fn tell(app: &Arc<App>, stop: &CancellationToken) {
+    app.webhooks.start(stop.clone());
     if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(database.prepare()).await });

@@ -21,7 +21,7 @@ use media::Score;
 use tracing_subscriber::EnvFilter;
 use transport::egress::EgressConfig;
 
-use crate::{database, json::Problem, quota::QuotaLimits};
+use crate::{database, delivery::webhook, json::Problem, quota::QuotaLimits};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
@@ -79,6 +79,8 @@ pub struct Config {
     pub disk_reserve: u64,
     /// Most bytes kept on disk.
     pub quotas: QuotaLimits,
+    /// How webhooks are delivered.
+    pub webhooks: webhook::Settings,
     /// The database; `None` turns feedback and mirror off.
     pub database: Option<database::Settings>,
     /// Most bytes of an uploaded file.
@@ -160,6 +162,19 @@ impl Config {
             quotas: QuotaLimits {
                 global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
                 principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
+            },
+            webhooks: webhook::Settings {
+                attempts: vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32,
+                retry: Duration::from_millis(vars.read(
+                    "SERVICE_WEBHOOK_RETRY_MS",
+                    "5000",
+                    whole(10, 3_600_000),
+                )),
+                timeout: Duration::from_millis(vars.read(
+                    "SERVICE_WEBHOOK_TIMEOUT_MS",
+                    "15000",
+                    whole(100, 60_000),
+                )),
             },
             database: database(&mut vars),
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),

@@ -80,6 +80,8 @@ series! {
     mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
     /// Events that the mirror has not looked at yet, as of its last turn.
     mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
+    /// Attempts to deliver an event to a webhook, by what they came to.
+    webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }
@@ -100,6 +102,33 @@ impl Label for Queue {
         match self {
             Queue::FileJobs => "file_jobs",
             Queue::Analyses => "analyses",
+        }
+    }
+}
+
+/// What an attempt to deliver an event to a webhook came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The target has it.
+    Delivered,
+    /// Not this time.
+    Failed,
+    /// Never: the event became a dead letter.
+    Dead,
+    /// The target wants nothing more.
+    Gone,
+}
+
+impl Label for Delivery {
+    const ALL: &'static [Delivery] =
+        &[Delivery::Delivered, Delivery::Failed, Delivery::Dead, Delivery::Gone];
+
+    fn value(self) -> &'static str {
+        match self {
+            Delivery::Delivered => "delivered",
+            Delivery::Failed => "failed",
+            Delivery::Dead => "dead_letter",
+            Delivery::Gone => "gone",
         }
     }
 }

@@ -39,3 +39,5 @@ mod routes;
 mod shutdown;
 #[path = "api/uploads.rs"]
 mod uploads;
+#[path = "api/webhooks.rs"]
+mod webhooks;

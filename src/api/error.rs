@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 use super::openapi::terms;
 use crate::{
     database::DatabaseError,
+    delivery::webhook::WebhookError,
     disk::Low,
     json::{Detail, JsonError},
     metrics::Refusal,
@@ -77,6 +78,9 @@ pub enum ApiError {
     /// The database did not do it.
     #[error("{0}")]
     Database(#[from] DatabaseError),
+    /// A webhook that is not made or changed.
+    #[error("{0}")]
+    Webhook(#[from] WebhookError),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -135,6 +139,7 @@ impl ApiError {
             ApiError::Log(error) => error.kind(),
             ApiError::DatabaseMissing => ErrorKind::Internal,
             ApiError::Database(error) => error.kind(),
+            ApiError::Webhook(error) => error.kind(),
             ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
@@ -193,6 +198,13 @@ impl ApiError {
             ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
                 source(error.told())
             }
+            ApiError::Webhook(error @ (WebhookError::Url(_) | WebhookError::Target(_))) => {
+                vec![Detail::new("url", error.to_string())]
+            }
+            ApiError::Webhook(WebhookError::TooMany { limit, count, .. }) => vec![
+                Detail::new("limit", limit.to_string()),
+                Detail::new("webhooks", count.to_string()),
+            ],
             ApiError::Run(RunError::ActiveLimit { limit, active }) => vec![
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),

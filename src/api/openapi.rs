@@ -210,6 +210,7 @@ fn is_called(parameter: &RefOr<Parameter>, name: &str) -> bool {
 fn path_parameter(name: &str) -> Parameter {
     let (schema, description) = match name {
         "id" => (terms::RunId::schema(), "The run"),
+        "webhook_id" => (terms::WebhookId::schema(), "The webhook"),
         "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
         "name" => (terms::FileName::schema(), "Name of an upload, or a path beneath a root"),
         _ => (String::schema(), ""),

@@ -11,7 +11,6 @@ use std::{
 };
 
 use media::Seq;
-use redb::{TableDefinition, TableError};
 use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_postgres::types::ToSql;
@@ -20,7 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Database, DatabaseError};
 use crate::{
     backoff::Backoff,
-    delivery::outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
+    delivery::{
+        node,
+        outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
+    },
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
 };
@@ -104,7 +106,7 @@ impl Mirror {
         ledger: Ledger,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Mirror>, LedgerError> {
-        let node = node(&ledger)?;
+        let node = node::name(&ledger)?;
         let place = Mutex::default();
         Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place }))
     }
@@ -232,7 +234,7 @@ impl Consumer for Mirror {
                 if turn.failures == 0 {
                     tracing::warn!(%error, "the mirror is delayed; trying on");
                 }
-                Outcome::Failed { at_least: Duration::ZERO }
+                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
             }
         }
     }
@@ -275,24 +277,4 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, MirrorError> {
     spawn_blocking(work).await.map_err(|_| MirrorError::Died)
-}
-
-/// The name of this server, the same as long as its data directory lasts.
-fn node(ledger: &Ledger) -> Result<String, LedgerError> {
-    const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
-    let known = ledger.read(|view| match view.open_table(NODE) {
-        Ok(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    })?;
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    let digits = crate::random_bytes::<16>().map(|byte| format!("{byte:02x}")).concat();
-    let made = format!("node-{digits}");
-    ledger.write(|change| {
-        change.open_table(NODE)?.insert("id", made.as_str())?;
-        Ok(())
-    })?;
-    Ok(made)
 }

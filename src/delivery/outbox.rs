@@ -78,6 +78,15 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> Outbox<K> {
         }
     }
 
+    /// Has these readers, added where they are not there, take a turn at once, also when they
+    /// wait after a failure.
+    pub fn urge(&self, keys: impl IntoIterator<Item = K>) {
+        let mut schedule = self.schedule();
+        keys.into_iter().for_each(|key| schedule.urge(key));
+        drop(schedule);
+        self.changed.notify_one();
+    }
+
     /// Turns under way.
     pub fn busy(&self) -> usize {
         self.schedule().busy()
@@ -138,7 +147,7 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<
 /// A turn that panics is our bug; it must not end the others, nor come again at once.
 fn panicked(error: &JoinError) -> Outcome {
     tracing::error!(%error, "a turn of an outbox died");
-    Outcome::Failed { at_least: Duration::ZERO }
+    Outcome::Failed { at_least: Duration::ZERO, progressed: false }
 }
 
 async fn until(due: Option<Instant>) {

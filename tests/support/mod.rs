@@ -3,6 +3,7 @@
 
 pub mod host;
 pub mod postgres;
+pub mod receiver;
 
 use std::{
     io::{BufRead, BufReader},

@@ -77,6 +77,11 @@ impl Egress {
         })))
     }
 
+    /// Checks that `target` may be connected to, as far as its name tells now.
+    pub async fn check(&self, target: &Target) -> Result<(), EgressError> {
+        self.resolve(target).await.map(drop)
+    }
+
     /// Sends a message of our own to an `https` URL and returns the answer, whatever its status.
     ///
     /// Follows no redirect and always verifies the host. A reply longer than `reply_max` bytes

@@ -16,6 +16,7 @@ use utoipa::{
 
 use crate::{
     catalog,
+    delivery::webhook::Status,
     json::{Int, Text},
     session::Lifecycle,
 };
@@ -51,6 +52,8 @@ terms! {
     SessionId = pattern("^sess-[0-9a-f]{32}$");
     /// Id of a piece of feedback.
     FeedbackId = pattern("^fb-[0-9a-f]{32}$");
+    /// Id of a webhook.
+    WebhookId = pattern("^wh-[0-9a-f]{32}$");
     /// Id of a marker; the same analysis of the same frames gives the same ids.
     MarkerId = pattern("^mk-[0-9a-f]{16}$");
     /// SHA-256 in hexadecimal.
@@ -89,6 +92,8 @@ terms! {
     Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    /// How a webhook is doing.
+    WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// How thorough an analysis is asked to be.
     Mode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// How frames of a source are chosen.

@@ -43,6 +43,8 @@ pub enum Outcome {
     Failed {
         /// No turn before this has passed.
         at_least: Duration,
+        /// Something was handed over before: this is the first failure in a row.
+        progressed: bool,
     },
     /// The reader has no further turns.
     Ended,
@@ -64,6 +66,8 @@ enum State {
 struct Reader {
     state: State,
     failures: u32,
+    /// The next turn does not wait, whatever the last one came to.
+    urged: bool,
 }
 
 /// The readers of one outbox.
@@ -96,7 +100,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         // A turn of before its removal may be under way still.
         let is_busy = self.busy.contains_key(&key);
         let state = if is_busy { State::Busy { woken: false } } else { State::Idle };
-        self.readers.entry(key).or_insert(Reader { state, failures: 0 });
+        self.readers.entry(key).or_insert(Reader { state, failures: 0, urged: false });
         self.wake(key);
     }
 
@@ -129,6 +133,26 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
                 false
             }
             State::Due | State::Waiting { .. } => false,
+        }
+    }
+
+    /// Makes the next turn of a reader due, also when it waits after a failure; adds one that is
+    /// not there.
+    pub fn urge(&mut self, key: K) {
+        self.add(key);
+        let Some(reader) = self.readers.get_mut(&key) else { return };
+        match reader.state {
+            State::Idle => {
+                reader.state = State::Due;
+                self.due.push_back(key);
+            }
+            State::Waiting { until } => {
+                self.waiting.remove(&(until, key));
+                reader.state = State::Due;
+                self.due_again.push_back(key);
+            }
+            State::Busy { .. } => reader.urged = true,
+            State::Due => {}
         }
     }
 
@@ -172,8 +196,9 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         self.busy.remove(&key);
         let Some(reader) = self.readers.get_mut(&key) else { return };
         let State::Busy { woken } = reader.state else { return };
+        let urged = std::mem::take(&mut reader.urged);
         match outcome {
-            Outcome::Drained if !woken => {
+            Outcome::Drained if !woken && !urged => {
                 reader.failures = 0;
                 reader.state = State::Idle;
             }
@@ -182,8 +207,13 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
                 reader.state = State::Due;
                 self.due.push_back(key);
             }
-            Outcome::Failed { at_least } => {
-                reader.failures = reader.failures.saturating_add(1);
+            Outcome::Failed { at_least, progressed } => {
+                reader.failures = if progressed { 1 } else { reader.failures.saturating_add(1) };
+                if urged {
+                    reader.state = State::Due;
+                    self.due_again.push_back(key);
+                    return;
+                }
                 let delay = self.places.backoff.delay(reader.failures, jitter).max(at_least);
                 let until = now + delay;
                 reader.state = State::Waiting { until };

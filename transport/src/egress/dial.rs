@@ -63,7 +63,7 @@ impl Egress {
     }
 
     /// The addresses of `target`, all of which may be connected to.
-    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, EgressError> {
+    pub(super) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, EgressError> {
         let (host, port) = (target.host(), target.port());
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let addresses = match literal {

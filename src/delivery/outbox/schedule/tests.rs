@@ -15,7 +15,7 @@ fn keys(schedule: &mut Schedule<u32>, now: Instant) -> Vec<u32> {
     std::iter::from_fn(|| schedule.poll(now)).map(|turn| turn.key).collect()
 }
 
-const FAILED: Outcome = Outcome::Failed { at_least: Duration::ZERO };
+const FAILED: Outcome = Outcome::Failed { at_least: Duration::ZERO, progressed: false };
 
 #[test]
 fn turns_go_round_and_news_during_a_turn_are_not_lost() {
@@ -61,12 +61,39 @@ fn failures_wait_longer_each_time_and_start_over_after_a_success() {
         now = due;
     }
     assert!(schedule.poll(now).is_some());
-    schedule.finish(1, Outcome::Failed { at_least: 60 * SECOND }, now, MIDDLE);
+    let asked = Outcome::Failed { at_least: 60 * SECOND, progressed: false };
+    schedule.finish(1, asked, now, MIDDLE);
     assert_eq!(schedule.deadline(), Some(now + 60 * SECOND));
     now += 60 * SECOND;
     assert!(schedule.poll(now).is_some());
     schedule.finish(1, Outcome::More, now, 0);
     assert_eq!(schedule.poll(now), Some(Turn { key: 1, failures: 0 }));
+}
+
+#[test]
+fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
+    let (mut schedule, now) = schedule(1, 1);
+    schedule.add(1);
+    let after_progress = Outcome::Failed { at_least: Duration::ZERO, progressed: true };
+    for (outcome, failures) in [(FAILED, 1), (FAILED, 2), (after_progress, 1)] {
+        schedule.poll(now).expect("due");
+        schedule.finish(1, outcome, now, MIDDLE);
+        assert_eq!(schedule.poll(now), None, "it waits");
+        schedule.urge(1);
+        assert_eq!(schedule.deadline(), None);
+        assert_eq!(schedule.poll(now), Some(Turn { key: 1, failures }));
+        schedule.urge(1);
+        schedule.finish(1, FAILED, now, MIDDLE);
+        let again = Some(Turn { key: 1, failures: failures + 1 });
+        assert_eq!(schedule.poll(now), again, "urged during its turn");
+        schedule.finish(1, after_progress, now, MIDDLE);
+        schedule.urge(1);
+    }
+    schedule.poll(now).expect("due");
+    schedule.finish(1, Outcome::Drained, now, 0);
+    schedule.urge(1);
+    schedule.urge(1);
+    assert_eq!(keys(&mut schedule, now), [1]);
 }
 
 #[test]

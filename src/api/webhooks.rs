@@ -1,0 +1,314 @@
+//! Webhooks of a run: made, listed and removed; their secret is told once.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+};
+use http::request::Parts;
+use media::{RequestId, RunId, WebhookId};
+use serde::Serialize;
+use serde_json::Value;
+use timeline::EventKind;
+use utoipa::ToSchema;
+
+use super::{
+    App,
+    error::ApiError,
+    extract::{Body, Caller, Owned},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::{
+    delivery::webhook::{DeadLetter, Secret, Shown, Webhook},
+    json::{Problem, Text},
+    session::registry::RunError,
+};
+
+type WebhookUrl = Text<1, 2048>;
+type Description = Text<0, 256>;
+
+/// Where a run's events are sent.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `create` reads")]
+struct WebhookRequest {
+    /// An `https` URL of a public host, without user and password.
+    #[schema(value_type = String, min_length = 1, max_length = 2048)]
+    url: String,
+    /// The kinds of events that are sent; every one when missing.
+    #[schema(min_items = 1, max_items = 32)]
+    kinds: Option<Vec<terms::Kind>>,
+    /// What messages are signed with, `whsec_` and base64; made by the server when missing.
+    secret: Option<String>,
+    /// The owner's own words.
+    #[schema(max_length = 256)]
+    description: Option<String>,
+}
+
+/// A webhook.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Webhook)]
+struct WebhookRecord {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::WebhookId)]
+    webhook_id: WebhookId,
+    url: String,
+    #[schema(required = true, value_type = Option<Vec<terms::Kind>>)]
+    kinds: Option<Vec<&'static str>>,
+    #[schema(required = true)]
+    description: Option<String>,
+    #[schema(value_type = terms::WebhookStatus)]
+    status: &'static str,
+    #[schema(value_type = terms::Time)]
+    created_at: String,
+    /// Events that the target never took and that can be looked at.
+    dead_letters: usize,
+    /// Dead letters that made room for newer ones.
+    dead_letters_dropped: u64,
+    /// The event that failed last, until one succeeds.
+    #[schema(required = true)]
+    last_error: Option<DeliveryError>,
+}
+
+/// Why an event was not delivered.
+#[derive(Serialize, ToSchema)]
+struct DeliveryError {
+    seq: u64,
+    message: String,
+}
+
+impl From<Shown> for WebhookRecord {
+    fn from(shown: Shown) -> WebhookRecord {
+        let webhook = &shown.webhook;
+        let names = |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str()).collect();
+        WebhookRecord {
+            webhook_id: webhook.id,
+            url: webhook.url.clone(),
+            kinds: webhook.kinds.as_ref().map(names),
+            description: webhook.description.clone(),
+            status: shown.status.as_str(),
+            created_at: webhook.created_at.rfc3339(),
+            dead_letters: shown.dead_letters,
+            dead_letters_dropped: shown.dropped,
+            last_error: shown
+                .last_error
+                .map(|(seq, message)| DeliveryError { seq: seq.0, message }),
+        }
+    }
+}
+
+/// A webhook that was just made.
+#[derive(Serialize, ToSchema)]
+pub struct WebhookCreated {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(flatten)]
+    webhook: WebhookRecord,
+    /// What messages are signed with; not shown again.
+    secret: String,
+}
+
+fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
+    let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
+    let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
+    let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
+    found.ok_or_else(|| {
+        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("must be an array of 1 to 32 of {}", names.join(", ")).into()
+    })
+}
+
+fn secret(value: &Value) -> Result<Secret, Problem> {
+    let read = |text| Secret::parse(text).ok();
+    value
+        .as_str()
+        .and_then(read)
+        .ok_or_else(|| Problem::from("must be whsec_ and the base64 of 24 to 64 bytes"))
+}
+
+/// Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
+///
+/// Each is a CloudEvent; they come in order and at least once, each time with the same
+/// `webhook-id`. Anything but a 2xx answer is tried again with growing delays; 410 ends it.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/webhooks", operation_id = "createWebhook", tag = "webhooks",
+    request_body = WebhookRequest,
+    responses(
+        (status = 200, description = "The webhook", body = WebhookCreated),
+        Fails<409>, Fails<503>,
+    ),
+)]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> Result<Json<WebhookCreated>, ApiError> {
+    let mut fields = body.fields()?;
+    let url = fields.required("url", WebhookUrl::read);
+    let kinds = fields.optional("kinds", kinds);
+    let secret = fields.optional("secret", secret);
+    let description = fields.optional("description", Description::read).map(str::to_owned);
+    let url = fields.finish(|| url)?.to_owned();
+    app.check_open()?;
+    if !run.lifecycle().is_active() {
+        return Err(RunError::Terminal(run.lifecycle()).into());
+    }
+    app.webhooks.check(&url).await?;
+    let webhook = Webhook {
+        id: WebhookId::from_bytes(crate::random_bytes()),
+        run: run.id(),
+        owner: caller.principal,
+        url,
+        kinds,
+        description,
+        secret: secret.unwrap_or_else(Secret::generate),
+        created_at: crate::app::wall_now(),
+    };
+    let made = app.webhooks.create(webhook).await?;
+    Ok(Json(WebhookCreated {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        secret: made.webhook.secret.reveal(),
+        webhook: made.into(),
+    }))
+}
+
+/// The webhooks of a run.
+#[derive(Serialize, ToSchema)]
+pub struct WebhookList {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    webhooks: Vec<WebhookRecord>,
+}
+
+/// List the webhooks of a run, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/webhooks", operation_id = "listWebhooks", tag = "webhooks",
+    responses((status = 200, description = "The webhooks", body = WebhookList)),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Json<WebhookList> {
+    let webhooks = app.webhooks.of(&run).into_iter().map(WebhookRecord::from).collect();
+    Json(WebhookList { request_id: caller.request_id, run_id: run.id(), webhooks })
+}
+
+/// The webhook that the path names, of the run that it names.
+pub struct Named(Arc<Webhook>);
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
+        let Owned(run) = Owned::from_request_parts(parts, app).await?;
+        let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
+            .await
+            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+        let id = names.iter().find(|(name, _)| name == "webhook_id");
+        let webhook = id.and_then(|(_, id)| app.webhooks.find(&run, id.parse().ok()?));
+        webhook.map(Named).ok_or(ApiError::NotFound("webhook"))
+    }
+}
+
+/// A webhook that is no more.
+#[derive(Serialize, ToSchema)]
+pub struct WebhookRemoved {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::WebhookId)]
+    webhook_id: WebhookId,
+}
+
+/// Remove a webhook and its dead letters.
+#[utoipa::path(
+    delete, path = "/v1/runs/{id}/webhooks/{webhook_id}", operation_id = "deleteWebhook",
+    tag = "webhooks",
+    responses((status = 200, description = "Removed", body = WebhookRemoved)),
+)]
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(webhook): Named,
+) -> Result<Json<WebhookRemoved>, ApiError> {
+    app.webhooks.remove(webhook.id).await?;
+    Ok(Json(WebhookRemoved {
+        request_id: caller.request_id,
+        run_id: webhook.run,
+        webhook_id: webhook.id,
+    }))
+}
+
+/// An event that a target never took.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetter)]
+struct DeadLetterRecord {
+    seq: u64,
+    #[schema(value_type = terms::Kind)]
+    kind: &'static str,
+    attempts: u32,
+    /// What the last attempt came to.
+    error: String,
+}
+
+impl From<DeadLetter> for DeadLetterRecord {
+    fn from(letter: DeadLetter) -> DeadLetterRecord {
+        DeadLetterRecord {
+            seq: letter.seq.0,
+            kind: letter.kind.as_str(),
+            attempts: letter.attempts,
+            error: letter.error,
+        }
+    }
+}
+
+/// What a target never took.
+#[derive(Serialize, ToSchema)]
+pub struct DeadLetterList {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::WebhookId)]
+    webhook_id: WebhookId,
+    dead_letters: Vec<DeadLetterRecord>,
+}
+
+/// List what a webhook's target never took: the newest 100, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/webhooks/{webhook_id}/dead-letters",
+    operation_id = "listDeadLetters", tag = "webhooks",
+    responses((status = 200, description = "The dead letters", body = DeadLetterList)),
+)]
+pub async fn dead_letters(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(webhook): Named,
+) -> Result<Json<DeadLetterList>, ApiError> {
+    let letters = app.webhooks.dead_letters(webhook.id).await?;
+    Ok(Json(DeadLetterList {
+        request_id: caller.request_id,
+        run_id: webhook.run,
+        webhook_id: webhook.id,
+        dead_letters: letters.into_iter().map(DeadLetterRecord::from).collect(),
+    }))
+}

@@ -1,0 +1,25 @@
+//! What this server is called by those who hear from more than one.
+
+use redb::{TableDefinition, TableError};
+
+use crate::ledger::{Ledger, LedgerError};
+
+/// The name of the server whose data directory has `ledger`, made when it has none.
+pub fn name(ledger: &Ledger) -> Result<String, LedgerError> {
+    const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
+    let known = ledger.read(|view| match view.open_table(NODE) {
+        Ok(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    })?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let digits = crate::random_bytes::<16>().map(|byte| format!("{byte:02x}")).concat();
+    let made = format!("node-{digits}");
+    ledger.write(|change| {
+        change.open_table(NODE)?.insert("id", made.as_str())?;
+        Ok(())
+    })?;
+    Ok(made)
+}

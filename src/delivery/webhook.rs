@@ -1,0 +1,393 @@
+//! Webhooks: the events of a run, sent to a URL of its owner's, signed.
+//!
+//! Readers of the outbox: each webhook gets its run's events in order and at least once, with
+//! the same `webhook-id` each time, from a durable cursor. What a target never takes becomes a
+//! dead letter and the next event follows. A webhook ends with its run.
+
+mod message;
+mod post;
+mod secret;
+mod store;
+mod table;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
+use timeline::{EventKind, Timeline, TimelineError};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+use transport::egress::{Egress, EgressError, Target};
+
+use super::{
+    node,
+    outbox::{Consumer, Outbox, Outcome, Places, Turn},
+};
+use crate::{
+    backoff::Backoff,
+    config::Principal,
+    ledger::{Ledger, LedgerError},
+    metrics::{Delivery, Metrics},
+    session::registry::{Registry, Run},
+};
+
+use message::Message;
+use post::Verdict;
+use store::Store;
+use table::{Live, Table};
+
+pub use secret::{Secret, SecretError};
+pub use store::DeadLetter;
+pub use table::{Shown, Status};
+
+/// Webhooks of one run.
+pub const PER_RUN_MAX: usize = 8;
+/// Webhooks of one principal.
+pub const PER_PRINCIPAL_MAX: usize = 32;
+/// Dead letters kept of one webhook; the oldest makes room.
+pub const DEAD_LETTERS_MAX: usize = 100;
+
+/// Deliveries under way, and how many of them may be to targets that failed last time.
+const TURNS: usize = 256;
+const RETRIES: usize = 128;
+/// A turn ends after so many events, or after this long: others wait for its place.
+const TURN_EVENTS: usize = 16;
+const TURN_TIME: Duration = Duration::from_secs(2);
+/// Heads looked at in one step.
+const HEADS: usize = 256;
+
+/// How deliveries are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Attempts before an event becomes a dead letter.
+    pub attempts: u32,
+    /// Time between the first attempt and the second; each further one is four times longer.
+    pub retry: Duration,
+    /// Most time for one attempt.
+    pub timeout: Duration,
+}
+
+impl Settings {
+    fn places(self) -> Places {
+        let longest = Duration::from_secs(86_400);
+        let backoff = Backoff { first: self.retry, factor: 4, longest };
+        Places { turns: TURNS, retries: RETRIES, backoff }
+    }
+}
+
+/// A webhook as it was made.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// Its id.
+    pub id: WebhookId,
+    /// The run whose events it gets.
+    pub run: RunId,
+    /// Whose it is.
+    pub owner: Principal,
+    /// Where its events go.
+    pub url: String,
+    /// The kinds it gets; every one when `None`.
+    pub kinds: Option<Vec<EventKind>>,
+    /// The owner's own words.
+    pub description: Option<String>,
+    /// What its messages are signed with.
+    pub secret: Secret,
+    /// When it was made.
+    pub created_at: WallTime,
+}
+
+/// Why a webhook is not made, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// The URL can never be delivered to.
+    #[error("{0}")]
+    Url(&'static str),
+    /// The URL's host may not be reached, or cannot be found.
+    #[error(transparent)]
+    Target(#[from] EgressError),
+    /// As many as there may be.
+    #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
+    TooMany {
+        /// The run or the principal.
+        of: &'static str,
+        /// The limit.
+        limit: usize,
+        /// Webhooks that there are.
+        count: usize,
+    },
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    /// Our own bug.
+    #[error("work on the disk died")]
+    Died,
+}
+
+impl WebhookError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            WebhookError::Url(_) | WebhookError::Target(_) => ErrorKind::InvalidInput,
+            WebhookError::TooMany { .. } => ErrorKind::Conflict,
+            WebhookError::Ledger(error) => error.kind(),
+            WebhookError::Log(error) => error.kind(),
+            WebhookError::Died => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Every webhook of the server.
+pub struct Webhooks {
+    registry: Arc<Registry>,
+    egress: Egress,
+    store: Store,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+    /// The `source` of every message: this server.
+    source: String,
+    table: Table,
+    outbox: Arc<Outbox<WebhookId>>,
+    /// One creation at a time, so that limits hold.
+    creating: tokio::sync::Mutex<()>,
+}
+
+impl Webhooks {
+    /// The webhooks kept in `ledger`; nothing is delivered yet.
+    pub fn open(
+        registry: Arc<Registry>,
+        egress: Egress,
+        ledger: Ledger,
+        metrics: Arc<Metrics>,
+        settings: Settings,
+    ) -> Result<Arc<Webhooks>, LedgerError> {
+        let source = format!("urn:sightline:{}", node::name(&ledger)?);
+        let store = Store::new(ledger);
+        let (table, outbox) = (Table::default(), Outbox::new(settings.places()));
+        for live in store.load()? {
+            outbox.add(live.webhook.id);
+            table.insert(live);
+        }
+        let creating = tokio::sync::Mutex::default();
+        let webhooks = Webhooks {
+            registry,
+            egress,
+            store,
+            metrics,
+            settings,
+            source,
+            table,
+            outbox,
+            creating,
+        };
+        let webhooks = Arc::new(webhooks);
+        let follower = Arc::downgrade(&webhooks);
+        webhooks.timeline().on_publish(Box::new(move |heads| {
+            if let Some(webhooks) = follower.upgrade() {
+                let (woken, ended) = webhooks.table.concerned(heads);
+                webhooks.outbox.wake(woken);
+                // A deleted run's webhooks go at once, even those that wait to try again.
+                webhooks.outbox.urge(ended);
+            }
+        }));
+        Ok(webhooks)
+    }
+
+    /// Delivers from now on until `stop`.
+    pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
+        tokio::spawn(Arc::clone(&self.outbox).run(Arc::clone(self), stop))
+    }
+
+    fn timeline(&self) -> &Timeline {
+        self.registry.timeline()
+    }
+
+    /// Checks that `url` can be delivered to, as far as that is known before the first delivery.
+    pub async fn check(&self, url: &str) -> Result<(), WebhookError> {
+        let target = Target::parse(url)?;
+        if target.url().scheme() != "https" {
+            return Err(WebhookError::Url(
+                "must be an https URL: messages are not sent in the clear",
+            ));
+        }
+        if target.credentials().is_some() {
+            return Err(WebhookError::Url(
+                "must hold no user or password: check the signature instead",
+            ));
+        }
+        Ok(self.egress.check(&target).await?)
+    }
+
+    /// Makes a webhook for the events that `run` gets from now on.
+    pub async fn create(self: &Arc<Self>, webhook: Webhook) -> Result<Shown, WebhookError> {
+        let _order = self.creating.lock().await;
+        let too_many = |of, limit, count| WebhookError::TooMany { of, limit, count };
+        match self.table.count(webhook.run, &webhook.owner) {
+            (count, _) if count >= PER_RUN_MAX => return Err(too_many("run", PER_RUN_MAX, count)),
+            (_, count) if count >= PER_PRINCIPAL_MAX => {
+                return Err(too_many("principal", PER_PRINCIPAL_MAX, count));
+            }
+            _ => {}
+        }
+        let live = Live::new(webhook, Seq(self.timeline().head().0 + 1));
+        let (webhooks, kept) = (Arc::clone(self), live.clone());
+        blocking(move || webhooks.store.create(&kept)).await??;
+        let (shown, id) = (Shown::from(&live), live.webhook.id);
+        self.table.insert(live);
+        self.outbox.add(id);
+        Ok(shown)
+    }
+
+    /// The webhooks of `run`, the oldest first.
+    pub fn of(&self, run: &Run) -> Vec<Shown> {
+        self.table.of(run.id())
+    }
+
+    /// The webhook `id` of `run`.
+    pub fn find(&self, run: &Run, id: WebhookId) -> Option<Arc<Webhook>> {
+        self.table.get(id).map(|live| live.webhook).filter(|webhook| webhook.run == run.id())
+    }
+
+    /// Forgets a webhook and its dead letters; a delivery under way comes to its end.
+    pub async fn remove(self: &Arc<Self>, id: WebhookId) -> Result<(), WebhookError> {
+        self.outbox.remove(id);
+        self.table.remove(id);
+        let webhooks = Arc::clone(self);
+        Ok(blocking(move || webhooks.store.remove(id)).await??)
+    }
+
+    /// What the target of a webhook never took, the oldest first.
+    pub async fn dead_letters(
+        self: &Arc<Self>,
+        id: WebhookId,
+    ) -> Result<Vec<DeadLetter>, WebhookError> {
+        let webhooks = Arc::clone(self);
+        Ok(blocking(move || webhooks.store.dead_letters(id)).await??)
+    }
+
+    /// The next message of a webhook from `from` on; `Err` holds where to go on when there is none.
+    fn next(&self, live: &Live) -> Result<Result<Message, Seq>, TimelineError> {
+        let (webhook, mut from) = (&live.webhook, live.next);
+        loop {
+            let heads = self.timeline().heads_of(webhook.run, from, HEADS);
+            let Some(last) = heads.last() else { return Ok(Err(from)) };
+            let is_wanted = |kind| webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind));
+            for head in heads.iter().filter(|head| is_wanted(head.kind)) {
+                // Retention may have removed it since: then there is nothing to tell.
+                if let Some(event) = self.timeline().get_parts(head.seq)? {
+                    return Ok(Ok(Message::new(webhook, &self.source, event)?));
+                }
+            }
+            from = Seq(last.seq.0 + 1);
+        }
+    }
+
+    /// Delivers what follows the cursor of a webhook until the turn is over.
+    async fn deliver(self: &Arc<Self>, turn: Turn<WebhookId>) -> Result<Outcome, WebhookError> {
+        let started = Instant::now();
+        for delivered in 0.. {
+            let Some(mut live) = self.table.get(turn.key) else { return Ok(Outcome::Ended) };
+            let webhook = Arc::clone(&live.webhook);
+            if self.registry.find(webhook.run, &webhook.owner).is_none() {
+                self.remove(webhook.id).await?;
+                return Ok(Outcome::Ended);
+            }
+            if live.is_disabled {
+                return Ok(Outcome::Ended);
+            }
+            let (webhooks, looking) = (Arc::clone(self), live.clone());
+            let message = match blocking(move || webhooks.next(&looking)).await?? {
+                Ok(message) => message,
+                Err(next) => {
+                    live.next = next;
+                    self.keep(live, delivered > 0).await?;
+                    return Ok(Outcome::Drained);
+                }
+            };
+            // The place of an event in the order of attempts counts from its own first one.
+            let attempt = if delivered == 0 { turn.failures + 1 } else { 1 };
+            let seq = message.seq;
+            match post::post(&self.egress, &webhook, &message, self.settings.timeout).await {
+                Verdict::Delivered => {
+                    self.metrics.webhook_deliveries.of(Delivery::Delivered).inc();
+                    live.delivered(seq);
+                    let is_over = delivered + 1 >= TURN_EVENTS || started.elapsed() > TURN_TIME;
+                    self.keep(live, is_over).await?;
+                    if is_over {
+                        return Ok(Outcome::More);
+                    }
+                }
+                Verdict::Gone => {
+                    self.metrics.webhook_deliveries.of(Delivery::Gone).inc();
+                    live.is_disabled = true;
+                    live.failed(seq, "answered 410: it wants no more".to_owned());
+                    self.keep(live, true).await?;
+                    return Ok(Outcome::Ended);
+                }
+                Verdict::Failed { reason, at_least } => {
+                    self.metrics.webhook_deliveries.of(Delivery::Failed).inc();
+                    if attempt >= self.settings.attempts {
+                        self.bury(live, &message, attempt, reason).await?;
+                        return Ok(Outcome::More);
+                    }
+                    live.failed(seq, reason);
+                    self.keep(live, delivered > 0).await?;
+                    return Ok(Outcome::Failed { at_least, progressed: delivered > 0 });
+                }
+            }
+        }
+        unreachable!("a turn is over after so many events")
+    }
+
+    /// Notes how far a webhook has come, for a restart too where `durably`.
+    async fn keep(self: &Arc<Self>, live: Live, durably: bool) -> Result<(), WebhookError> {
+        self.table.update(&live);
+        if durably {
+            let webhooks = Arc::clone(self);
+            blocking(move || webhooks.store.keep(&live)).await??;
+        }
+        Ok(())
+    }
+
+    /// Makes an event a dead letter and goes on after it, in one step.
+    async fn bury(
+        self: &Arc<Self>,
+        mut live: Live,
+        message: &Message,
+        attempts: u32,
+        error: String,
+    ) -> Result<(), WebhookError> {
+        self.metrics.webhook_deliveries.of(Delivery::Dead).inc();
+        let letter = DeadLetter { seq: message.seq, kind: message.kind, attempts, error };
+        tracing::warn!(webhook = %live.webhook.id, seq = %letter.seq, letter.error, "a dead letter");
+        live.failed(message.seq, letter.error.clone());
+        live.next = Seq(message.seq.0 + 1);
+        let webhooks = Arc::clone(self);
+        let live = blocking(move || webhooks.store.bury(live, &letter)).await??;
+        self.table.update(&live);
+        Ok(())
+    }
+}
+
+impl Consumer for Webhooks {
+    type Key = WebhookId;
+
+    async fn turn(self: Arc<Self>, turn: Turn<WebhookId>) -> Outcome {
+        self.deliver(turn).await.unwrap_or_else(|error| {
+            // The ledger or the log: of this server, not of the target.
+            tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
+            Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+        })
+    }
+}
+
+/// Runs what waits for the disk away from the threads that serve sockets.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, WebhookError> {
+    spawn_blocking(work).await.map_err(|_| WebhookError::Died)
+}

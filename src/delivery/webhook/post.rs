@@ -1,0 +1,125 @@
+//! One attempt: the message, signed, to the webhook's URL, and what the answer means.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use transport::egress::{Egress, EgressError};
+
+use super::{Message, Webhook};
+
+/// A target cannot make us wait longer than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
+
+/// What an attempt came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The target has it.
+    Delivered,
+    /// The target wants nothing more.
+    Gone,
+    /// Not this time.
+    Failed {
+        /// Why, in words for the owner.
+        reason: String,
+        /// The target asked for this much time.
+        at_least: Duration,
+    },
+}
+
+fn failed(reason: impl Into<String>) -> Verdict {
+    Verdict::Failed { reason: reason.into(), at_least: Duration::ZERO }
+}
+
+/// Sends `message`; nothing of the answer is read beyond its head.
+pub async fn post(
+    egress: &Egress,
+    webhook: &Webhook,
+    message: &Message,
+    timeout: Duration,
+) -> Verdict {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let request = match request(webhook, message, since.as_secs() as i64) {
+        Ok(request) => request,
+        Err(error) => return failed(error.to_string()),
+    };
+    match tokio::time::timeout(timeout, egress.request(request, 0)).await {
+        Ok(Ok(response)) => verdict(response.status(), response.headers()),
+        Ok(Err(error)) => failed(told(&error)),
+        Err(_) => failed(format!("timeout: no answer within {} s", timeout.as_secs_f32())),
+    }
+}
+
+fn told(error: &EgressError) -> String {
+    error.to_string()
+}
+
+fn request(
+    webhook: &Webhook,
+    message: &Message,
+    timestamp: i64,
+) -> Result<Request<Bytes>, http::Error> {
+    let signature = webhook.secret.sign(&message.id, timestamp, &message.body);
+    Request::builder()
+        .method(Method::POST)
+        .uri(&webhook.url)
+        .header(header::CONTENT_TYPE, "application/cloudevents+json; charset=utf-8")
+        .header(header::USER_AGENT, concat!("sightline/", env!("CARGO_PKG_VERSION")))
+        .header("webhook-id", &message.id)
+        .header("webhook-timestamp", timestamp)
+        .header("webhook-signature", signature)
+        .body(Bytes::copy_from_slice(&message.body))
+}
+
+fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
+    if status.is_success() {
+        return Verdict::Delivered;
+    }
+    if status == StatusCode::GONE {
+        return Verdict::Gone;
+    }
+    if status.is_redirection() {
+        return failed(format!("answered {}: redirects are not followed", status.as_u16()));
+    }
+    let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let asked = headers.get(header::RETRY_AFTER).filter(|_| asks);
+    let seconds = asked.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let at_least = Duration::from_secs(seconds.unwrap_or(0)).min(RETRY_AFTER_MAX);
+    Verdict::Failed { reason: format!("answered {}", status.as_u16()), at_least }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_mean_what_standard_webhooks_says() {
+        let secs = Duration::from_secs;
+        let table = [
+            (200, None, Verdict::Delivered),
+            (204, None, Verdict::Delivered),
+            (410, None, Verdict::Gone),
+            (301, None, failed("answered 301: redirects are not followed")),
+            (308, Some("9"), failed("answered 308: redirects are not followed")),
+            (404, Some("9"), failed("answered 404")),
+            (500, Some("9"), failed("answered 500")),
+            (429, None, failed("answered 429")),
+            (429, Some("soon"), failed("answered 429")),
+            (429, Some("-1"), failed("answered 429")),
+            (429, Some("9"), Verdict::Failed { reason: "answered 429".into(), at_least: secs(9) }),
+            (
+                503,
+                Some("99999999"),
+                Verdict::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
+            ),
+        ];
+        for (status, retry_after, expected) in table {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = retry_after {
+                headers.insert(header::RETRY_AFTER, value.parse().expect("a value"));
+            }
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(verdict(status, &headers), expected, "{status} {retry_after:?}");
+        }
+    }
+}

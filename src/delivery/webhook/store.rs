@@ -1,0 +1,230 @@
+//! Webhooks in the ledger: what they are, how far they have come, and their dead letters.
+
+use std::sync::Arc;
+
+use media::{Seq, WallTime, WebhookId};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use serde::{Deserialize, Serialize};
+use timeline::EventKind;
+
+use super::{DEAD_LETTERS_MAX, Live, Secret, Webhook};
+use crate::{
+    config::Principal,
+    delivery::outbox::{Cursors, forget, move_to},
+    ledger::{Ledger, LedgerError},
+};
+
+/// Id to a [`Record`] as JSON.
+const WEBHOOKS: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("webhooks");
+/// Id and seq to a [`Letter`] as JSON.
+const DEAD_LETTERS: TableDefinition<'_, ([u8; 16], u64), &[u8]> =
+    TableDefinition::new("webhook_dead_letters");
+
+/// An event that a target never took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The event.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: EventKind,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What the last attempt came to.
+    pub error: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    run: String,
+    owner: String,
+    url: String,
+    kinds: Option<Vec<String>>,
+    description: Option<String>,
+    secret: String,
+    created_at_ms: i64,
+    disabled: bool,
+    dropped: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    kind: String,
+    attempts: u32,
+    error: String,
+}
+
+/// Something in the ledger that this server did not write.
+fn foreign() -> redb::Error {
+    redb::Error::Corrupted("a webhook's record is not one of ours".to_owned())
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("JSON with string keys is writable")
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, redb::Error> {
+    serde_json::from_slice(bytes).map_err(|_| foreign())
+}
+
+impl Record {
+    fn of(live: &Live) -> Record {
+        let webhook = &live.webhook;
+        let names =
+            |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
+        Record {
+            run: webhook.run.to_string(),
+            owner: webhook.owner.as_str().to_owned(),
+            url: webhook.url.clone(),
+            kinds: webhook.kinds.as_ref().map(names),
+            description: webhook.description.clone(),
+            secret: webhook.secret.reveal(),
+            created_at_ms: webhook.created_at.epoch_ms,
+            disabled: live.is_disabled,
+            dropped: live.dropped,
+        }
+    }
+
+    fn webhook(self, id: [u8; 16]) -> Option<Webhook> {
+        let kinds = |names: Vec<String>| {
+            names.iter().map(|name| EventKind::from_name(name)).collect::<Option<Vec<_>>>()
+        };
+        Some(Webhook {
+            id: WebhookId::from_bytes(id),
+            run: self.run.parse().ok()?,
+            owner: Principal::named(&self.owner),
+            url: self.url,
+            kinds: match self.kinds {
+                Some(names) => Some(kinds(names)?),
+                None => None,
+            },
+            description: self.description,
+            secret: Secret::parse(&self.secret).ok()?,
+            created_at: WallTime { epoch_ms: self.created_at_ms },
+        })
+    }
+}
+
+/// The ledger's tables of webhooks; every call waits for the disk.
+pub struct Store {
+    ledger: Ledger,
+    cursors: Cursors,
+}
+
+impl Store {
+    pub fn new(ledger: Ledger) -> Store {
+        Store { cursors: Cursors::new(ledger.clone()), ledger }
+    }
+
+    /// Every webhook.
+    pub fn load(&self) -> Result<Vec<Live>, LedgerError> {
+        let found = self.ledger.read(|view| {
+            let table = match view.open_table(WEBHOOKS) {
+                Ok(table) => table,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            };
+            let mut found = Vec::new();
+            for row in table.iter()? {
+                let (id, record) = row?;
+                let record: Record = decode(record.value())?;
+                let (is_disabled, dropped) = (record.disabled, record.dropped);
+                let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
+                let dead_letters = letters(view, webhook.id)?.len();
+                let webhook = Arc::new(webhook);
+                let (next, last_error) = (Seq(1), None);
+                found.push(Live { webhook, next, is_disabled, dead_letters, dropped, last_error });
+            }
+            Ok(found)
+        })?;
+        let place = |mut live: Live| {
+            live.next = self.cursors.of(&live.webhook.id.to_string())?.unwrap_or(live.next);
+            Ok(live)
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    /// Keeps a new webhook.
+    pub fn create(&self, live: &Live) -> Result<(), LedgerError> {
+        self.ledger.write(|change| put(change, live))
+    }
+
+    /// Keeps how far a webhook has come, unless it was removed meanwhile.
+    pub fn keep(&self, live: &Live) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            let is_there = exists(change, live.webhook.id)?;
+            if is_there { put(change, live) } else { Ok(()) }
+        })
+    }
+
+    /// Keeps a dead letter and how far its webhook has come; the oldest letters make room.
+    pub fn bury(&self, mut live: Live, letter: &DeadLetter) -> Result<Live, LedgerError> {
+        let id = *live.webhook.id.as_bytes();
+        self.ledger.write(|change| {
+            if !exists(change, live.webhook.id)? {
+                return Ok(());
+            }
+            let mut table = change.open_table(DEAD_LETTERS)?;
+            let kept = Letter {
+                kind: letter.kind.as_str().to_owned(),
+                attempts: letter.attempts,
+                error: letter.error.clone(),
+            };
+            table.insert((id, letter.seq.0), encode(&kept).as_slice())?;
+            let seqs = table.range((id, 0)..=(id, u64::MAX))?;
+            let seqs =
+                seqs.map(|row| Ok(row?.0.value().1)).collect::<Result<Vec<_>, redb::Error>>()?;
+            let excess = seqs.len().saturating_sub(DEAD_LETTERS_MAX);
+            for seq in &seqs[..excess] {
+                table.remove((id, *seq))?;
+            }
+            live.dropped += excess as u64;
+            live.dead_letters = seqs.len() - excess;
+            drop(table);
+            put(change, &live)
+        })?;
+        Ok(live)
+    }
+
+    /// What a target never took, the oldest first.
+    pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, LedgerError> {
+        self.ledger.read(|view| letters(view, id))
+    }
+
+    /// Forgets everything about a webhook.
+    pub fn remove(&self, id: WebhookId) -> Result<(), LedgerError> {
+        let key = *id.as_bytes();
+        self.ledger.write(|change| {
+            change.open_table(WEBHOOKS)?.remove(key)?;
+            change.open_table(DEAD_LETTERS)?.retain_in((key, 0)..=(key, u64::MAX), |_, _| false)?;
+            forget(change, &id.to_string())
+        })
+    }
+}
+
+fn exists(change: &WriteTransaction, id: WebhookId) -> Result<bool, redb::Error> {
+    Ok(change.open_table(WEBHOOKS)?.get(*id.as_bytes())?.is_some())
+}
+
+fn put(change: &WriteTransaction, live: &Live) -> Result<(), redb::Error> {
+    let id = live.webhook.id;
+    let record = encode(&Record::of(live));
+    change.open_table(WEBHOOKS)?.insert(*id.as_bytes(), record.as_slice())?;
+    move_to(change, &id.to_string(), live.next)
+}
+
+fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<DeadLetter>, redb::Error> {
+    let key = *id.as_bytes();
+    let table = match view.open_table(DEAD_LETTERS) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let rows = table.range((key, 0)..=(key, u64::MAX))?;
+    rows.map(|row| {
+        let (place, letter) = row?;
+        let Letter { kind, attempts, error } = decode(letter.value())?;
+        let kind = EventKind::from_name(&kind).ok_or_else(foreign)?;
+        Ok(DeadLetter { seq: Seq(place.value().1), kind, attempts, error })
+    })
+    .collect()
+}

@@ -1,0 +1,192 @@
+//! The webhooks in memory: found by id and by run, and how each is doing.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use media::{RunId, Seq, WebhookId};
+use timeline::{EventHead, EventKind};
+
+use super::Webhook;
+use crate::config::Principal;
+
+/// How a webhook is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Its last attempt was a success, or there was none.
+    Active,
+    /// Its last attempt failed, and another will follow.
+    Failing,
+    /// Its target answered that it wants no more.
+    Disabled,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Status; 3] = [Status::Active, Status::Failing, Status::Disabled];
+
+    /// Name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Active => "active",
+            Status::Failing => "failing",
+            Status::Disabled => "disabled",
+        }
+    }
+}
+
+/// A webhook and how far it has come.
+#[derive(Clone, Debug)]
+pub struct Live {
+    pub webhook: Arc<Webhook>,
+    /// The first event of the run that was not looked at.
+    pub next: Seq,
+    pub is_disabled: bool,
+    pub dead_letters: usize,
+    /// Dead letters that made room for newer ones.
+    pub dropped: u64,
+    /// What the last attempt came to, when it failed, and about which event.
+    pub last_error: Option<(Seq, String)>,
+}
+
+impl Live {
+    /// A webhook of which nothing was delivered.
+    pub fn new(webhook: Webhook, next: Seq) -> Live {
+        Live {
+            webhook: Arc::new(webhook),
+            next,
+            is_disabled: false,
+            dead_letters: 0,
+            dropped: 0,
+            last_error: None,
+        }
+    }
+
+    /// The event at `seq` is with the target.
+    pub fn delivered(&mut self, seq: Seq) {
+        self.next = Seq(seq.0 + 1);
+        self.last_error = None;
+    }
+
+    /// The attempt at `seq` failed.
+    pub fn failed(&mut self, seq: Seq, reason: String) {
+        self.last_error = Some((seq, reason));
+    }
+}
+
+/// What lists show of a webhook.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The webhook.
+    pub webhook: Arc<Webhook>,
+    /// How it is doing.
+    pub status: Status,
+    /// Dead letters that are kept.
+    pub dead_letters: usize,
+    /// Dead letters that made room for newer ones.
+    pub dropped: u64,
+    /// The event that failed last, and why, until one succeeds.
+    pub last_error: Option<(Seq, String)>,
+}
+
+impl From<&Live> for Shown {
+    fn from(live: &Live) -> Shown {
+        let status = match live {
+            Live { is_disabled: true, .. } => Status::Disabled,
+            Live { last_error: Some(_), .. } => Status::Failing,
+            Live { .. } => Status::Active,
+        };
+        Shown {
+            webhook: Arc::clone(&live.webhook),
+            status,
+            dead_letters: live.dead_letters,
+            dropped: live.dropped,
+            last_error: live.last_error.clone(),
+        }
+    }
+}
+
+/// Every webhook.
+#[derive(Default)]
+pub struct Table(Mutex<Tables>);
+
+#[derive(Default)]
+struct Tables {
+    by_id: HashMap<WebhookId, Live>,
+    by_run: HashMap<RunId, Vec<WebhookId>>,
+}
+
+impl Table {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Nothing below panics between two changes that belong together.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a webhook.
+    pub fn insert(&self, live: Live) {
+        let mut tables = self.tables();
+        let (id, run) = (live.webhook.id, live.webhook.run);
+        tables.by_run.entry(run).or_default().push(id);
+        tables.by_id.insert(id, live);
+    }
+
+    /// Removes a webhook.
+    pub fn remove(&self, id: WebhookId) {
+        let mut tables = self.tables();
+        let Some(live) = tables.by_id.remove(&id) else { return };
+        if let Some(ids) = tables.by_run.get_mut(&live.webhook.run) {
+            ids.retain(|known| *known != id);
+            if ids.is_empty() {
+                tables.by_run.remove(&live.webhook.run);
+            }
+        }
+    }
+
+    /// Replaces what is known of a webhook, unless it was removed meanwhile.
+    pub fn update(&self, live: &Live) {
+        if let Some(known) = self.tables().by_id.get_mut(&live.webhook.id) {
+            *known = live.clone();
+        }
+    }
+
+    /// The webhook `id`.
+    pub fn get(&self, id: WebhookId) -> Option<Live> {
+        self.tables().by_id.get(&id).cloned()
+    }
+
+    /// The webhooks of `run`, the oldest first.
+    pub fn of(&self, run: RunId) -> Vec<Shown> {
+        let tables = self.tables();
+        let ids = tables.by_run.get(&run).into_iter().flatten();
+        let mut shown: Vec<Shown> =
+            ids.filter_map(|id| tables.by_id.get(id)).map(Shown::from).collect();
+        shown.sort_by_key(|shown| (shown.webhook.created_at.epoch_ms, shown.webhook.id));
+        shown
+    }
+
+    /// Webhooks of `run`, and of `owner` together.
+    pub fn count(&self, run: RunId, owner: &Principal) -> (usize, usize) {
+        let tables = self.tables();
+        let of_run = tables.by_run.get(&run).map_or(0, Vec::len);
+        let owned = tables.by_id.values().filter(|live| live.webhook.owner == *owner).count();
+        (of_run, owned)
+    }
+
+    /// Webhooks that events with these heads concern, and those whose run they end.
+    ///
+    /// Called on the log's writer thread: short, whatever was published.
+    pub fn concerned(&self, heads: &[EventHead]) -> (Vec<WebhookId>, Vec<WebhookId>) {
+        let tables = self.tables();
+        let (mut woken, mut ended) = (Vec::new(), Vec::new());
+        if tables.by_run.is_empty() {
+            return (woken, ended);
+        }
+        for head in heads {
+            let Some(ids) = tables.by_run.get(&head.run) else { continue };
+            let list = if head.kind == EventKind::RunDeleted { &mut ended } else { &mut woken };
+            list.extend(ids);
+        }
+        (woken, ended)
+    }
+}

@@ -1,0 +1,185 @@
+//! A real HTTPS receiver of webhooks that answers, fails or hangs as it is told.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex},
+    time::{Duration, Instant},
+};
+
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::aws_lc_rs,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use serde_json::Value;
+
+/// Longest wait for deliveries.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a path does with a request, after it has read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Answers with a status and, where given, a further header line.
+    Answer(u16, &'static str),
+    /// Keeps the connection and never answers.
+    Hang,
+    /// Closes the connection.
+    Close,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// When it was read.
+    pub at: Instant,
+    /// Its path.
+    pub path: String,
+    /// Its headers, names in lower case.
+    pub headers: HashMap<String, String>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Delivery {
+    /// A header, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    /// Its body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    /// The number of the event that it tells.
+    pub fn seq(&self) -> u64 {
+        self.json()["data"]["seq"].as_u64().expect("a number")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    behaviours: HashMap<String, Behaviour>,
+    deliveries: Vec<Delivery>,
+}
+
+/// The receiver; it lasts as long as the test's process.
+pub struct Receiver {
+    port: u16,
+    ca: PathBuf,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Receiver {
+    /// A receiver that answers 200; its certificate's authority is written beneath `dir`.
+    pub fn start(dir: &Path) -> Receiver {
+        let key =
+            rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
+                .expect("a certificate");
+        let ca = dir.join("receiver.pem");
+        std::fs::write(&ca, key.cert.pem()).expect("written");
+        let secret =
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![key.cert.der().clone()], secret)
+            .expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let state: Arc<(Mutex<State>, Condvar)> = Arc::default();
+        let (config, shared) = (Arc::new(config), Arc::clone(&state));
+        named(move || {
+            for socket in listener.incoming().flatten() {
+                let (config, shared) = (Arc::clone(&config), Arc::clone(&shared));
+                // Whoever breaks off is of no interest: deliveries are what came whole.
+                named(move || drop(serve(socket, config, &shared)));
+            }
+        });
+        Receiver { port, ca, state }
+    }
+
+    /// Where the trusted certificate is.
+    pub fn ca(&self) -> String {
+        self.ca.display().to_string()
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What a path does from now on.
+    pub fn on(&self, path: &str, behaviour: Behaviour) {
+        self.state.0.lock().expect("held").behaviours.insert(path.to_owned(), behaviour);
+    }
+
+    /// The deliveries to a path so far.
+    pub fn deliveries(&self, path: &str) -> Vec<Delivery> {
+        let state = self.state.0.lock().expect("held");
+        state.deliveries.iter().filter(|delivery| delivery.path == path).cloned().collect()
+    }
+
+    /// Waits until a path has this many deliveries.
+    pub fn wait(&self, path: &str, count: usize) -> Vec<Delivery> {
+        let started = Instant::now();
+        let mut state = self.state.0.lock().expect("held");
+        loop {
+            let found = state.deliveries.iter().filter(|delivery| delivery.path == path);
+            if found.clone().count() >= count {
+                return found.cloned().collect();
+            }
+            let count_now = found.count();
+            assert!(started.elapsed() < PATIENCE, "{path}: {count_now} of {count} deliveries");
+            state = self.state.1.wait_timeout(state, Duration::from_secs(1)).expect("held").0;
+        }
+    }
+}
+
+fn named(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name("receiver".to_owned()).spawn(work).expect("a thread");
+}
+
+fn serve(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    state: &(Mutex<State>, Condvar),
+) -> std::io::Result<()> {
+    let session = ServerConnection::new(config).map_err(std::io::Error::other)?;
+    let mut stream = BufReader::new(StreamOwned::new(session, socket));
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    let behaviour = {
+        let mut state = state.0.lock().expect("held");
+        let behaviour = state.behaviours.get(&path).copied();
+        state.deliveries.push(Delivery { at: Instant::now(), path, headers, body });
+        behaviour.unwrap_or(Behaviour::Answer(200, "x-any: thing"))
+    };
+    state.1.notify_all();
+    match behaviour {
+        Behaviour::Answer(status, header) => {
+            let answer = format!("HTTP/1.1 {status} X\r\n{header}\r\ncontent-length: 2\r\n\r\nok");
+            stream.get_mut().write_all(answer.as_bytes())?;
+            stream.get_mut().flush()?;
+            // Until the other side has read it.
+            stream.read(&mut [0; 1]).map(drop)
+        }
+        Behaviour::Hang => stream.read(&mut [0; 1]).map(drop),
+        Behaviour::Close => Ok(()),
+    }
+}
