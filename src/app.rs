@@ -13,7 +13,7 @@ use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use transport::egress::{Egress, TrustError};
-use transport::{Drained, Ends, Limits, Site, TransportError};
+use transport::{Crowd, Drained, Ends, Limits, Site, TransportError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     config::{Config, Principal},
     database::{Database, Mirror},
     delivery::webhook::Webhooks,
+    descriptors,
     disk::Reserve,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
@@ -112,6 +113,8 @@ pub struct App {
     pub reserve: Reserve,
     /// How much each principal stores.
     pub quota: Arc<Quota>,
+    /// Open connections.
+    pub crowd: Arc<Crowd>,
     /// What is counted and timed.
     pub metrics: Arc<Metrics>,
     /// Rate limits.
@@ -129,7 +132,11 @@ pub struct App {
 
 impl App {
     /// Opens the log and everything that rests on it.
-    pub fn open(config: Config, worker: WorkerProgram) -> Result<Arc<App>, StartError> {
+    pub fn open(
+        config: Config,
+        worker: WorkerProgram,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<App>, StartError> {
         let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
         fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
         let labels = load_labels(&config)?;
@@ -138,7 +145,6 @@ impl App {
         let supervisor = Supervisor::new(worker);
         let workers = Workers::look(&supervisor);
         let log_dir = config.data_dir.join("log");
-        let metrics = Arc::new(Metrics::new());
         let options = log_options(&metrics);
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");
@@ -174,6 +180,7 @@ impl App {
             threads: jobs,
             metrics: Arc::clone(&metrics),
         });
+        let crowd = descriptors::crowd(&config);
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let quota = Quota::new(config.quotas);
@@ -196,6 +203,7 @@ impl App {
             supervisor,
             reserve,
             quota,
+            crowd,
             metrics,
             rates,
             draining,
@@ -300,7 +308,13 @@ impl Server {
         let addr = listener.local_addr().map_err(StartError::Address)?;
         let site = Site { router: router(Arc::clone(&app)), refusal_headers };
         let ends = Ends::default();
-        let serving = transport::serve(listener, site, Limits::default(), ends.clone());
+        let serving = transport::serve(
+            listener,
+            site,
+            Limits::default(),
+            Arc::clone(&app.crowd),
+            ends.clone(),
+        );
         let accepting = tokio::spawn(serving);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
         let telling = CancellationToken::new();

@@ -89,6 +89,10 @@ pub struct Config {
     pub tools: [Tool; 2],
     /// Browser origins.
     pub cors_origins: Origins,
+    /// Most open connections.
+    pub connections_max: usize,
+    /// Most of them of one address.
+    pub connections_per_address: Option<NonZeroU32>,
     /// Requests a second, all together.
     pub rate_global: Option<NonZeroU32>,
     /// Requests a second of one principal.
@@ -97,6 +101,8 @@ pub struct Config {
     pub egress: EgressConfig,
     /// Which remote sources are ingested.
     pub remote: RemoteConfig,
+    /// Where spans are exported to.
+    pub traces_endpoint: Option<String>,
     /// Filter of the log.
     pub log_filter: String,
     /// Every setting as resolved.
@@ -180,10 +186,14 @@ impl Config {
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
+            connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
+                as usize,
+            connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
+            traces_endpoint: vars.read("SERVICE_TRACES_ENDPOINT", "", collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),
             warnings: Vec::new(),
@@ -375,6 +385,18 @@ fn origin(text: &str) -> Result<HeaderValue, Problem> {
     match HeaderValue::from_str(text) {
         Ok(value) if is_origin => Ok(value),
         _ => Err("must list origins such as https://console.example, without a path".into()),
+    }
+}
+
+fn collector(text: &str) -> Result<Option<String>, Problem> {
+    let uri: Option<http::Uri> = text.parse().ok();
+    let fits = |uri: &http::Uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
+    };
+    match uri.filter(fits) {
+        _ if text.is_empty() => Ok(None),
+        Some(_) => Ok(Some(text.to_owned())),
+        None => Err("must be the http or https URL of an OTLP/gRPC collector".into()),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod config;
 pub mod database;
 pub mod delivery;
+pub mod descriptors;
 pub mod disk;
 pub mod json;
 pub mod labels;

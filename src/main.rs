@@ -1,12 +1,13 @@
 //! The server binary: arguments, configuration, run, exit code.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use sightline::{
     app::{self, App, Server},
     config::Config,
+    metrics::Metrics,
     telemetry,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,13 +52,15 @@ fn main() -> ExitCode {
     if arguments.check_config {
         return check(&config);
     }
-    let _flush = match telemetry::start(&config.log_filter) {
-        Ok(flush) => flush,
-        Err(error) => {
-            eprintln!("sightline-server: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let metrics = Arc::new(Metrics::new());
+    let _flush =
+        match telemetry::start(&config.log_filter, config.traces_endpoint.as_deref(), &metrics) {
+            Ok(flush) => flush,
+            Err(error) => {
+                eprintln!("sightline-server: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
         let (name, variable, searched) = (tool.name, tool.variable, &tool.searched);
         tracing::warn!(name, variable, searched, "a program is missing");
     }
-    match serve(config) {
+    match serve(config, metrics) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("sightline-server: {error}");
@@ -91,10 +94,10 @@ fn check(config: &Config) -> ExitCode {
 type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
-async fn serve(config: Config) -> Result<ExitCode, Failure> {
+async fn serve(config: Config, metrics: Arc<Metrics>) -> Result<ExitCode, Failure> {
     let mut ends = Ends(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
-    let app = App::open(config, WorkerProgram::current())?;
+    let app = App::open(config, WorkerProgram::current(), metrics)?;
     let server = Server::start(app).await?;
     tokio::select! {
         name = ends.next() => tracing::info!("{name}: draining"),

@@ -68,8 +68,16 @@ series! {
     http: Http = Http::new, "service_http_requests_total", SHORT;
     /// Requests that were refused to keep a limit.
     refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
+    /// Connections that are open.
+    connections: IntGauge = family::gauge, "service_connections";
+    /// Connections by what the server did with them.
+    admitted: Counters<Admitted> = Counters::new, "service_connections_total", "outcome";
     /// Work that waits for a place.
     waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
+    /// Spans of traces that were finished.
+    spans: Counters<SpanEnd> = Counters::new, "service_trace_spans_total", "outcome";
+    /// Lines of the log for people and of that for machines that nobody read in time.
+    log_lines_dropped: IntCounter = family::counter, "service_log_lines_dropped_total";
     /// Memory of the log's index.
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
     /// Number of the last event.
@@ -84,6 +92,29 @@ series! {
     webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
+}
+
+/// What was done with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It had room.
+    Accepted,
+    /// It had room, and was closed to make room for another.
+    GaveWay,
+    /// There was no room for it.
+    Refused,
+}
+
+impl Label for Admitted {
+    const ALL: &'static [Admitted] = &[Admitted::Accepted, Admitted::GaveWay, Admitted::Refused];
+
+    fn value(self) -> &'static str {
+        match self {
+            Admitted::Accepted => "accepted",
+            Admitted::GaveWay => "gave_way",
+            Admitted::Refused => "refused",
+        }
+    }
 }
 
 /// A bounded queue of the server.
@@ -129,6 +160,26 @@ impl Label for Delivery {
             Delivery::Failed => "failed",
             Delivery::Dead => "dead_letter",
             Delivery::Gone => "gone",
+        }
+    }
+}
+
+/// What became of a finished span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanEnd {
+    /// The collector took it.
+    Exported,
+    /// There was no room for it, or the collector did not take it.
+    Dropped,
+}
+
+impl Label for SpanEnd {
+    const ALL: &'static [SpanEnd] = &[SpanEnd::Exported, SpanEnd::Dropped];
+
+    fn value(self) -> &'static str {
+        match self {
+            SpanEnd::Exported => "exported",
+            SpanEnd::Dropped => "dropped",
         }
     }
 }
@@ -197,6 +248,12 @@ impl Label for Lifecycle {
 
     fn value(self) -> &'static str {
         self.as_str()
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
     }
 }
 

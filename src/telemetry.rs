@@ -1,7 +1,10 @@
-//! Logs: text for people on stdout, one JSON object a line on stderr.
+//! Logs: text for people on stdout, one JSON object a line on stderr; spans to a collector.
 //!
-//! Promises that logging never waits: each sink is a bounded queue and a thread of its own, and
-//! lines that nobody reads in time are dropped, counted and reported once there is room.
+//! Promises that none of it ever waits: each sink is a bounded queue and a thread of its own, and
+//! lines that nobody reads in time are dropped, counted and reported once there is room. Without
+//! a collector a span costs nothing.
+
+mod otlp;
 
 use std::{
     fs::File,
@@ -16,7 +19,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt, filter_fn},
+    fmt,
+    layer::{Filter, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+use crate::metrics::Metrics;
+
+pub use otlp::continue_trace;
+
+/// The target of the spans that are exported; logs do not show them.
+pub const SPANS: &str = "sightline::spans";
 
 /// Lines that wait for one sink.
 const QUEUE_LINES: usize = 8192;
@@ -41,41 +58,65 @@ pub enum TelemetryError {
 
 /// Writes what waits when dropped, as long as somebody reads it.
 #[must_use]
-pub struct Flush([Arc<Queued>; 2]);
+pub struct Flush {
+    lines: [Arc<Queued>; 2],
+    /// Ends after the lines are written, which it may add to.
+    _spans: Option<otlp::Exporting>,
+}
 
 impl Drop for Flush {
     fn drop(&mut self) {
         let started = Instant::now();
-        let waits = || self.0.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
+        let waits = || self.lines.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
         while waits() && started.elapsed() < FLUSH {
             thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-/// Starts logging what `filter` lets through.
-pub fn start(filter: &str) -> Result<Flush, TelemetryError> {
+/// Starts logging what `filter` lets through, and exporting spans to `collector`, if there is one.
+pub fn start(
+    filter: &str,
+    collector: Option<&str>,
+    metrics: &Arc<Metrics>,
+) -> Result<Flush, TelemetryError> {
     // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
     let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let text = Sink::start("log-text", text, |lost| format!("{lost} log lines were dropped\n"))?;
-    let json = Sink::start("log-json", json, |lost| {
+    let text =
+        Sink::start("log-text", text, metrics, |lost| format!("{lost} log lines were dropped\n"))?;
+    let json = Sink::start("log-json", json, metrics, |lost| {
         format!("{{\"level\":\"WARN\",\"message\":\"log lines were dropped\",\"lost\":{lost}}}\n")
     })?;
-    let flush = Flush([Arc::clone(&text.queued), Arc::clone(&json.queued)]);
+    let lines = [Arc::clone(&text.queued), Arc::clone(&json.queued)];
+    let text = fmt::layer().with_ansi(false).with_writer(move || text.clone());
+    let json = fmt::layer().json().flatten_event(true).with_writer(move || json.clone());
+    let (tracer, spans) = collector.map(|at| otlp::start(at, metrics)).transpose()?.unzip();
+    let ours = filter_fn(|metadata| metadata.is_span() && metadata.target() == SPANS);
+    let exported = tracer.map(|tracer| {
+        let layer =
+            tracing_opentelemetry::layer().with_tracer(tracer).with_tracked_inactivity(false);
+        layer.with_location(false).with_threads(false).with_target(false).with_filter(ours)
+    });
     tracing_subscriber::registry()
-        .with(EnvFilter::try_new(filter)?)
-        .with(fmt::layer().with_ansi(false).with_writer(move || text.clone()))
-        .with(fmt::layer().json().flatten_event(true).with_writer(move || json.clone()))
+        .with(exported)
+        .with(text.with_filter(events(filter)?))
+        .with(json.with_filter(events(filter)?))
         .try_init()?;
-    Ok(flush)
+    Ok(Flush { lines, _spans: spans })
+}
+
+/// Lets the events through that `filter` does, and no span.
+fn events<S: Subscriber>(filter: &str) -> Result<impl Filter<S> + use<S>, TelemetryError> {
+    let events = filter_fn(|metadata| metadata.is_event());
+    Ok(EnvFilter::try_new(filter)?.and(events.with_max_level_hint(LevelFilter::TRACE)))
 }
 
 /// What waits for a sink, and what it lost.
-#[derive(Default)]
 struct Queued {
     bytes: AtomicUsize,
     lost: AtomicU64,
+    metrics: Arc<Metrics>,
 }
 
 /// Takes whole lines, and never waits.
@@ -89,10 +130,13 @@ impl Sink {
     fn start(
         name: &str,
         to: impl Write + Send + 'static,
+        metrics: &Arc<Metrics>,
         report: fn(u64) -> String,
     ) -> io::Result<Sink> {
         let (lines, waiting) = sync_channel(QUEUE_LINES);
-        let queued = Arc::new(Queued::default());
+        let metrics = Arc::clone(metrics);
+        let queued =
+            Arc::new(Queued { bytes: AtomicUsize::new(0), lost: AtomicU64::new(0), metrics });
         let drained = Arc::clone(&queued);
         let drain = move || drain(&waiting, &drained, to, report);
         thread::Builder::new().name(name.to_owned()).spawn(drain)?;
@@ -127,6 +171,7 @@ impl Write for Sink {
         if !fits || self.lines.try_send(line.to_vec()).is_err() {
             self.queued.bytes.fetch_sub(line.len(), Ordering::AcqRel);
             self.queued.lost.fetch_add(1, Ordering::Relaxed);
+            self.queued.metrics.log_lines_dropped.inc();
         }
         Ok(line.len())
     }
@@ -145,8 +190,9 @@ mod tests {
     #[test]
     fn a_pipe_that_nobody_reads_loses_lines_and_holds_nobody() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut sink =
-            Sink::start("log-test", writer, |lost| format!("lost {lost}\n")).expect("a thread");
+        let metrics = Arc::new(Metrics::new());
+        let report = |lost| format!("lost {lost}\n");
+        let mut sink = Sink::start("log-test", writer, &metrics, report).expect("a thread");
         let line = [&[b'x'; 1023][..], b"\n"].concat();
         let sent = 2 * QUEUE_BYTES / line.len();
         for _ in 0..sent {
@@ -154,6 +200,7 @@ mod tests {
         }
         let lost = sink.queued.lost.load(Ordering::Relaxed) as usize;
         assert!((sent / 4..sent).contains(&lost), "{lost} of {sent} lines lost");
+        assert_eq!(metrics.log_lines_dropped.get(), lost as u64);
         let lines = BufReader::new(reader).lines().map(|line| line.expect("readable"));
         let kept: Vec<String> = lines.take(sent - lost).collect();
         assert!(kept.iter().any(|line| *line == format!("lost {lost}")), "the loss is told");

@@ -37,6 +37,8 @@ mod replay;
 mod routes;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/traces.rs"]
+mod traces;
 #[path = "api/uploads.rs"]
 mod uploads;
 #[path = "api/webhooks.rs"]

@@ -9,6 +9,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, header};
 use media::{Label, RequestId};
+use tracing::Span;
 
 use super::{App, error::ApiError, extract::Caller};
 use crate::config::{KeyRing, Principal};
@@ -24,6 +25,7 @@ pub async fn authenticate(
 ) -> Response {
     match caller(&app, &request) {
         Ok(caller) => {
+            Span::current().record("principal", caller.principal.as_str());
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

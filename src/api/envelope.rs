@@ -16,11 +16,13 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use media::RequestId;
+use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     App, cors,
     error::{ApiError, Carried},
 };
+use crate::telemetry::{SPANS, continue_trace};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -56,10 +58,12 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     request.extensions_mut().insert(request_id);
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let template = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    let span = span(&request, request_id, template);
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = match refused(&app, &request) {
         Some(response) => response,
-        None => run(next, request).await,
+        None => run(next, request).instrument(span.clone()).await,
     };
     if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
         if let Some(refusal) = error.refusal() {
@@ -74,10 +78,33 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
     headers.insert(REQUEST_ID, id_value(request_id));
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    let template = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    span.record("http.response.status_code", status);
+    if status >= 500 {
+        span.record("otel.status_code", "ERROR");
+    }
     app.metrics.http.answered(template, &method, status, took.as_secs_f64());
     tracing::info!(%request_id, %method, path, status, us = took.as_micros() as u64, "request");
     response
+}
+
+/// The span of a request, in the words of OpenTelemetry's conventions and ours.
+fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
+    let method = request.method();
+    let span = tracing::info_span!(
+        target: SPANS,
+        "request",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = Empty,
+        url.path = request.uri().path(),
+        %request_id,
+        principal = Empty,
+    );
+    continue_trace(&span, request.headers());
+    span
 }
 
 /// What no route gets to see.

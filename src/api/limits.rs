@@ -133,7 +133,7 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
 /// What the server takes of everybody.
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     let (config, runs) = (&app.config, app.registry.limits());
-    let transport = transport::Limits::default();
+    let (transport, crowd) = (transport::Limits::default(), app.crowd.limits());
     let rate = |rate: Option<std::num::NonZeroU32>| {
         Limit::switched(rate.map(std::num::NonZeroU32::get), "requests a second")
     };
@@ -144,7 +144,11 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("body", Limit::most(BODY_BYTES_MAX, "bytes")),
         ("header_block", Limit::most(transport.header_bytes_max, "bytes")),
         ("request_idle", Limit::most(transport.idle.as_secs(), "seconds")),
-        ("connections", Limit::most(transport.connections_max, "connections")),
+        ("connections", Limit::most(crowd.total, "connections").by("SERVICE_MAX_CONNECTIONS")),
+        (
+            "connections_per_address",
+            Limit::most(crowd.per_address, "connections").by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
+        ),
         ("requests_per_connection", Limit::most(transport.streams_max, "requests at once")),
         ("active_runs", Limit::most(runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT")),
         ("run_idle", Limit::most(runs.ttl.as_secs(), "seconds").by("SERVICE_STREAM_TTL_SECS")),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, header};
+use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
-use crate::metrics::{CONTENT_TYPE, Queue};
+use crate::metrics::{Admitted, CONTENT_TYPE, Queue};
 
 /// Tell every series, for a scraper.
 ///
@@ -40,6 +41,14 @@ impl App {
         }
         metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
         metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
+        metrics.connections.set(self.crowd.open() as i64);
+        for (outcome, count) in [
+            (Admitted::Accepted, self.crowd.accepted()),
+            (Admitted::GaveWay, self.crowd.gave_way()),
+            (Admitted::Refused, self.crowd.refused()),
+        ] {
+            raise(metrics.admitted.of(outcome), count);
+        }
         let timeline = self.registry.timeline();
         metrics.index_bytes.set(timeline.index_bytes() as i64);
         metrics.head.set(timeline.head().0 as i64);
@@ -47,4 +56,9 @@ impl App {
             tracing::warn!(%error, "the system does not tell what the process uses");
         }
     }
+}
+
+/// Brings a counter to a count that is kept elsewhere; of two scrapers at once the later wins.
+fn raise(counter: &IntCounter, count: u64) {
+    counter.inc_by(count.saturating_sub(counter.get()));
 }

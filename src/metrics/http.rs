@@ -39,7 +39,7 @@ struct Route {
     template: Box<str>,
     seconds: Histogram,
     /// By method and status; the last row and column are those of no list.
-    requests: [[OnceLock<IntCounter>; STATUSES.len() + 1]; METHODS.len() + 1],
+    requests: Box<[OnceLock<IntCounter>]>,
 }
 
 impl Http {
@@ -55,7 +55,7 @@ impl Http {
         let (requests, seconds) = (requests.expect(valid), seconds.expect(valid));
         register(registry, requests.clone());
         register(registry, seconds.clone());
-        let routes = (0..ROUTES_MAX).map(|_| OnceLock::new()).collect();
+        let routes = unset(ROUTES_MAX);
         Http { requests, seconds, routes }
     }
 
@@ -65,7 +65,7 @@ impl Http {
         route.seconds.observe(seconds);
         let row = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
         let column = STATUSES.iter().position(|&known| known == status).unwrap_or(STATUSES.len());
-        let counter = route.requests[row][column].get_or_init(|| {
+        let counter = route.requests[row * (STATUSES.len() + 1) + column].get_or_init(|| {
             let method = METHODS.get(row).map_or(OTHER, Method::as_str);
             let status = STATUSES.get(column).map_or(OTHER.to_owned(), u16::to_string);
             self.requests.with_label_values(&[&*route.template, method, &*status])
@@ -88,10 +88,13 @@ impl Http {
         Route {
             template: template.into(),
             seconds: self.seconds.with_label_values(&[template]),
-            requests: [const { [const { OnceLock::new() }; STATUSES.len() + 1] };
-                METHODS.len() + 1],
+            requests: unset((METHODS.len() + 1) * (STATUSES.len() + 1)),
         }
     }
+}
+
+fn unset<T>(count: usize) -> Box<[OnceLock<T>]> {
+    std::iter::repeat_with(OnceLock::new).take(count).collect()
 }
 
 #[cfg(test)]

@@ -16,9 +16,10 @@ use timeline::{
     TimelineError,
 };
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::Lifecycle;
-use crate::config::Principal;
+use crate::{config::Principal, telemetry::SPANS};
 
 mod change;
 mod run;
@@ -343,28 +344,32 @@ impl Registry {
         // A task of its own: a caller that goes away must not give up the run's order between
         // the append and its answer, or the next change would be checked against an old state.
         // Nor may it keep the slot of a run that was not created.
-        let task = tokio::spawn(async move {
+        let changed = async move {
             let creates = matches!(change, Change::Create(_));
             let outcome = registry.apply(&run, change).await;
             if creates && outcome.is_err() {
                 registry.release_slot(&run);
             }
             outcome
-        });
+        };
+        let task = tokio::spawn(changed.in_current_span());
         task.await.map_err(|_| RunError::Unfinished)?
     }
 
     async fn apply(&self, run: &Run, change: Change) -> Result<Vec<Appended>, RunError> {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
-        let id = run.id();
+        let (id, events_count) = (run.id(), events.len());
         let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
         let (tell, told) = oneshot::channel();
         self.timeline.append(batch, move |outcome| {
             // The receiver is gone only while the runtime shuts down.
             drop(tell.send(outcome));
         });
-        told.await.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
+        let appending =
+            tracing::info_span!(target: SPANS, "append", events = events_count, run = %id);
+        let outcome = told.instrument(appending).await;
+        outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
     }
 }
 

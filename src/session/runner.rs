@@ -12,6 +12,7 @@ use media::{ErrorKind, Rate, RequestId, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     registry::{JobGuard, JobProgress, Registry, Run, RunError},
     remote::{RemoteError, RemoteSources},
 };
-use crate::{metrics::Metrics, source::Source};
+use crate::{metrics::Metrics, source::Source, telemetry::SPANS};
 use job::Job;
 
 /// The reason of a `run_failed` that a shutdown caused.
@@ -195,11 +196,14 @@ impl Runner {
         run.check_active()?;
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
-        self.jobs.spawn(async move {
+        let (request_id, id) = (ingest.request_id, run.id());
+        let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
+        let driven = async move {
             let outcome = runner.drive(guard, ingest).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
-        });
+        };
+        self.jobs.spawn(driven.instrument(span));
         told.await.map_err(|_| IngestError::Lost)?
     }
 
@@ -252,10 +256,11 @@ impl Runner {
     ) -> Result<Ingested, IngestError> {
         let (tell, told) = oneshot::channel();
         let job = Job::new(Arc::clone(self), guard, ingest, tokio::runtime::Handle::current());
+        let span = Span::current();
         std::thread::Builder::new()
             .name("ingest".to_owned())
             .spawn(move || {
-                let outcome = job.run();
+                let outcome = span.in_scope(|| job.run());
                 drop(place);
                 // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
                 drop(tell.send(outcome));

@@ -22,19 +22,30 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
 use crate::{
-    idle::{Activity, Expired, IdleBody, IdleStream, InFlight},
+    activity::{Debt, InFlight},
+    crowd::{Crowd, Place},
+    idle::{Expired, IdleBody, IdleStream},
     refusal::{self, Headers},
 };
 
 /// Most headers of a request, where hyper alone has 100: their bytes are what counts.
 const HEADERS_MAX: usize = 1024;
+
+/// Bytes of one request body on HTTP/2 that may come before somebody reads them.
+const WINDOW_BYTES: u32 = 512 << 10;
+/// Bytes of one answer on HTTP/2 that may wait for its peer.
+const SEND_BYTES: usize = 64 << 10;
+
+/// How long a refused connection is told so, and how many bytes of a request are read meanwhile.
+const REFUSING: Duration = Duration::from_millis(500);
+const REFUSED_BYTES: u64 = 64 << 10;
 
 /// What is served.
 #[derive(Clone, Debug)]
@@ -61,20 +72,13 @@ pub struct Limits {
     pub header_bytes_max: usize,
     /// Longest silence of a peer that owes bytes; past it 408 and close.
     pub idle: Duration,
-    /// Open connections; further ones wait in the listen queue.
-    pub connections_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams_max: u32,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            header_bytes_max: 64 << 10,
-            idle: Duration::from_secs(30),
-            connections_max: 4096,
-            streams_max: 128,
-        }
+        Limits { header_bytes_max: 64 << 10, idle: Duration::from_secs(30), streams_max: 128 }
     }
 }
 
@@ -85,19 +89,24 @@ pub struct Drained {
     pub cut: usize,
 }
 
-/// Serves `site` on `listener` until it is stopped, then lets open requests finish until cut.
-pub async fn serve(listener: TcpListener, site: Site, limits: Limits, ends: Ends) -> Drained {
+/// Serves `site` on `listener` to `crowd` until stopped, then lets open requests finish until cut.
+pub async fn serve(
+    listener: TcpListener,
+    site: Site,
+    limits: Limits,
+    crowd: Arc<Crowd>,
+    ends: Ends,
+) -> Drained {
     let stop = ends.stop;
     // Not `ends.cut` itself: those that are left are counted before they are closed.
     let cut = CancellationToken::new();
-    let slots = Arc::new(Semaphore::new(limits.connections_max));
     let connections = TaskTracker::new();
-    while let Some((stream, slot)) = accept(&listener, &slots, &stop).await {
-        let connection = connection(stream, site.clone(), limits, stop.clone());
+    while let Some((stream, place)) = accept(&listener, &crowd, &site, &stop).await {
+        let leave = place.leave.clone();
+        let connection = connection(stream, site.clone(), limits, stop.clone(), place);
         let cut = cut.clone();
         connections.spawn(async move {
-            let _slot = slot;
-            cut.run_until_cancelled(connection).await;
+            cut.run_until_cancelled(leave.run_until_cancelled(connection)).await;
         });
     }
     drop(listener);
@@ -111,30 +120,49 @@ pub async fn serve(listener: TcpListener, site: Site, limits: Limits, ends: Ends
     Drained { cut: left }
 }
 
-type Slot = tokio::sync::OwnedSemaphorePermit;
-
-/// The next connection with the slot it takes; `None` once stopped.
+/// The next connection with the place it takes; `None` once stopped.
 async fn accept(
     listener: &TcpListener,
-    slots: &Arc<Semaphore>,
+    crowd: &Arc<Crowd>,
+    site: &Site,
     stop: &CancellationToken,
-) -> Option<(TcpStream, Slot)> {
+) -> Option<(TcpStream, Place)> {
     let next = async {
-        // The semaphore is never closed, so a permit always comes.
-        let slot = Arc::clone(slots).acquire_owned().await.ok()?;
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return Some((stream, slot)),
+                Ok((stream, peer)) => match crowd.enter(peer.ip()) {
+                    Some(place) => return (stream, place),
+                    None => refuse(stream, crowd, site.refusal_headers),
+                },
                 Err(error) if is_peer_fault(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    let made_room = crowd.give_way();
+                    tracing::warn!(%error, made_room, "cannot accept a connection");
                     // Out of descriptors: trying again at once would spin until one is free.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
     };
-    stop.run_until_cancelled(next).await.flatten()
+    stop.run_until_cancelled(next).await
+}
+
+/// Tells a peer that speaks HTTP/1.1 why there is no room for it, unless many are being told.
+fn refuse(mut stream: TcpStream, crowd: &Crowd, headers: Headers) {
+    let Ok(permit) = Arc::clone(&crowd.refusing).try_acquire_owned() else { return };
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let answer = refusal::bytes(status, "too many connections", headers);
+    let tell = async move {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await?;
+        // Its request must be read, or the close takes the answer back.
+        tokio::io::copy(&mut stream.take(REFUSED_BYTES), &mut tokio::io::sink()).await
+    };
+    tokio::spawn(async move {
+        let told = tokio::time::timeout(REFUSING, tell).await;
+        tracing::debug!(told = matches!(told, Ok(Ok(_))), "no room for a connection");
+        drop(permit);
+    });
 }
 
 fn is_peer_fault(error: &io::Error) -> bool {
@@ -142,15 +170,24 @@ fn is_peer_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(stream: TcpStream, site: Site, limits: Limits, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    site: Site,
+    limits: Limits,
+    stop: CancellationToken,
+    place: Place,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::clone(&place.activity);
+    // Also cancelled by the socket, of a peer that keeps it open for nothing.
+    let retire = stop.child_token();
     let io = TokioIo::new(IdleStream::new(
         stream,
         limits.idle,
         Arc::clone(&activity),
+        retire.clone(),
         site.refusal_headers,
     ));
     let service = service_fn(move |request| {
@@ -161,7 +198,7 @@ async fn connection(stream: TcpStream, site: Site, limits: Limits, stop: Cancell
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        () = stop.cancelled() => {
+        () = retire.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -184,8 +221,13 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        // Room for a head past the limit, which `answer` then refuses with our headers: the
+        // library counts 32 bytes more a field than HTTP/1.1 writes.
+        .max_header_list_size(u32::try_from(2 * limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams_max)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(2 * WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES)
         .keep_alive_interval(limits.idle)
         .keep_alive_timeout(limits.idle);
     builder
@@ -197,13 +239,15 @@ async fn answer(
     limits: Limits,
     in_flight: InFlight,
 ) -> Result<Response<CountedBody>, Infallible> {
-    let mut response = if head_bytes(&request) > limits.header_bytes_max {
+    let too_large = head_bytes(&request) > limits.header_bytes_max;
+    let mut response = if too_large || request.headers().len() > HEADERS_MAX {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         refusal::response(status, "request headers too large", site.refusal_headers)
     } else {
         let close = request.version() < Version::HTTP_2;
         let expired: Expired = Arc::new(AtomicBool::new(false));
-        let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired)));
+        let debt = Debt::new(in_flight.activity());
+        let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), debt));
         let response = match site.router.oneshot(request.map(body)).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -215,7 +259,9 @@ async fn answer(
         }
     };
     let body = std::mem::take(response.body_mut());
-    Ok(response.map(|_| CountedBody { body, _in_flight: in_flight }))
+    let mut debt = Debt::new(in_flight.activity());
+    debt.set(true);
+    Ok(response.map(|_| CountedBody { body, debt, _in_flight: in_flight }))
 }
 
 /// The size of the head as HTTP/1.1 writes it.
@@ -246,6 +292,8 @@ fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Respons
 /// A response body that keeps its request counted until the last byte is handed over.
 struct CountedBody {
     body: Body,
+    /// Set from each part that is handed over until the next is asked for.
+    debt: Debt,
     _in_flight: InFlight,
 }
 
@@ -257,7 +305,9 @@ impl HttpBody for CountedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.debt.set(matches!(frame, Poll::Ready(Some(_))));
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

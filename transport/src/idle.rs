@@ -1,14 +1,15 @@
 //! Limits on silence: a socket and a request body that give up on a peer that sends nothing.
 //!
 //! The socket's clock runs only while no request is being answered, so that a long poll may wait;
-//! the body's clock runs only while somebody waits for the next bytes.
+//! the body's clock runs only while somebody waits for the next bytes. Bytes that bring no request
+//! to its end, and answers that are not taken, count as silence after twice the time.
 
 use std::{
     io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,37 +23,12 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
 };
+use tokio_util::sync::CancellationToken;
 
-use crate::refusal::{self, Headers};
-
-/// What a connection is doing, shared between its socket and its requests.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    started: AtomicU64,
-    in_flight: AtomicUsize,
-}
-
-impl Activity {
-    /// Counts a request until the guard is dropped, which its response body holds.
-    pub(crate) fn begin(self: &Arc<Activity>) -> InFlight {
-        self.started.fetch_add(1, Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(self))
-    }
-
-    fn is_busy(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) > 0
-    }
-}
-
-/// One request being answered.
-pub(crate) struct InFlight(Arc<Activity>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+use crate::{
+    activity::{Activity, Debt},
+    refusal::{self, Headers},
+};
 
 /// A socket that fails with `TimedOut` after `idle` without a byte from, or room at, the peer.
 pub(crate) struct IdleStream<S> {
@@ -63,6 +39,8 @@ pub(crate) struct IdleStream<S> {
     stuck: Option<Pin<Box<Sleep>>>,
     /// Requests begun when the last byte came that belonged to none of them.
     half_request: Option<u64>,
+    /// Cancelled when the peer talks without asking for anything.
+    retire: CancellationToken,
     speaks_http1: Option<bool>,
     refusal_headers: Headers,
     refusal: Option<Refusal>,
@@ -81,6 +59,7 @@ impl<S> IdleStream<S> {
         stream: S,
         idle: Duration,
         activity: Arc<Activity>,
+        retire: CancellationToken,
         refusal_headers: Headers,
     ) -> IdleStream<S> {
         IdleStream {
@@ -90,6 +69,7 @@ impl<S> IdleStream<S> {
             silence: Box::pin(sleep(idle)),
             stuck: None,
             half_request: None,
+            retire,
             speaks_http1: None,
             refusal_headers,
             refusal: None,
@@ -100,13 +80,12 @@ impl<S> IdleStream<S> {
         self.silence.as_mut().reset(Instant::now() + self.idle);
         self.speaks_http1.get_or_insert_with(|| !bytes.starts_with(b"PRI"));
         if !self.activity.is_busy() {
-            self.half_request = Some(self.activity.started.load(Ordering::Relaxed));
+            self.half_request = Some(self.activity.started());
         }
     }
 
     fn holds_half_a_request(&self) -> bool {
-        self.speaks_http1 == Some(true)
-            && self.half_request == Some(self.activity.started.load(Ordering::Relaxed))
+        self.speaks_http1 == Some(true) && self.half_request == Some(self.activity.started())
     }
 }
 
@@ -116,6 +95,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.activity.stalled() > 2 * self.idle {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if self.activity.unused() > 2 * self.idle {
+            if self.speaks_http1 != Some(false) {
+                return Poll::Ready(Err(self.give_up(cx)));
+            }
+            self.retire.cancel();
+        }
         let before = buf.filled().len();
         if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
             if buf.filled().len() > before {
@@ -128,6 +116,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
             self.silence.as_mut().reset(later);
         }
         ready!(self.silence.as_mut().poll(cx));
+        Poll::Ready(Err(self.give_up(cx)))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> IdleStream<S> {
+    /// Tells the peer of half a request that it was too slow.
+    fn give_up(&mut self, cx: &mut Context<'_>) -> io::Error {
         if self.holds_half_a_request() {
             // A full send buffer loses the courtesy, not the close.
             let status = StatusCode::REQUEST_TIMEOUT;
@@ -135,11 +130,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
             let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
             tracing::debug!(told = told.is_ready(), "gave up on half a request head");
         }
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        io::ErrorKind::TimedOut.into()
     }
-}
 
-impl<S: AsyncWrite + Unpin> IdleStream<S> {
     fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let IdleStream { stream, refusal, .. } = self;
         let Some(Refusal { rest, replaces }) = refusal else { return Poll::Ready(Ok(0)) };
@@ -230,11 +223,12 @@ pub(crate) struct IdleBody {
     idle: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     expired: Expired,
+    debt: Debt,
 }
 
 impl IdleBody {
-    pub(crate) fn new(body: Incoming, idle: Duration, expired: Expired) -> IdleBody {
-        IdleBody { body, idle, silence: None, expired }
+    pub(crate) fn new(body: Incoming, idle: Duration, expired: Expired, debt: Debt) -> IdleBody {
+        IdleBody { body, idle, silence: None, expired, debt }
     }
 }
 
@@ -248,8 +242,10 @@ impl Body for IdleBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             self.silence = None;
+            self.debt.set(false);
             return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
+        self.debt.set(true);
         let idle = self.idle;
         ready!(self.silence.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
         self.expired.store(true, Ordering::Relaxed);

@@ -5,6 +5,8 @@
 //! address that was not checked. Knows no route and no run.
 #![forbid(unsafe_code)]
 
+mod activity;
+mod crowd;
 pub mod egress;
 mod error;
 mod http;
@@ -12,6 +14,7 @@ mod idle;
 mod listener;
 mod refusal;
 
+pub use crowd::{Crowd, CrowdLimits};
 pub use error::TransportError;
 pub use http::{Drained, Ends, Limits, Site, serve};
 pub use listener::bind;

@@ -24,6 +24,9 @@ pub(crate) fn bytes(status: StatusCode, text: &str, headers: Headers) -> Vec<u8>
         text.len()
     )
     .into_bytes();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        bytes.extend_from_slice(b"retry-after: 1\r\n");
+    }
     for (name, value) in &headers() {
         bytes.extend_from_slice(name.as_str().as_bytes());
         bytes.extend_from_slice(b": ");

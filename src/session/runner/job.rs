@@ -12,12 +12,14 @@ use timeline::{
     ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
 };
 use tokio::runtime::Handle;
+use tracing::{Span, field::Empty};
 use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
 use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner};
 use crate::{
     session::remote::{Feed, RemoteError, RemoteSources},
     source::Source,
+    telemetry::SPANS,
 };
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
@@ -31,6 +33,8 @@ pub(super) struct Job {
     opened: Option<StreamInfo>,
     signals: ColumnWriter,
     gate: Gate,
+    /// From the opened container to the worker's report.
+    decoding: Span,
     stills: Vec<Stored>,
 }
 
@@ -68,7 +72,17 @@ impl Job {
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
         let gate = Gate::new(runner.parts.gate);
-        Job { runner, guard, ingest, log, opened: None, signals, gate, stills: Vec::new() }
+        Job {
+            runner,
+            guard,
+            ingest,
+            log,
+            opened: None,
+            signals,
+            gate,
+            decoding: Span::none(),
+            stills: Vec::new(),
+        }
     }
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
@@ -87,14 +101,15 @@ impl Job {
         let _timer = self.runner.parts.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
         let mut failed = None;
-        let outcome =
-            runner.parts.supervisor.run_job(spec, &cancel, &mut |event| match self.take(event) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            });
+        let mut take = |event| match self.take(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let outcome = tracing::info_span!(target: SPANS, "worker")
+            .in_scope(|| runner.parts.supervisor.run_job(spec, &cancel, &mut take));
         let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
         let error = match explained(outcome, feed, self.ingest.max_frames) {
             Ok(report) => return self.finish(&report),
@@ -126,18 +141,32 @@ impl Job {
 
     fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
         match event {
-            JobEvent::Opened(stream) => self.opened = Some(stream),
+            JobEvent::Opened(stream) => {
+                self.decoding = tracing::info_span!(
+                    target: SPANS,
+                    "decode",
+                    codec = stream.codec.name(),
+                    frames = Empty,
+                    decode_us = Empty,
+                    gate_us = Empty,
+                );
+                self.opened = Some(stream);
+            }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(JobProgress { frames, pts_ms });
             }
             JobEvent::Spent(Spent { decode_us, gate_us }) => {
+                self.decoding.record("decode_us", decode_us).record("gate_us", gate_us);
                 let metrics = &self.runner.parts.metrics;
                 metrics.decode_seconds.observe(decode_us as f64 / 1e6);
                 metrics.gate_seconds.observe(gate_us as f64 / 1e6);
             }
-            JobEvent::Done(_) => {}
+            JobEvent::Done(report) => {
+                self.decoding.record("frames", report.frames);
+                self.decoding = Span::none();
+            }
         }
         Ok(())
     }

@@ -4,12 +4,10 @@ use std::time::Instant;
 
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderName};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    task::JoinHandle,
-};
+use tokio::task::JoinHandle;
 
 use super::*;
+use crate::CrowdLimits;
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
@@ -21,6 +19,10 @@ struct Served {
 }
 
 async fn start(limits: Limits) -> Served {
+    start_for(limits, 4096).await
+}
+
+async fn start_for(limits: Limits, connections: usize) -> Served {
     let slow = || async {
         tokio::time::sleep(IDLE * 3).await;
         "slow"
@@ -33,7 +35,8 @@ async fn start(limits: Limits) -> Served {
     let addr = listener.local_addr().expect("bound");
     let refusal_headers = || HeaderMap::from_iter([(X_ID, HeaderValue::from_static("7"))]);
     let (site, ends) = (Site { router, refusal_headers }, Ends::default());
-    let task = tokio::spawn(serve(listener, site, limits, ends.clone()));
+    let crowd = Crowd::new(CrowdLimits { total: connections, per_address: connections });
+    let task = tokio::spawn(serve(listener, site, limits, crowd, ends.clone()));
     Served { addr, ends, task }
 }
 
@@ -119,14 +122,21 @@ async fn http2_is_spoken_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_full_server_lets_further_connections_wait() {
-    let served = start(Limits { connections_max: 1, ..short() }).await;
-    let first = TcpStream::connect(served.addr).await.expect("accepted");
-    let started = Instant::now();
+async fn in_a_full_server_what_waits_for_its_peer_gives_way() {
+    let served = start_for(Limits::default(), 1).await;
+    let mut first = TcpStream::connect(served.addr).await.expect("accepted");
+    first.write_all(b"GET / HTTP/1.1\r\nhost").await.expect("sent");
     let reply = exchange(&served, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await;
-    assert!(reply.starts_with("HTTP/1.1 200"), "{reply:?}");
-    assert!(started.elapsed() >= IDLE / 2, "served before the first one ended");
-    drop(first);
+    assert!(reply.starts_with("HTTP/1.1 200"), "the unused connection gives way: {reply:?}");
+    assert_eq!(first.read(&mut [0; 8]).await.unwrap_or(0), 0, "closed");
+    let mut busy = TcpStream::connect(served.addr).await.expect("accepted");
+    busy.write_all(b"GET /slow HTTP/1.1\r\nconnection: close\r\n\r\n").await.expect("sent");
+    tokio::time::sleep(IDLE).await;
+    let reply = exchange(&served, b"GET / HTTP/1.1\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("\r\nx-id: 7\r\n"), "{reply:?}");
+    let mut slow = String::new();
+    busy.read_to_string(&mut slow).await.expect("readable");
+    assert!(slow.ends_with("slow"), "what is worked for is not cut: {slow:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,173 @@
+//! Traces: what a real OTLP/gRPC collector receives, and what happens without one.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    common::v1::{AnyValue, KeyValue, any_value::Value as Any},
+    trace::v1::Span,
+};
+use serde_json::json;
+use tonic::{Request, Response, Status};
+
+use crate::support::{Setup, clips};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLER: &str = "b7ad6b7169203331";
+
+/// Keeps every span it is sent.
+#[derive(Clone, Default)]
+struct Collector {
+    spans: Arc<Mutex<Vec<Span>>>,
+    resources: Arc<Mutex<Vec<KeyValue>>>,
+}
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for sent in request.into_inner().resource_spans {
+            let resource = sent.resource.unwrap_or_default();
+            self.resources.lock().expect("no panic").extend(resource.attributes);
+            let spans = sent.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            self.spans.lock().expect("no panic").extend(spans);
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+/// A collector that listens as long as the runtime lives.
+fn collector() -> (Collector, SocketAddr, tokio::runtime::Runtime) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let collector = Collector::default();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("bound");
+    drop(listener);
+    let service = TraceServiceServer::new(collector.clone());
+    runtime.spawn(tonic::transport::Server::builder().add_service(service).serve(addr));
+    (collector, addr, runtime)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attribute(span: &Span, name: &str) -> String {
+    let found = span.attributes.iter().find(|attribute| attribute.key == name);
+    match found.and_then(|attribute| attribute.value.clone()) {
+        Some(AnyValue { value: Some(Any::StringValue(text)) }) => text,
+        Some(AnyValue { value: Some(Any::IntValue(number)) }) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn a_collector_gets_the_whole_path_of_an_ingest() {
+    let Some(clips) = clips("a_collector_gets_the_whole_path_of_an_ingest") else { return };
+    let (collector, addr, _runtime) = collector();
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
+    let run = server.create_run();
+    let clip = fs::read_dir(&clips).expect("clips").flatten().map(|entry| entry.path());
+    let clip = clip.filter(|path| path.extension().is_some_and(|ext| ext == "mp4")).min();
+    let body = json!({ "source_uri": clip.expect("an mp4").display().to_string() });
+    let ingested = server
+        .call("POST", &format!("/v1/runs/{run}/ingest"))
+        .header("traceparent", &format!("00-{TRACE}-{CALLER}-01"))
+        .json(&body)
+        .send();
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let unsampled = format!("00-{}-{CALLER}-00", "1".repeat(32));
+    assert_eq!(server.call("GET", "/v1/runs").header("traceparent", &unsampled).send().status, 200);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+
+    let spans = collector.spans.lock().expect("no panic").clone();
+    let ours: Vec<&Span> = spans.iter().filter(|span| hex(&span.trace_id) == TRACE).collect();
+    let by_name: HashMap<&str, &Span> = ours.iter().map(|span| (&*span.name, *span)).collect();
+    let request = by_name["POST /v1/runs/{id}/ingest"];
+    assert_eq!(hex(&request.parent_span_id), CALLER, "the caller's trace is continued");
+    let attributes = [
+        ("http.request.method", "POST"),
+        ("http.route", "/v1/runs/{id}/ingest"),
+        ("http.response.status_code", "200"),
+        ("principal", "alice"),
+        ("request_id", ingested.header("x-request-id")),
+    ];
+    for (name, value) in attributes {
+        assert_eq!(attribute(request, name), value, "{name}");
+    }
+    for (child, parent) in [("ingest", request.name.as_str()), ("worker", "ingest")] {
+        assert_eq!(by_name[child].parent_span_id, by_name[parent].span_id, "{child}");
+    }
+    assert_eq!(by_name["decode"].parent_span_id, by_name["worker"].span_id);
+    assert_eq!(by_name["append"].parent_span_id, by_name["ingest"].span_id);
+    let frames = ingested.json()["decoded_frames"].to_string();
+    assert_eq!(attribute(by_name["decode"], "frames"), frames);
+    assert_eq!(attribute(by_name["ingest"], "run"), run);
+    for span in &ours {
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{}", span.name);
+    }
+    assert!(spans.iter().any(|span| span.name == "POST /v1/runs"), "the other request's trace");
+    assert!(!spans.iter().any(|span| span.name == "GET /v1/runs"), "the caller did not sample it");
+    let resources = collector.resources.lock().expect("no panic");
+    assert!(resources.iter().any(|attribute| attribute.key == "service.name"));
+}
+
+#[test]
+fn a_collector_that_is_gone_or_hangs_delays_nothing() {
+    // Its connections wait in the listen queue, and nobody ever answers.
+    let hanging = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let hanging = (hanging.local_addr().expect("bound"), Some(hanging));
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    for (addr, _listener) in [hanging, (gone, None)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let endpoint = format!("http://{addr}");
+        let mut server = Setup::new(dir.path()).var("SERVICE_TRACES_ENDPOINT", &endpoint).start();
+        for _ in 0..200 {
+            assert_eq!(server.get("/v1/runs").status, 200);
+        }
+        let started = Instant::now();
+        let dropped = || {
+            let text = server.get("/v1/metrics").text;
+            let line = text.lines().find(|line| line.contains(r#"spans_total{outcome="dropped"}"#));
+            line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).expect("a number")
+        };
+        while dropped() < 200.0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "no loss is counted");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        server.terminate();
+        assert!(server.wait(Duration::from_secs(20)).success(), "the end waits for no collector");
+    }
+}
+
+#[test]
+fn a_collector_is_named_by_a_url() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (endpoint, fine) in [
+        ("http://127.0.0.1:4317", true),
+        ("https://collector.example", true),
+        ("127.0.0.1:4317", false),
+        ("ftp://collector.example", false),
+        ("http://", false),
+    ] {
+        let mut command = Setup::new(dir.path()).var("SERVICE_TRACES_ENDPOINT", endpoint).command();
+        let output = command.arg("--check-config").output().expect("it runs");
+        assert_eq!(output.status.success(), fine, "{endpoint}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.contains("SERVICE_TRACES_ENDPOINT"), !fine, "{endpoint}: {said}");
+    }
+}

@@ -1,0 +1,152 @@
+//! What a connection is doing: how long it has been of no use, and what its peer owes it.
+//!
+//! Shared by a connection's socket, its requests and the crowd; every field is a number, so that
+//! looking at thousands of connections takes no lock.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    accepted: Instant,
+    started: AtomicU64,
+    in_flight: AtomicUsize,
+    /// Requests whose bodies are being waited for, and answers that the peer does not take.
+    owed: AtomicUsize,
+    /// Milliseconds after `accepted` at which a request last began or ended.
+    changed_ms: AtomicU64,
+    /// Milliseconds after `accepted` at which a part of a request or an answer last moved.
+    moved_ms: AtomicU64,
+}
+
+/// Which connections give way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    /// No request is being answered.
+    Free,
+    /// The peer owes bytes of a request, or does not take those of an answer.
+    Owing,
+    /// The server is at work for it.
+    Working,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Arc<Activity> {
+        Arc::new(Activity {
+            accepted: Instant::now(),
+            started: AtomicU64::new(0),
+            in_flight: AtomicUsize::new(0),
+            owed: AtomicUsize::new(0),
+            changed_ms: AtomicU64::new(0),
+            moved_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts a request until the guard is dropped, which its response body holds.
+    pub(crate) fn begin(self: &Arc<Activity>) -> InFlight {
+        self.started.fetch_add(1, Relaxed);
+        self.in_flight.fetch_add(1, Relaxed);
+        self.changed_ms.store(self.now_ms(), Relaxed);
+        self.moved();
+        InFlight(Arc::clone(self))
+    }
+
+    /// Requests begun so far.
+    pub(crate) fn started(&self) -> u64 {
+        self.started.load(Relaxed)
+    }
+
+    /// A request is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Relaxed) > 0
+    }
+
+    /// What it is used for, and since when: milliseconds after `epoch`.
+    pub(crate) fn state(&self, epoch: Instant) -> (Use, u64) {
+        let accepted_ms = self.accepted.saturating_duration_since(epoch).as_millis() as u64;
+        let used = match (self.is_busy(), self.owed.load(Relaxed)) {
+            (false, _) => Use::Free,
+            (true, 0) => Use::Working,
+            (true, _) => Use::Owing,
+        };
+        (used, accepted_ms + self.changed_ms.load(Relaxed))
+    }
+
+    /// How long no request has begun, ended or been answered.
+    pub(crate) fn unused(&self) -> Duration {
+        if self.is_busy() {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(self.now_ms().saturating_sub(self.changed_ms.load(Relaxed)))
+    }
+
+    /// How long nothing has moved although the peer owes.
+    pub(crate) fn stalled(&self) -> Duration {
+        if self.owed.load(Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(self.now_ms().saturating_sub(self.moved_ms.load(Relaxed)))
+    }
+
+    fn moved(&self) {
+        self.moved_ms.store(self.now_ms(), Relaxed);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.accepted.elapsed().as_millis() as u64
+    }
+}
+
+/// One request being answered.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    /// The connection's activity.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.changed_ms.store(self.0.now_ms(), Relaxed);
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Bytes that the peer owes, or owes to take, while set.
+#[derive(Debug)]
+pub(crate) struct Debt {
+    activity: Arc<Activity>,
+    is_set: bool,
+}
+
+impl Debt {
+    pub(crate) fn new(activity: &Arc<Activity>) -> Debt {
+        Debt { activity: Arc::clone(activity), is_set: false }
+    }
+
+    /// It is the peer's turn, or no longer.
+    pub(crate) fn set(&mut self, owes: bool) {
+        if owes && !self.is_set {
+            self.activity.owed.fetch_add(1, Relaxed);
+        } else if !owes && self.is_set {
+            self.activity.owed.fetch_sub(1, Relaxed);
+        }
+        self.is_set = owes;
+        self.activity.moved();
+    }
+}
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
