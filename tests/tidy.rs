@@ -18,9 +18,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gate", &["media"]),
     ("timeline", &["media"]),
     ("transport", &[]),
+    ("search", &["media"]),
     ("worker", &["media", "decode", "gate"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker"]),
-    ("sightline", &["media", "decode", "gate", "timeline", "transport", "worker"]),
+    (
+        "sightline",
+        &["media", "decode", "gate", "timeline", "transport", "worker", "search"],
+    ),
 ];
 
 /// Crates that must stay free of these: they decide, and never wait, read files or know the wire.
@@ -29,6 +33,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("gate", &["tokio", "serde", "serde_json", "axum", "ffmpeg-next"]),
     ("decode", &["tokio", "axum", "serde"]),
     ("timeline", &["tokio", "axum"]),
+    ("search", &["tokio", "axum", "hyper", "serde", "serde_json"]),
 ];
 
 /// Crates in which single modules may hold `unsafe`, each expected by attribute.

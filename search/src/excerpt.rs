@@ -1,0 +1,63 @@
+//! The part of an original text around a match in its folded form.
+
+use crate::fold::{Needle, folded};
+
+/// Most bytes of the text on each side of the match.
+pub const CONTEXT_BYTES: usize = 80;
+
+/// The part of `text` in which `needle` first matches, with some text around it.
+///
+/// Every character that the match touches is in it, whole. Of longer texts at most
+/// [`CONTEXT_BYTES`] bytes before and after the match are kept, cut between characters.
+/// Without a match it is the beginning of the text.
+pub fn excerpt<'a>(text: &'a str, needle: &Needle) -> &'a str {
+    let mut all = Vec::with_capacity(text.len());
+    crate::fold::fold_into(text, &mut all);
+    let at = needle.find(&all);
+    let (start, end) = at.map_or((0, 0), |at| original(text, at, at + needle.folded_len()));
+    let (least, most) = (start.saturating_sub(CONTEXT_BYTES), end + CONTEXT_BYTES);
+    let from = (least..start).find(|at| text.is_char_boundary(*at)).unwrap_or(start);
+    let to = (end..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[from..to.unwrap_or(end)]
+}
+
+/// The bytes of `text` whose characters fold into the bytes `from..to`, which are not empty.
+fn original(text: &str, from: usize, to: usize) -> (usize, usize) {
+    let mut at = 0;
+    let mut start = 0;
+    for (position, c) in text.char_indices() {
+        if at <= from {
+            start = position;
+        }
+        at += folded(c).map(char::len_utf8).sum::<usize>();
+        if at >= to {
+            return (start, position + c.len_utf8());
+        }
+    }
+    (start, text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, query: &str) -> String {
+        excerpt(text, &Needle::new(query).expect("not empty")).to_owned()
+    }
+
+    #[test]
+    fn a_short_text_comes_whole_and_as_it_was_written() {
+        assert_eq!(of("A RED car", "red"), "A RED car");
+        assert_eq!(of("A RED car", "nothing"), "A RED car");
+        assert_eq!(of("", "x"), "");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_around_the_match() {
+        let text = format!("{}Straße{}", "é".repeat(100), "日".repeat(100));
+        let (before, after) = ("é".repeat(40), "日".repeat(26));
+        assert_eq!(of(&text, "STRASSE"), format!("{before}Straße{after}"));
+        // Half of what ß folds to is still ß.
+        assert_eq!(of(&text, "ras"), format!("{}Straße{after}", "é".repeat(39)));
+    }
+}

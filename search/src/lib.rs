@@ -1,0 +1,21 @@
+//! Substring search over descriptions: case-folded text in chunks, scanned byte by byte.
+//!
+//! Promises that a result equals the naive one (fold both sides, look for the substring) and
+//! that memory stays within a budget: the oldest chunks move to a file that is only a cache.
+//! Owners are kept apart, so what one of them has costs the others nothing.
+//! Knows no log, no HTTP and no clock; starts no thread.
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod error;
+mod excerpt;
+mod fold;
+mod index;
+mod scan;
+mod spill;
+
+pub use error::SearchError;
+pub use excerpt::{CONTEXT_BYTES, excerpt};
+pub use fold::Needle;
+pub use index::{Index, Limits};
+pub use scan::{Found, Hit, Scan};

@@ -1,0 +1,93 @@
+//! The cache file: blocks that memory has no room for, read back through the page cache.
+//!
+//! Nothing of it outlives the process: the file loses its name as soon as it is open.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::{chunk::Block, error::SearchError};
+
+/// The file and how far it is used.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    file: File,
+    end: AtomicU64,
+    /// Bytes that spans stand for.
+    used: AtomicU64,
+}
+
+fn cache(what: &'static str) -> impl Fn(io::Error) -> SearchError {
+    move |source| SearchError::Cache { what, source }
+}
+
+impl Spill {
+    /// The cache file at `path`, which nobody else uses; its name is gone on return.
+    pub(crate) fn create(path: &Path) -> Result<Arc<Spill>, SearchError> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(path).map_err(cache("create"))?;
+        std::fs::remove_file(path).map_err(cache("create"))?;
+        Ok(Arc::new(Spill { file, end: AtomicU64::new(0), used: AtomicU64::new(0) }))
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Appends a block of so many `entries`.
+    pub(crate) fn write(
+        self: &Arc<Spill>,
+        block: &Block,
+        entries: usize,
+    ) -> Result<Span, SearchError> {
+        let bytes = block.write();
+        let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(&bytes, offset).map_err(cache("write"))?;
+        self.used.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let checksum = crc32c::crc32c(&bytes);
+        Ok(Span { spill: Arc::clone(self), offset, len: bytes.len(), entries, checksum })
+    }
+}
+
+/// A block in the cache file; its space is given back when the last user is gone.
+#[derive(Debug)]
+pub(crate) struct Span {
+    spill: Arc<Spill>,
+    offset: u64,
+    len: usize,
+    entries: usize,
+    checksum: u32,
+}
+
+impl Span {
+    /// Reads the block into `block`.
+    pub(crate) fn read(&self, block: &mut Block) -> Result<(), SearchError> {
+        let mut bytes = vec![0; self.len];
+        self.spill.file.read_exact_at(&mut bytes, self.offset).map_err(cache("read"))?;
+        if crc32c::crc32c(&bytes) != self.checksum {
+            return Err(SearchError::Damaged { offset: self.offset });
+        }
+        block.read(&bytes, self.entries);
+        Ok(())
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.spill.used.fetch_sub(self.len as u64, Ordering::Relaxed);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A file system without holes keeps the space until the process ends.
+        fallocate(&self.spill.file, hole, self.offset, self.len as u64).ok();
+    }
+}
