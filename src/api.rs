@@ -23,6 +23,7 @@ mod page;
 mod pieces;
 mod rate;
 mod runs;
+mod search;
 mod upload;
 mod webhooks;
 mod wire;
@@ -64,6 +65,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(upload::upload))
         .routes(routes!(files::list))
         .routes(routes!(files::fetch, files::delete))
+        .routes(routes!(search::search))
         .routes(routes!(feedback::submit))
         .routes(routes!(feedback::list))
         .routes(routes!(webhooks::list, webhooks::create))

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use ::search::SearchError;
 use media::WallTime;
 use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -27,6 +28,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
     quota::Quota,
+    search::Search,
     session::{
         admission::Admission,
         registry::{Registry, RunLimits},
@@ -69,6 +71,9 @@ pub enum StartError {
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
+    /// The search index cannot begin.
+    #[error(transparent)]
+    Search(#[from] SearchError),
     /// The ledger does not open.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -127,6 +132,8 @@ pub struct App {
     pub jobs: usize,
     /// Where analyses run; each may take the memory of half a million frames.
     pub analyses: Admission,
+    /// Search over descriptions.
+    pub search: Search,
     labels: RwLock<Arc<LabelMaps>>,
 }
 
@@ -169,6 +176,8 @@ impl App {
         registry.timeline().on_publish(Box::new(move |heads| {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
         }));
+        let cache = config.data_dir.join("search-cache");
+        let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
@@ -210,6 +219,7 @@ impl App {
             workers,
             jobs,
             analyses: Admission::new(jobs, ANALYSES_WAITING),
+            search,
             labels,
         }))
     }

@@ -85,6 +85,8 @@ pub struct Config {
     pub database: Option<database::Settings>,
     /// Most bytes of an uploaded file.
     pub upload_bytes_max: u64,
+    /// Memory of the search index, bytes.
+    pub search_memory: usize,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
@@ -184,6 +186,8 @@ impl Config {
             },
             database: database(&mut vars),
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
+            search_memory: (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20)
+                as usize,
             tools: tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))

@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod percent;
 pub mod quota;
+pub mod search;
 pub mod session;
 pub mod source;
 pub mod telemetry;

@@ -195,6 +195,8 @@ pub enum Refusal {
     FileJobs,
     /// Analyses that wait.
     Analyses,
+    /// Searches that wait.
+    Searches,
     /// Active runs of a principal.
     ActiveRuns,
     /// Uploads under way.
@@ -213,6 +215,7 @@ impl Label for Refusal {
         Refusal::PrincipalRate,
         Refusal::FileJobs,
         Refusal::Analyses,
+        Refusal::Searches,
         Refusal::ActiveRuns,
         Refusal::Uploads,
         Refusal::Disk,
@@ -226,6 +229,7 @@ impl Label for Refusal {
             Refusal::PrincipalRate => "principal_rate",
             Refusal::FileJobs => "file_jobs",
             Refusal::Analyses => "analyses",
+            Refusal::Searches => "searches",
             Refusal::ActiveRuns => "active_runs",
             Refusal::Uploads => "uploads",
             Refusal::Disk => "disk",

@@ -35,6 +35,8 @@ mod remote_hls;
 mod replay;
 #[path = "api/routes.rs"]
 mod routes;
+#[path = "api/search.rs"]
+mod search;
 #[path = "api/shutdown.rs"]
 mod shutdown;
 #[path = "api/traces.rs"]

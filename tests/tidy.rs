@@ -21,10 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("search", &["media"]),
     ("worker", &["media", "decode", "gate"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker"]),
-    (
-        "sightline",
-        &["media", "decode", "gate", "timeline", "transport", "worker", "search"],
-    ),
+    ("sightline", &["media", "decode", "gate", "timeline", "transport", "worker", "search"]),
 ];
 
 /// Crates that must stay free of these: they decide, and never wait, read files or know the wire.

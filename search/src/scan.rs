@@ -41,7 +41,6 @@ pub struct Scan {
     needle: Needle,
     limit: usize,
     next: AtomicUsize,
-    examined: AtomicUsize,
     cancelled: AtomicBool,
     parts: Mutex<Vec<(usize, Part)>>,
 }
@@ -59,7 +58,6 @@ impl Scan {
             needle,
             limit,
             next: AtomicUsize::new(0),
-            examined: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             parts: Mutex::default(),
         }
@@ -68,11 +66,6 @@ impl Scan {
     /// Chunks there are to examine.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
-    }
-
-    /// Chunks that were examined so far.
-    pub fn examined(&self) -> usize {
-        self.examined.load(Ordering::Relaxed)
     }
 
     /// Makes every thread stop before its next chunk.
@@ -85,11 +78,16 @@ impl Scan {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Examines chunks until none is left; any number of threads may do so at once.
-    pub fn work(&self) -> Result<(), SearchError> {
+    /// Examines chunks until none is left, and returns how many this call examined.
+    ///
+    /// Any number of threads may do so at once.
+    pub fn work(&self) -> Result<usize, SearchError> {
         let mut scratch = Block::default();
-        while self.step(&mut scratch)? {}
-        Ok(())
+        let mut examined = 0;
+        while self.step(&mut scratch)? {
+            examined += 1;
+        }
+        Ok(examined)
     }
 
     /// Examines the next chunk; false when there is none or nobody wants to know.
@@ -100,7 +98,6 @@ impl Scan {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(chunk) = self.chunks.get(at) else { return Ok(false) };
         let part = chunk.scan(&self.needle, &self.runs, self.limit, scratch)?;
-        self.examined.fetch_add(1, Ordering::Relaxed);
         if part.scanned > 0 {
             self.parts().push((at, part));
         }
@@ -145,8 +142,7 @@ mod tests {
         assert!(scan.step(&mut scratch).expect("in memory"));
         assert!(scan.step(&mut scratch).expect("in memory"));
         scan.cancel();
-        scan.work().expect("in memory");
-        assert_eq!((scan.examined(), scan.chunks()), (2, 9));
+        assert_eq!((scan.work().expect("in memory"), scan.chunks()), (0, 9));
         assert_eq!(scan.found().hits, [Hit { seq: Seq(1) }, Hit { seq: Seq(2) }]);
     }
 }

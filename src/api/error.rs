@@ -23,6 +23,7 @@ use crate::{
     json::{Detail, JsonError},
     metrics::Refusal,
     quota::QuotaError,
+    search::SearchFailure,
     session::{registry::RunError, runner::IngestError},
     source::SourceError,
     upload::UploadError,
@@ -81,6 +82,9 @@ pub enum ApiError {
     /// A webhook that is not made or changed.
     #[error("{0}")]
     Webhook(#[from] WebhookError),
+    /// A search without an answer.
+    #[error("{0}")]
+    Search(#[from] SearchFailure),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -140,6 +144,7 @@ impl ApiError {
             ApiError::DatabaseMissing => ErrorKind::Internal,
             ApiError::Database(error) => error.kind(),
             ApiError::Webhook(error) => error.kind(),
+            ApiError::Search(error) => error.kind(),
             ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
@@ -159,6 +164,7 @@ impl ApiError {
             ApiError::Log(_) => Some(Refusal::Log),
             ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
             ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
+            ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
             _ => None,
         }
     }
@@ -241,6 +247,9 @@ impl ApiError {
                 match self {
                     // What the log says of itself names files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
+                    ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
+                        "descriptions cannot be read now".to_owned()
+                    }
                     _ => self.to_string(),
                 }
             }

@@ -19,6 +19,7 @@ use super::{
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
+    search::{self, SearchLimit},
     wire::shown,
 };
 use crate::{app, session, upload};
@@ -126,6 +127,8 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("label", Limit::within(media::LABEL_BYTES, "bytes")),
         ("query.limit", Limit::within(QueryLimit::RANGE, "events").default(events::QUERY_DEFAULT)),
         ("query.wait_ms", Limit::within(WaitMs::RANGE, "milliseconds").default(0)),
+        ("search.query", Limit::within(1..=search::QUERY_BYTES_MAX, "bytes")),
+        ("search.limit", Limit::within(SearchLimit::RANGE, "hits").default(search::SEARCH_DEFAULT)),
         ("list.limit", Limit::within(PageLimit::RANGE, "items").default(PAGE_DEFAULT)),
     ])
 }
@@ -161,6 +164,8 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
         ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),
+        ("searches", Limit::most(crate::search::RUNNING_MAX, "at once")),
+        ("searches_waiting", Limit::most(crate::search::WAITING_MAX, "waiting")),
         ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
         ("uploads", Limit::most(upload::ALL_MAX, "at once")),
         ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),

@@ -62,6 +62,8 @@ terms! {
     Time = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     /// 1 to 128 bytes without control characters.
     Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$").min_length(Some(1)).max_length(Some(128));
+    /// 1 to 1024 bytes without the white space around it.
+    SearchText = pattern(r"\S").min_length(Some(1)).max_length(Some(1024));
     /// A number in [0, 1].
     Fraction = number(0.0, 1.0);
     /// Frames a second.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use timeline::Options;
 
-use super::*;
+use super::{lookup::LIST_SLICE, *};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);

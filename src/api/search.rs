@@ -1,0 +1,133 @@
+//! Substring search over stored descriptions.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, response::IntoResponse};
+use media::{RequestId, RunId};
+use search::Needle;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Body, Caller},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::{
+    json::{Int, Problem, Text},
+    search::{Answer, Hit, Wanted},
+};
+
+/// Longest query once trimmed, bytes.
+pub const QUERY_BYTES_MAX: usize = 1024;
+/// Hits that an answer tells at most.
+pub type SearchLimit = Int<1, 500>;
+type IdText = Text<1, 128>;
+/// Hits that an answer tells where nobody says how many.
+pub const SEARCH_DEFAULT: u64 = 50;
+
+/// A query is white space around what is looked for.
+fn needle(value: &Value) -> Result<Needle, Problem> {
+    let query = value.as_str().map(str::trim).filter(|query| query.len() <= QUERY_BYTES_MAX);
+    query.and_then(Needle::new).ok_or_else(|| {
+        format!(
+            "must be a string of 1 to {QUERY_BYTES_MAX} bytes without the white space around it"
+        )
+        .into()
+    })
+}
+
+/// What to look for.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `search` reads")]
+struct SearchRequest {
+    query: terms::SearchText,
+    /// Most hits; 50 when missing.
+    #[schema(inline)]
+    limit: Option<SearchLimit>,
+    /// Only descriptions of this run; those of every run of the caller when missing.
+    #[schema(inline)]
+    run_id: Option<IdText>,
+}
+
+/// Find the descriptions that have a text in them, whatever the case of either.
+///
+/// A description is the payload's `description`, or its `summary` where that is empty. Both
+/// sides are case-folded as Unicode says and compared without normalisation. A search sees
+/// every event that was acknowledged before it began.
+#[utoipa::path(
+    post, path = "/v1/search", operation_id = "search", tag = "timeline",
+    request_body = SearchRequest,
+    responses(
+        (status = 200, description = "What was found", body = SearchAnswer),
+        Fails<404>, Fails<503>,
+    ),
+)]
+pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+    let mut fields = body.fields()?;
+    let needle = fields.required("query", needle);
+    let limit = fields.optional("limit", SearchLimit::read).unwrap_or(SEARCH_DEFAULT) as usize;
+    let id = fields.optional("run_id", IdText::read);
+    let needle = fields.finish(|| needle).map_err(ApiError::Invalid)?;
+    let find = |id: &str| app.registry.find(id.parse().ok()?, &caller.principal);
+    let run = match id {
+        Some(id) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
+        None => None,
+    };
+    let wanted = Wanted { owner: caller.principal, run, needle, limit };
+    let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;
+    let hits = hits.into_iter().map(HitRecord::from).collect();
+    Ok(Json(SearchAnswer { request_id: caller.request_id, scanned, total_hits, hits })
+        .into_response())
+}
+
+/// What a search answers.
+#[derive(Serialize, ToSchema)]
+pub struct SearchAnswer {
+    /// The request.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// Descriptions examined: those of the caller's runs, or of the one run asked for.
+    scanned: u64,
+    /// Of these, how many have the query in them.
+    total_hits: u64,
+    /// The first of them, by `seq`.
+    hits: Vec<HitRecord>,
+}
+
+/// A description that has the query in it.
+#[derive(Serialize, ToSchema)]
+pub struct HitRecord {
+    /// Its event.
+    seq: u64,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    /// Media time, ms; null where the event has none.
+    #[schema(required = true)]
+    pts_ms: Option<i64>,
+    #[schema(value_type = terms::Kind)]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Label>)]
+    index_name: Option<String>,
+    /// The match and at most 80 bytes before and after it, as they were written.
+    snippet: String,
+}
+
+impl From<Hit> for HitRecord {
+    fn from(hit: Hit) -> HitRecord {
+        HitRecord {
+            seq: hit.seq.0,
+            run_id: hit.run,
+            pts_ms: hit.pts_ms,
+            kind: hit.kind.as_str(),
+            index_name: hit.index_name,
+            snippet: hit.snippet,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Search over stored descriptions: an index that follows the log, and the searches of it.
+//!
+//! Promises that a search sees every event that was acknowledged before it began, that only so
+//! many run at once, and that one whose caller has left stops before its next chunk.
+
+mod describe;
+mod follower;
+
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use media::{ErrorKind, RunId, Seq};
+use search::{Found, Index, Limits, Needle, Scan, SearchError, excerpt};
+use timeline::{EventKind, Timeline, TimelineError};
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+
+use crate::{
+    config::Principal,
+    session::{
+        admission::{Admission, Place, QueueFull},
+        registry::Registry,
+    },
+};
+use describe::Described;
+use follower::Follower;
+
+/// Bytes of folded text in a chunk.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Searches that examine chunks at once; each uses every processor.
+pub const RUNNING_MAX: usize = 2;
+/// Searches that may wait for one of these.
+pub const WAITING_MAX: usize = 64;
+/// How long a search waits for the index to have read the log.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// Why a search gives no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchFailure {
+    /// As many searches wait as may.
+    #[error("{0} searches are waiting already: send this one again later")]
+    Full(usize),
+    /// The index has not read the whole log yet.
+    #[error(
+        "the search index is being built: {} of {} events are read; search again later",
+        .through.0, .head.0
+    )]
+    Behind {
+        /// The last event that is in the index.
+        through: Seq,
+        /// The last event that has to be.
+        head: Seq,
+    },
+    /// The index failed and will be built again.
+    #[error("the search index failed and will be built again; search again later")]
+    Failed,
+    /// The cache file failed.
+    #[error(transparent)]
+    Cache(#[from] SearchError),
+    /// A hit cannot be read.
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    /// Our own bug.
+    #[error("a search panicked")]
+    Panicked,
+}
+
+impl SearchFailure {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SearchFailure::Full(_) => ErrorKind::Exhausted,
+            SearchFailure::Behind { .. } | SearchFailure::Failed => ErrorKind::Unavailable,
+            SearchFailure::Cache(error) => error.kind(),
+            SearchFailure::Log(error) => error.kind(),
+            SearchFailure::Panicked => ErrorKind::Internal,
+        }
+    }
+}
+
+/// What is asked.
+pub struct Wanted {
+    /// Whose descriptions.
+    pub owner: Principal,
+    /// Only those of this run, which is the owner's and visible.
+    pub run: Option<RunId>,
+    /// What they have in them.
+    pub needle: Needle,
+    /// Most hits told.
+    pub limit: usize,
+}
+
+/// A description with the needle in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its event.
+    pub seq: Seq,
+    /// Its run.
+    pub run: RunId,
+    /// The event's kind.
+    pub kind: EventKind,
+    /// Media time, ms; `None` where the event has none.
+    pub pts_ms: Option<i64>,
+    /// The caller's index, if it is in one.
+    pub index_name: Option<String>,
+    /// The text around the first match, as it was written.
+    pub snippet: String,
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Descriptions examined.
+    pub scanned: u64,
+    /// Of these, how many have the needle.
+    pub total_hits: u64,
+    /// The first of them, in order.
+    pub hits: Vec<Hit>,
+}
+
+/// How far the index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Every event up to this one is in it.
+    Through(Seq),
+    /// It failed, and is not there until it is built again.
+    Failed,
+}
+
+/// What the follower and the searches share.
+struct Shared {
+    registry: Arc<Registry>,
+    limits: Limits,
+    /// Where the cache file is made.
+    cache: PathBuf,
+    index: Mutex<Option<Index>>,
+    progress: watch::Sender<Progress>,
+    examined: AtomicU64,
+}
+
+impl Shared {
+    fn index(&self) -> MutexGuard<'_, Option<Index>> {
+        // A panic in the middle of a change ends the follower, and no search gets past it.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn timeline(&self) -> &Timeline {
+        self.registry.timeline()
+    }
+}
+
+/// The searches of one server.
+pub struct Search {
+    shared: Arc<Shared>,
+    admission: Admission,
+    threads: usize,
+    _follower: Follower,
+}
+
+impl Search {
+    /// Begins to build the index, which takes about `memory_bytes`, and follows the log.
+    ///
+    /// What memory has no room for goes to a nameless file, made at `cache`.
+    pub fn start(
+        registry: Arc<Registry>,
+        memory_bytes: usize,
+        cache: PathBuf,
+    ) -> Result<Search, SearchError> {
+        let limits = Limits { memory_bytes, chunk_bytes: CHUNK_BYTES };
+        Search::start_with(registry, limits, cache)
+    }
+
+    fn start_with(
+        registry: Arc<Registry>,
+        limits: Limits,
+        cache: PathBuf,
+    ) -> Result<Search, SearchError> {
+        let index = Mutex::new(Some(Index::new(limits, &cache)?));
+        let shared = Arc::new(Shared {
+            registry,
+            limits,
+            cache,
+            index,
+            progress: watch::Sender::new(Progress::Through(Seq(0))),
+            examined: AtomicU64::new(0),
+        });
+        let follower = Follower::start(Arc::clone(&shared));
+        let follower =
+            follower.map_err(|source| SearchError::Cache { what: "start to fill", source })?;
+        let admission = Admission::new(RUNNING_MAX, WAITING_MAX);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Search { shared, admission, threads, _follower: follower })
+    }
+
+    /// Chunks that searches have examined since the start.
+    pub fn examined(&self) -> u64 {
+        self.shared.examined.load(Ordering::Relaxed)
+    }
+
+    /// Memory that the index takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.shared.index().as_ref().map_or(0, Index::memory_bytes)
+    }
+
+    /// Finds the descriptions of `wanted`; dropping the future stops the search.
+    pub async fn find(&self, wanted: Wanted) -> Result<Answer, SearchFailure> {
+        self.caught_up().await?;
+        let place = self.admission.enter().await;
+        let place = place.map_err(|QueueFull { queue_max }| SearchFailure::Full(queue_max))?;
+        let shared = Arc::clone(&self.shared);
+        let begin = move || shared.begin(wanted, place);
+        let running = Arc::new(joined(spawn_blocking(begin)).await??);
+        let _stop = StopOnDrop(Arc::clone(&running));
+        let threads = self.threads.min(running.scan.chunks().max(1));
+        let work = || {
+            let running = Arc::clone(&running);
+            spawn_blocking(move || running.work())
+        };
+        let workers: Vec<_> = (0..threads).map(|_| work()).collect();
+        for worker in workers {
+            joined(worker).await??;
+        }
+        let reader = Arc::clone(&running);
+        joined(spawn_blocking(move || reader.answer())).await?
+    }
+
+    /// Waits until the index has every event that is readable now.
+    async fn caught_up(&self) -> Result<(), SearchFailure> {
+        let head = self.shared.timeline().head();
+        let mut progress = self.shared.progress.subscribe();
+        let there = progress.wait_for(|progress| match progress {
+            Progress::Through(through) => *through >= head,
+            Progress::Failed => true,
+        });
+        match timeout(CATCH_UP, there).await.map(|there| there.map(|progress| *progress)) {
+            Ok(Ok(Progress::Through(_))) => Ok(()),
+            Ok(_) => Err(SearchFailure::Failed),
+            Err(_) => match *self.shared.progress.borrow() {
+                Progress::Through(through) => Err(SearchFailure::Behind { through, head }),
+                Progress::Failed => Err(SearchFailure::Failed),
+            },
+        }
+    }
+}
+
+async fn joined<T>(task: tokio::task::JoinHandle<T>) -> Result<T, SearchFailure> {
+    task.await.map_err(|_| SearchFailure::Panicked)
+}
+
+/// One search, shared by the threads that do it; has its place until the last of them is done.
+struct Running {
+    shared: Arc<Shared>,
+    scan: Scan,
+    needle: Needle,
+    _place: Place,
+}
+
+/// Stops a search whose caller has left.
+struct StopOnDrop(Arc<Running>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.scan.cancel();
+    }
+}
+
+impl Shared {
+    /// The search as of now: later changes of runs and index do not reach it.
+    fn begin(self: Arc<Shared>, wanted: Wanted, place: Place) -> Result<Running, SearchFailure> {
+        let Wanted { owner, run, needle, limit } = wanted;
+        let runs = match run {
+            Some(run) => HashSet::from([run]),
+            None => self.registry.visible(&owner),
+        };
+        let scan = match &*self.index() {
+            Some(index) => index.scan(owner.as_str(), runs, needle.clone(), limit),
+            None => return Err(SearchFailure::Failed),
+        };
+        Ok(Running { shared: self, scan, needle, _place: place })
+    }
+}
+
+impl Running {
+    fn work(&self) -> Result<(), SearchError> {
+        let examined = self.scan.work()?;
+        self.shared.examined.fetch_add(examined as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was found, with what the log says of each hit.
+    fn answer(&self) -> Result<Answer, SearchFailure> {
+        let Found { scanned, total_hits, hits: found } = self.scan.found();
+        let mut hits = Vec::with_capacity(found.len());
+        for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
+            // Only a run that is deleted meanwhile takes its events with it.
+            let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
+            let Some(described) = Described::of(&stored) else { continue };
+            let snippet = excerpt(described.text(), &self.needle).to_owned();
+            let (head, pts_ms) = (stored.head, described.pts_ms);
+            let index_name = described.index_name.map(|name| name.into_owned());
+            hits.push(Hit {
+                seq: head.seq,
+                run: head.run,
+                kind: head.kind,
+                pts_ms,
+                index_name,
+                snippet,
+            });
+        }
+        Ok(Answer { scanned, total_hits, hits })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Which text of an event is searched: its description, or else its summary.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use timeline::{EventKind, StoredEvent};
+
+/// What a payload says in words, and of when.
+#[derive(Deserialize)]
+pub(super) struct Described<'a> {
+    #[serde(borrow, default)]
+    description: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    summary: Option<Cow<'a, str>>,
+    /// Media time, ms.
+    #[serde(default)]
+    pub(super) pts_ms: Option<i64>,
+    /// The caller's index.
+    #[serde(borrow, default)]
+    pub(super) index_name: Option<Cow<'a, str>>,
+}
+
+impl<'a> Described<'a> {
+    /// The words of `stored`; `None` when it has none.
+    pub(super) fn of(stored: &'a StoredEvent) -> Option<Described<'a>> {
+        // A payload without these fields, or with others under their names, describes nothing.
+        let described: Described<'a> = serde_json::from_str(&stored.payload).ok()?;
+        (!described.text().is_empty()).then_some(described)
+    }
+
+    /// The text that is searched; an empty description is none.
+    pub(super) fn text(&self) -> &str {
+        let said = [&self.description, &self.summary].into_iter().flatten();
+        said.map(AsRef::as_ref).find(|text: &&str| !text.is_empty()).unwrap_or_default()
+    }
+}
+
+/// Whether events of this kind may have a description.
+pub(super) fn may_describe(kind: EventKind) -> bool {
+    match kind {
+        EventKind::SemanticChunkInferred
+        | EventKind::KeyframeStored
+        | EventKind::Vlm
+        | EventKind::VlmTiered
+        | EventKind::ClipVlm
+        | EventKind::ClipVlmTiered
+        | EventKind::StateTransition
+        | EventKind::LoopDetected => true,
+        EventKind::RunCreated
+        | EventKind::IngestReceived
+        | EventKind::FramesDecoded
+        | EventKind::MarkerEmitted
+        | EventKind::AnalysisGenerated
+        | EventKind::SemanticChunkGenerated
+        | EventKind::SemanticFallbackActivated
+        | EventKind::InferenceCompleted
+        | EventKind::RunCompleted
+        | EventKind::StopRequested
+        | EventKind::KeepaliveRefreshed
+        | EventKind::RunDeleted
+        | EventKind::RunFailed
+        | EventKind::RunExpired => false,
+    }
+}

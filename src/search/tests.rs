@@ -1,0 +1,178 @@
+//! Searches of a real log: nothing acknowledged is missed, nobody sees too much, who leaves stops it.
+
+use std::time::Instant;
+
+use media::{RequestId, Score};
+use timeline::{Event, Finding, FindingKind, NewEvent, Options};
+
+use super::*;
+use crate::session::registry::{Origin, Run, RunLimits};
+
+struct Log {
+    search: Arc<Search>,
+    registry: Arc<Registry>,
+    _dir: tempfile::TempDir,
+}
+
+fn start(limits: Limits) -> Log {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
+    let now = media::WallTime { epoch_ms: 0 };
+    let registry = Registry::open(timeline, limits_of_runs, now).expect("opens");
+    let cache = dir.path().join("search-cache");
+    let search = Search::start_with(Arc::clone(&registry), limits, cache).expect("starts");
+    Log { search: Arc::new(search), registry, _dir: dir }
+}
+
+const LIMITS: Limits = Limits { memory_bytes: 64 << 20, chunk_bytes: CHUNK_BYTES };
+
+fn request() -> RequestId {
+    RequestId::from_bytes([1; 8])
+}
+
+fn wanted(owner: &str, query: &str) -> Wanted {
+    let owner = Principal::named(owner);
+    Wanted { owner, run: None, needle: Needle::new(query).expect("not empty"), limit: 50 }
+}
+
+impl Log {
+    async fn run(&self, owner: &str) -> Arc<Run> {
+        let origin = Origin {
+            principal: Principal::named(owner),
+            tenant: None,
+            mode: "balanced".to_owned(),
+            model: None,
+            session: None,
+        };
+        self.registry.create(origin, request()).await.expect("created")
+    }
+
+    async fn describe(&self, run: &Arc<Run>, texts: &[&str]) -> Seq {
+        let events = texts.iter().map(|text| found(text)).collect();
+        let appended = self.registry.commit(run, events).await.expect("durable");
+        appended.last().expect("not empty").seq
+    }
+
+    async fn find(&self, owner: &str, query: &str) -> Answer {
+        self.search.find(wanted(owner, query)).await.expect("an answer")
+    }
+}
+
+fn found(text: &str) -> Event {
+    let finding = Finding {
+        session_id: None,
+        frame_index: 7,
+        pts_ms: 280,
+        confidence: Score::ONE,
+        description: text.to_owned(),
+    };
+    Event::Found(FindingKind::Vlm, finding)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_before_is_found() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    for count in 1..=100 {
+        let seq = log.describe(&run, &["A Red Car", "a blue one", ""]).await;
+        let answer = log.find("alice", "red").await;
+        assert_eq!((answer.scanned, answer.total_hits), (2 * count, count));
+        let last = answer.hits.last().expect("hits");
+        if count <= 50 {
+            assert_eq!((last.seq.0, last.run, last.pts_ms), (seq.0 - 2, run.id(), Some(280)));
+            assert_eq!((last.kind, last.snippet.as_str()), (EventKind::Vlm, "A Red Car"));
+        }
+        assert_eq!(answer.hits.len() as u64, count.min(50));
+    }
+}
+
+#[tokio::test]
+async fn only_visible_runs_of_the_caller_are_examined() {
+    let log = start(LIMITS);
+    let (mine, deleted, foreign) =
+        (log.run("alice").await, log.run("alice").await, log.run("bob").await);
+    for run in [&mine, &deleted, &foreign] {
+        log.describe(run, &["a red car"]).await;
+    }
+    assert_eq!(log.find("alice", "car").await.total_hits, 2);
+    log.registry.delete(&deleted, request()).await.expect("deleted");
+    let answer = log.find("alice", "car").await;
+    assert_eq!((answer.scanned, answer.total_hits, answer.hits[0].run), (1, 1, mine.id()));
+    log.registry.delete(&mine, request()).await.expect("deleted");
+    let answer = log.find("alice", "car").await;
+    assert_eq!((answer.scanned, answer.total_hits), (0, 0));
+    assert_eq!(log.find("bob", "car").await.hits[0].run, foreign.id());
+    let left = log.search.memory_bytes();
+    log.registry.delete(&foreign, request()).await.expect("deleted");
+    assert_eq!(log.find("bob", "car").await.scanned, 0);
+    assert!(left > 0 && log.search.memory_bytes() == 0, "the text of deleted runs is dropped");
+}
+
+#[tokio::test]
+async fn more_searches_than_may_wait_are_refused() {
+    let log = start(LIMITS);
+    let admission = &log.search.admission;
+    let places = [admission.enter().await.expect("free"), admission.enter().await.expect("free")];
+    let waiting: Vec<_> = (0..WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    while admission.waiting() < WAITING_MAX {
+        tokio::task::yield_now().await;
+    }
+    let refused = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(refused, Err(SearchFailure::Full(WAITING_MAX))), "{refused:?}");
+    drop(places);
+    for search in waiting {
+        search.await.expect("no panic").expect("an answer");
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_stops_the_search() {
+    let limits = Limits { memory_bytes: 256 << 20, chunk_bytes: 4096 };
+    let log = start(limits);
+    let run = log.run("alice").await;
+    // Every description is a hit, so that a chunk takes its time.
+    let text = "e ".repeat(100);
+    for _ in 0..100 {
+        let events = (0..1000).map(|_| NewEvent { run: run.id(), event: found(&text) }).collect();
+        let timeline = log.registry.timeline().clone();
+        let append = move || timeline.append_wait(events).map(drop);
+        spawn_blocking(append).await.expect("no panic").expect("durable");
+    }
+    let all = {
+        let before = log.search.examined();
+        assert_eq!(log.find("alice", "e").await.total_hits, 100_000);
+        log.search.examined() - before
+    };
+    let mut fewest = all;
+    for _ in 0..20 {
+        let before = log.search.examined();
+        let search = Arc::clone(&log.search);
+        let asked = tokio::spawn(async move { search.find(wanted("alice", "e")).await });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        asked.abort();
+        assert!(asked.await.expect_err("aborted or done too soon").is_cancelled());
+        let started = Instant::now();
+        // Its place comes back when its threads are done.
+        let places = [log.search.admission.enter().await, log.search.admission.enter().await];
+        assert!(started.elapsed() < Duration::from_secs(10) && places.iter().all(Result::is_ok));
+        fewest = fewest.min(log.search.examined() - before);
+    }
+    assert!(all > 4000 && fewest < all / 2, "{fewest} of {all} chunks were examined");
+}
+
+#[tokio::test]
+async fn an_index_that_is_behind_says_how_far_it_is() {
+    let log = start(LIMITS);
+    log.search.shared.progress.send_replace(Progress::Failed);
+    let failed = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(failed, Err(SearchFailure::Failed)), "{failed:?}");
+    assert_eq!(SearchFailure::Failed.kind(), ErrorKind::Unavailable);
+    let behind = SearchFailure::Behind { through: Seq(7), head: Seq(9) };
+    assert!(behind.to_string().contains("7 of 9 events"), "{behind}");
+}

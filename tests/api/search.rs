@@ -1,0 +1,237 @@
+//! Search over HTTP: limits, ownership, what counts as a description, folding, restarts.
+
+use std::path::Path;
+
+use media::{Label, RequestId, RunId, Score};
+use serde_json::{Value, json};
+use timeline::{
+    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, RunCreated, RunDeleted,
+    SemanticChunkInferred, Timeline, Tokens,
+};
+
+use crate::support::{BOB, Setup};
+
+const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
+
+fn run(number: u8) -> RunId {
+    RunId::from_bytes([number; 16])
+}
+
+fn created(owner: &str) -> Event {
+    Event::RunCreated(RunCreated {
+        request_id: REQUEST,
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: owner.to_owned(),
+        tenant_id: None,
+    })
+}
+
+fn found(kind: FindingKind, description: &str) -> Event {
+    let description = description.to_owned();
+    let (session_id, confidence) = (None, Score::ONE);
+    Event::Found(kind, Finding { session_id, frame_index: 3, pts_ms: 120, confidence, description })
+}
+
+fn still(description: &str) -> Event {
+    Event::KeyframeStored(KeyframeStored {
+        frame_index: 1,
+        pts_ms: 40,
+        event_type: media::EventType::SceneCut,
+        description: description.to_owned(),
+        image_ref: "x".to_owned(),
+        image_bytes: 1,
+        image_sha256: media::BlobHash::from_bytes([0; 32]),
+    })
+}
+
+fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
+    Event::SemanticChunkInferred(SemanticChunkInferred {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        chunk_index: 0,
+        provider: None,
+        provider_fallback_used: false,
+        semantic_fallback_used: false,
+        semantic_error: None,
+        event_type: media::EventType::SceneCut,
+        object_label: None,
+        summary: summary.to_owned(),
+        description: description.to_owned(),
+        confidence: Score::ONE,
+        raw_output: "the red raw output".to_owned(),
+        tokens: Tokens::default(),
+        inference_latency_ms: 1,
+        index_name: index.map(|name| name.parse::<Label>().expect("a label")),
+    })
+}
+
+/// Writes a log as a server with a model would have left it, before the server starts.
+fn write(data: &Path, events: Vec<(u8, Event)>) {
+    let log = data.join("data/log");
+    std::fs::create_dir_all(&log).expect("made");
+    let (log, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let batch = events.into_iter().map(|(number, event)| NewEvent { run: run(number), event });
+    log.append_wait(batch.collect()).expect("durable");
+}
+
+/// Seqs 1 to 14 over two runs of Alice's, a deleted one of hers, and one of Bob's.
+fn library() -> Vec<(u8, Event)> {
+    use FindingKind::{ClipVlm, StateTransition, Vlm};
+    vec![
+        (1, created("alice")),
+        (2, created("alice")),
+        (3, created("alice")),
+        (4, created("bob")),
+        (1, found(Vlm, "A Red Car on the Straße")),
+        (2, found(ClipVlm, "nothing but rain")),
+        (1, still("")),
+        (4, found(Vlm, "a red car of Bob's")),
+        (3, found(Vlm, "a red car that is deleted")),
+        (2, chunk("", "a RED summary", Some("north"))),
+        (2, chunk("the description", "a red summary that is not searched", None)),
+        (1, still("red still")),
+        (1, found(StateTransition, "273 \u{212a}")),
+        (3, Event::RunDeleted(RunDeleted { request_id: Some(REQUEST), reclaim: None })),
+    ]
+}
+
+fn seqs(reply: &Value) -> Vec<u64> {
+    let hits = reply["hits"].as_array().expect("an array");
+    hits.iter().map(|hit| hit["seq"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn descriptions_of_the_callers_runs_are_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), library());
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    for _ in 0..2 {
+        // Query, run, seqs of the hits, descriptions scanned.
+        let rows: [(&str, Option<u8>, &[u64], u64); 9] = [
+            ("red", None, &[5, 10, 12], 6),
+            ("  RED\t", None, &[5, 10, 12], 6),
+            ("e", None, &[5, 10, 11, 12], 6),
+            ("STRASSE", None, &[5], 6),
+            ("k", None, &[13], 6),
+            ("red", Some(1), &[5, 12], 3),
+            ("red", Some(2), &[10], 3),
+            ("not searched", None, &[], 6),
+            ("raw output", None, &[], 6),
+        ];
+        for (query, only, expected, scanned) in rows {
+            let mut body = json!({"query": query});
+            if let Some(number) = only {
+                body["run_id"] = json!(run(number).to_string());
+            }
+            let reply = server.post("/v1/search", &body);
+            assert_eq!(reply.status, 200, "{query}: {}", reply.text);
+            let reply = reply.json();
+            assert_eq!(seqs(&reply), expected, "{query} {only:?}");
+            let counts = (&reply["scanned"], &reply["total_hits"]);
+            assert_eq!(counts, (&json!(scanned), &json!(expected.len())), "{query} {only:?}");
+        }
+        let body = json!({"query": "a", "limit": 2});
+        let reply = server.post("/v1/search", &body).json();
+        assert_eq!((seqs(&reply), &reply["total_hits"]), (vec![5, 6], &json!(3)));
+        let bobs = server.call("POST", "/v1/search").key(Some(BOB)).json(&json!({"query": "red"}));
+        assert_eq!(seqs(&bobs.send().json()), [8]);
+        // What is found after a restart is what was found before.
+        server.kill();
+        server = setup.start();
+    }
+}
+
+#[test]
+fn a_hit_tells_where_it_is_and_shows_the_text_as_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let long = format!("{} Red {}", "é".repeat(100), "日".repeat(100));
+    let mut events = library();
+    events.push((2, found(FindingKind::Vlm, &long)));
+    write(dir.path(), events);
+    let server = Setup::new(dir.path()).start();
+    let reply = server.post("/v1/search", &json!({"query": "red"}));
+    assert_eq!(reply.header("content-type"), "application/json");
+    let reply = reply.json();
+    assert!(reply["request_id"].as_str().is_some_and(|id| id.starts_with("req-")));
+    let (one, two) = (run(1).to_string(), run(2).to_string());
+    // 80 bytes before the match are half a character: it is left out.
+    let snippet = format!("{} Red {}", "é".repeat(39), "日".repeat(26));
+    assert_eq!(
+        reply["hits"],
+        json!([
+            {"seq": 5, "run_id": one, "pts_ms": 120, "kind": "vlm",
+             "snippet": "A Red Car on the Straße"},
+            {"seq": 10, "run_id": two, "pts_ms": null, "kind": "semantic_chunk_inferred",
+             "index_name": "north", "snippet": "a RED summary"},
+            {"seq": 12, "run_id": one, "pts_ms": 40, "kind": "keyframe_stored",
+             "snippet": "red still"},
+            {"seq": 15, "run_id": two, "pts_ms": 120, "kind": "vlm", "snippet": snippet},
+        ])
+    );
+}
+
+#[test]
+fn queries_and_limits_hold_at_the_bound_and_not_past_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), library());
+    let server = Setup::new(dir.path()).start();
+    let rows = [
+        (json!({"query": "a"}), 200, ""),
+        (json!({"query": "\u{0}"}), 200, ""),
+        (json!({"query": "a".repeat(1024)}), 200, ""),
+        (json!({"query": format!("\u{3000} {}\n", "a".repeat(1024))}), 200, ""),
+        (json!({"query": "ΐ".repeat(512)}), 200, ""),
+        (json!({"query": "a", "unknown": 1}), 200, ""),
+        (json!({"query": "a", "run_id": null, "limit": null}), 200, ""),
+        (json!({"query": "a".repeat(1025)}), 422, "query"),
+        (json!({"query": "é".repeat(513)}), 422, "query"),
+        (json!({"query": ""}), 422, "query"),
+        (json!({"query": " \t\u{a0}"}), 422, "query"),
+        (json!({"query": 1}), 422, "query"),
+        (json!({"query": null}), 422, "query"),
+        (json!({}), 422, "query"),
+        (json!([]), 422, "body"),
+        (json!({"query": "a", "limit": 1}), 200, ""),
+        (json!({"query": "a", "limit": 500}), 200, ""),
+        (json!({"query": "a", "limit": 0}), 422, "limit"),
+        (json!({"query": "a", "limit": 501}), 422, "limit"),
+        (json!({"query": "a", "limit": 1.0}), 422, "limit"),
+        (json!({"query": "a", "limit": "1"}), 422, "limit"),
+        (json!({"query": "a", "run_id": 1}), 422, "run_id"),
+        (json!({"query": "a", "run_id": "run-1"}), 404, ""),
+        (json!({"query": "a", "run_id": run(9).to_string()}), 404, ""),
+        (json!({"query": "a", "run_id": run(4).to_string()}), 404, ""),
+        (json!({"query": "a", "run_id": run(3).to_string()}), 404, ""),
+        (json!({"query": "a", "run_id": run(1).to_string()}), 200, ""),
+    ];
+    for (body, status, field) in rows {
+        let reply = server.post("/v1/search", &body);
+        let name: String = body.to_string().chars().take(80).collect();
+        assert_eq!(reply.status, status, "{name}: {}", reply.text);
+        assert_eq!(reply.fields().first().map_or("", |field| field), field, "{name}");
+        if status == 404 {
+            assert_eq!(reply.code(), "not_found", "{name}");
+        }
+    }
+    let plain = server.call("POST", "/v1/search").body("{\"query\":\"a\"}").send();
+    assert_eq!(plain.status, 415);
+    let broken = server.call("POST", "/v1/search").header("content-type", "application/json");
+    assert_eq!(broken.body("{\"query\":").send().status, 400);
+    let nobody = server.call("POST", "/v1/search").key(None).json(&json!({"query": "a"}));
+    assert_eq!((nobody.send().status, server.get("/v1/search").status), (401, 405));
+}
+
+#[test]
+fn a_deletion_is_in_force_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), library());
+    let server = Setup::new(dir.path()).start();
+    let path = format!("/v1/runs/{}", run(1));
+    assert_eq!(server.call("DELETE", &path).send().status, 200);
+    let reply = server.post("/v1/search", &json!({"query": "red"})).json();
+    assert_eq!((seqs(&reply), &reply["scanned"]), (vec![10], &json!(3)));
+    let body = json!({"query": "red", "run_id": run(1).to_string()});
+    assert_eq!(server.post("/v1/search", &body).status, 404);
+}
