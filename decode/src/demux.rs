@@ -9,6 +9,7 @@ use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp};
 
 use crate::{
     DecodeError,
+    continuity::Continuity,
     ffi::{Format, Packet, Parameters, StreamFacts},
     segment::{Segment, Segmenter, Unit},
     start::Inspector,
@@ -126,6 +127,8 @@ pub struct Demuxer {
     ended: bool,
     /// The input cannot be read again.
     is_live: bool,
+    /// The input is made of parts that each count time anew.
+    continuity: Option<Continuity>,
 }
 
 impl Demuxer {
@@ -152,6 +155,12 @@ impl Demuxer {
         let mut demuxer = Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? };
         demuxer.segmenter.flow();
         Ok(demuxer)
+    }
+
+    /// For an input made of parts that may each count time anew: times go on from part to part.
+    #[must_use]
+    pub fn joined(self) -> Demuxer {
+        Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
     }
 
     fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
@@ -211,6 +220,7 @@ impl Demuxer {
             read_failed: false,
             ended: false,
             is_live: false,
+            continuity: None,
         })
     }
 
@@ -235,7 +245,8 @@ impl Demuxer {
     pub(crate) fn reopened(mut self) -> Result<Demuxer, DecodeError> {
         let mut input = self.format.take_input();
         input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })?;
-        Demuxer::open(input, self.limits)
+        let demuxer = Demuxer::open(input, self.limits)?;
+        Ok(if self.continuity.is_some() { demuxer.joined() } else { demuxer })
     }
 
     /// The next segment; `None` after the last.
@@ -271,9 +282,14 @@ impl Demuxer {
         self.read_failed || covered_ms.saturating_add(SHORTFALL_MS_MAX) < declared.as_millis()
     }
 
-    fn take(&mut self, packet: Packet) {
+    fn take(&mut self, mut packet: Packet) {
+        let is_ours = usize::try_from(packet.stream()) == Ok(self.stream_index);
+        if is_ours && let Some(continuity) = &mut self.continuity {
+            let offset = continuity.offset(packet.dts(), packet.duration());
+            packet.shift(offset);
+        }
         self.note_times(&packet);
-        if usize::try_from(packet.stream()) != Ok(self.stream_index) {
+        if !is_ours {
             return;
         }
         self.segmenter.push(Unit {

@@ -5,6 +5,7 @@
 //! Nothing but the given [`Input`] is ever read. Opens no file and no socket, computes no pixel.
 #![deny(unsafe_code)]
 
+mod continuity;
 mod demux;
 mod error;
 mod ffi;

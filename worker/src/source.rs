@@ -97,11 +97,12 @@ pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
             let mut input = remote::RemoteInput::open(Arc::clone(&opener), &url, trouble.clone())?;
             if playlists && input.is_playlist()? {
                 let media = hls::Hls::open(opener, input, trouble.clone())?;
-                return if media.is_live() {
-                    Ok(Demuxer::open_live(Box::new(media), limits)?)
+                let demuxer = if media.is_live() {
+                    Demuxer::open_live(Box::new(media), limits)?
                 } else {
-                    Ok(Demuxer::open(Box::new(media), limits)?)
+                    Demuxer::open(Box::new(media), limits)?
                 };
+                return Ok(demuxer.joined());
             }
             if input.is_endless() {
                 return Ok(Demuxer::open_live(Box::new(input), limits)?);

@@ -83,6 +83,17 @@ impl Packet {
         self.raw().duration
     }
 
+    /// Adds `by` to its times.
+    pub(crate) fn shift(&mut self, by: i64) {
+        // SAFETY: the packet is owned by this value alone.
+        let raw = unsafe { self.0.as_mut() };
+        for time in [&mut raw.pts, &mut raw.dts] {
+            if let Some(known) = known(*time) {
+                *time = known.saturating_add(by);
+            }
+        }
+    }
+
     /// Its picture is outside the container's edit list: decoded, never shown.
     pub(crate) fn is_discarded(&self) -> bool {
         self.raw().flags & ffi::AV_PKT_FLAG_DISCARD != 0

@@ -236,3 +236,28 @@ fn playlists_that_ask_for_too_much_are_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
     }
 }
+
+#[test]
+fn a_discontinuity_loses_neither_frames_nor_time() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let shelf = segmented(folder.path(), H264, &[]);
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    let segments: String = text
+        .lines()
+        .filter(|line| line.starts_with("#EXTINF") || line.ends_with(".ts"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    shelf.put(
+        "twice.m3u8",
+        format!("#EXTM3U\n{segments}#EXT-X-DISCONTINUITY\n{segments}#EXT-X-ENDLIST\n"),
+    );
+    let once = shelf.run("list.m3u8").expect("a result");
+    let twice = shelf.run("twice.m3u8").expect("a result");
+    let seen = |signals: &[media::Signal], later: i64| -> Vec<(i64, u64)> {
+        let of = |signal: &media::Signal| (signal.pts_ms + later, signal.perceptual_hash);
+        signals.iter().map(of).collect()
+    };
+    let expected = [seen(&once.signals, 0), seen(&once.signals, 4000)].concat();
+    assert_eq!(seen(&twice.signals, 0), expected, "times go on");
+}

@@ -58,12 +58,11 @@ impl Authenticator {
 
     /// Takes the header of a refusal; an error when there is no other answer to it.
     pub(super) fn take(&mut self, header: &str) -> Result<(), RtspError> {
-        let Some(Credentials { user, password }) = &self.credentials else {
+        let Some(Credentials { user, .. }) = &self.credentials else {
             return Err(RtspError::WhoAsks);
         };
-        let breaks_out = |letter: char| letter.is_control() || letter == '"';
-        if user.contains(breaks_out) || password.contains(breaks_out) {
-            return Err(RtspError::Names);
+        if user.contains(|letter: char| letter.is_control() || letter == '"') {
+            return Err(RtspError::User);
         }
         let strongest = challenges(header).into_iter().max();
         let found = strongest.ok_or_else(|| RtspError::Challenge { challenge: quoted(header) })?;
@@ -276,7 +275,7 @@ mod tests {
             assert!(matches!(refused, Some(RtspError::Challenge { .. })), "{header}");
         }
         let refused = asked("u\r\nSession: 1", "p", both).err();
-        assert!(matches!(refused, Some(RtspError::Names)), "{refused:?}");
+        assert!(matches!(refused, Some(RtspError::User)), "{refused:?}");
         let mut nobody = Authenticator::new(None, "x");
         assert!(matches!(nobody.take(both), Err(RtspError::WhoAsks)));
         assert_eq!(nobody.header("PLAY", "rtsp://h/"), None);

@@ -13,9 +13,9 @@ pub(super) enum RtspError {
     /// It wants to know who asks, and nobody said.
     #[error("the RTSP server asks for a user and a password: put them into the URL")]
     WhoAsks,
-    /// Names that cannot stand in a request.
-    #[error("the user or the password for the RTSP server holds a quote or a control character")]
-    Names,
+    /// A name that cannot stand in a request; passwords never do.
+    #[error("the user for the RTSP server has a quote or a control character in it")]
+    User,
     /// It does not let this user in.
     #[error("the RTSP server does not accept the user or the password")]
     NotLetIn,
