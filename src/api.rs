@@ -11,6 +11,7 @@ mod extract;
 mod feedback;
 mod files;
 mod health;
+mod idempotency;
 mod ingest;
 mod limits;
 mod markers;
@@ -50,19 +51,16 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(health::ready))
         .routes(routes!(limits::list))
         .routes(routes!(models::list))
-        .routes(routes!(runs::list, runs::create))
+        .routes(routes!(runs::list))
         .routes(routes!(runs::fetch, runs::delete))
         .routes(routes!(runs::stop))
         .routes(routes!(runs::keepalive))
         .routes(routes!(runs::state))
-        .routes(routes!(ingest::ingest))
-        .routes(routes!(analyze::analyze))
         .routes(routes!(events::list))
         .routes(routes!(markers::list))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))
-        .routes(routes!(upload::upload))
         .routes(routes!(files::list))
         .routes(routes!(files::fetch, files::delete))
         .routes(routes!(search::search))
@@ -73,6 +71,19 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::dead_letters))
 }
 
+/// The routes that need a key and act once where the request asks for it; with `app`, they do.
+fn acting_once(app: Option<&Arc<App>>) -> OpenApiRouter<Arc<App>> {
+    let whole = OpenApiRouter::new()
+        .routes(routes!(runs::create))
+        .routes(routes!(ingest::ingest))
+        .routes(routes!(analyze::analyze));
+    let streamed = OpenApiRouter::new().routes(routes!(upload::upload));
+    let Some(app) = app else { return whole.merge(streamed) };
+    let once = from_fn_with_state(Arc::clone(app), idempotency::once);
+    let once_at_its_end = from_fn_with_state(Arc::clone(app), idempotency::once_at_its_end);
+    whole.route_layer(once).merge(streamed.route_layer(once_at_its_end))
+}
+
 /// Every route that needs none, or sees to it by itself.
 fn open() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(health::health)).routes(routes!(metrics::scrape))
@@ -80,7 +91,7 @@ fn open() -> OpenApiRouter<Arc<App>> {
 
 /// Every route of the service.
 pub fn router(app: Arc<App>) -> Router {
-    let protected = Router::from(protected())
+    let protected = Router::from(protected().merge(acting_once(Some(&app))))
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
     Router::from(open())
         .merge(protected)
@@ -91,7 +102,7 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// The OpenAPI document of [`router`].
 pub fn document() -> utoipa::openapi::OpenApi {
-    openapi::complete(protected().merge(open()).into_openapi())
+    openapi::complete(protected().merge(acting_once(None)).merge(open()).into_openapi())
 }
 
 /// The text of [`document`], for people to read and `schemas/openapi.json` to hold.

@@ -24,6 +24,7 @@ use crate::{
     delivery::webhook::Webhooks,
     descriptors,
     disk::Reserve,
+    idempotency::Idempotency,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
@@ -110,6 +111,8 @@ pub struct App {
     pub mirror: Option<Arc<Mirror>>,
     /// Where sources may lie.
     pub roots: Arc<Roots>,
+    /// Requests that must not be carried out twice.
+    pub idempotency: Arc<Idempotency>,
     /// Uploaded files.
     pub uploads: Arc<Uploads>,
     /// Starts media workers.
@@ -193,6 +196,7 @@ impl App {
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
         let quota = Quota::new(config.quotas);
+        let idempotency = Idempotency::open(ledger.clone(), wall_now())?;
         let uploads = config.data_dir.join("uploads");
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
         let draining = CancellationToken::new();
@@ -208,6 +212,7 @@ impl App {
             webhooks,
             mirror,
             roots,
+            idempotency,
             uploads: Arc::new(uploads),
             supervisor,
             reserve,

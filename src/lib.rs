@@ -11,6 +11,7 @@ pub mod database;
 pub mod delivery;
 pub mod descriptors;
 pub mod disk;
+pub mod idempotency;
 pub mod json;
 pub mod labels;
 pub mod ledger;

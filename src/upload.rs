@@ -19,7 +19,7 @@ use std::{
 };
 
 use media::{BlobHash, ErrorKind, WallTime};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
@@ -124,6 +124,19 @@ pub struct Upload {
     pub original_name: String,
 }
 
+/// What is to be remembered of an upload.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// Who owns it.
+    pub owner: &'a Principal,
+    /// The extension of its name.
+    pub extension: &'a str,
+    /// What the uploader calls it.
+    pub file_name: &'a str,
+    /// When it came.
+    pub at: WallTime,
+}
+
 /// Every uploaded file.
 pub struct Uploads {
     /// As it was named, and where that leads: a caller may use either.
@@ -218,40 +231,43 @@ impl Uploads {
         Incoming::create(&self.dirs[1].join(INCOMING), bytes_max, self.quota.hold(owner))
     }
 
-    /// Keeps `incoming` for `owner`; durable on return.
+    /// Keeps `incoming` as `new` says; durable on return, in one step with what `also` writes.
     pub fn keep(
         &self,
         incoming: Incoming,
-        owner: &Principal,
-        extension: &str,
-        original_name: &str,
-        at: WallTime,
+        new: New<'_>,
+        also: impl FnOnce(&WriteTransaction, &Upload) -> Result<(), redb::Error>,
     ) -> Result<Upload, UploadError> {
         let upload = Upload {
-            name: StoredName::new(at, extension),
-            owner: owner.clone(),
+            name: StoredName::new(new.at, new.extension),
+            owner: new.owner.clone(),
             bytes: incoming.bytes(),
             sha256: incoming.sha256(),
-            at,
-            original_name: plain_name(original_name),
+            at: new.at,
+            original_name: plain_name(new.file_name),
         };
-        let folder = folder_of(owner);
+        let folder = folder_of(new.owner);
         let dir = self.dirs[1].join(&folder);
         match fs::create_dir(&dir) {
             Ok(()) => sync_parent(&dir)?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(UploadError::io("make an upload folder", &dir)(error)),
         }
-        let hold = incoming.publish(&dir.join(upload.name.as_str()))?;
-        self.ledger.write(|change| {
-            let mut table = change.open_table(UPLOADS)?;
-            let Upload { name, bytes, sha256, original_name, .. } = &upload;
+        let path = dir.join(upload.name.as_str());
+        let hold = incoming.publish(&path)?;
+        let recorded = self.ledger.write(|change| {
+            let Upload { name, owner, bytes, sha256, original_name, .. } = &upload;
             let key = (folder.as_str(), name.as_str());
-            let owner = owner.as_str();
-            let value = (*bytes, *sha256.as_bytes(), at.epoch_ms, original_name.as_str(), owner);
-            table.insert(key, value)?;
-            Ok(())
-        })?;
+            let (sha256, epoch_ms) = (*sha256.as_bytes(), new.at.epoch_ms);
+            let value = (*bytes, sha256, epoch_ms, original_name.as_str(), owner.as_str());
+            change.open_table(UPLOADS)?.insert(key, value)?;
+            also(change, &upload)
+        });
+        if let Err(error) = recorded {
+            // Best effort: a file without a record is removed at the next start.
+            drop(fs::remove_file(&path));
+            return Err(error.into());
+        }
         let charged = hold.keep();
         debug_assert_eq!(charged, upload.bytes, "every byte was charged");
         Ok(upload)

@@ -13,6 +13,8 @@ mod bodies;
 mod feedback;
 #[path = "api/files.rs"]
 mod files;
+#[path = "api/idempotency.rs"]
+mod idempotency;
 #[path = "api/ingest.rs"]
 mod ingest;
 #[path = "api/lifecycle.rs"]
@@ -25,6 +27,8 @@ mod mirror;
 mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
+#[path = "api/paging.rs"]
+mod paging;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

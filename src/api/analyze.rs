@@ -338,6 +338,7 @@ fn too_many(markers: usize) -> ApiError {
 /// Analyze signals: decide by the gate, emit markers and describe every frame.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/analyze", operation_id = "analyzeRun", tag = "work",
+    params(super::idempotency::IdempotencyKey),
     request_body = AnalyzeRequest,
     responses((status = 200, description = "Analyzed", body = AnalyzeAnswer), Fails<409>, Fails<503>),
 )]

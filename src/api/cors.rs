@@ -12,8 +12,9 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, if-none-match, last-event-id, x-api-key, \
      x-tenant-id",
 );
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("etag, link, location, retry-after, x-request-id, x-service-run-id");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "etag, idempotency-replayed, link, location, retry-after, x-request-id, x-service-run-id",
+);
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The answer to a preflight; `None` for every other request.

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
-use media::{ErrorKind, RequestId};
+use media::{ErrorKind, RequestId, RunId};
 use serde::Serialize;
 use timeline::TimelineError;
 use utoipa::ToSchema;
@@ -21,6 +21,7 @@ use crate::{
     delivery::webhook::WebhookError,
     disk::Low,
     json::{Detail, JsonError},
+    ledger::LedgerError,
     metrics::Refusal,
     quota::QuotaError,
     search::SearchFailure,
@@ -100,6 +101,23 @@ pub enum ApiError {
          SERVICE_METRICS_REQUIRE_API_KEY=false"
     )]
     MetricsUnavailable,
+    /// A request with the same key is under way.
+    #[error("a request with this Idempotency-Key is under way: ask again when it is answered")]
+    UnderWay,
+    /// A request with the same key was carried out and its answer is gone.
+    #[error(
+        "a request with this Idempotency-Key was carried out as {request_id}, and its answer \
+         was not kept: read the events of {run}"
+    )]
+    AnswerLost {
+        /// The request.
+        request_id: String,
+        /// The run in which it did something.
+        run: RunId,
+    },
+    /// The ledger refused.
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
     /// A file that is not stored or found.
     #[error("{0}")]
     Upload(UploadError),
@@ -149,7 +167,14 @@ impl ApiError {
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
+            ApiError::UnderWay | ApiError::AnswerLost { .. } => ErrorKind::Conflict,
+            ApiError::Ledger(error) => error.kind(),
         }
+    }
+
+    /// The request failed, and recorded so.
+    pub fn ended_the_run(&self) -> bool {
+        matches!(self, ApiError::Ingest(error) if error.ends_the_run())
     }
 
     /// The limit that the request met, if it met one.
@@ -215,6 +240,7 @@ impl ApiError {
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),
             ],
+            ApiError::AnswerLost { run, .. } => vec![Detail::new("run_id", run.to_string())],
             ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
                 Detail::new("quota", quota.to_string()),
                 Detail::new("used", used.to_string()),
@@ -268,6 +294,7 @@ impl ApiError {
     fn add_headers(&self, status: StatusCode, response: &mut Response) {
         let retry_after = match self {
             ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
+            ApiError::UnderWay => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };

@@ -136,6 +136,7 @@ pub struct IngestAnswer {
 /// Answers once every frame is decoded; `GET /v1/runs/{id}/state` tells how far it has come.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/ingest", operation_id = "ingestRun", tag = "work",
+    params(super::idempotency::IdempotencyKey),
     request_body = inline(IngestBody),
     responses((status = 200, description = "Decoded", body = IngestAnswer), Fails<409>, Fails<503>),
 )]

@@ -52,6 +52,7 @@ pub struct RunCreated {
 /// Create a run: the container of a timeline of events.
 #[utoipa::path(
     post, path = "/v1/runs", operation_id = "createRun", tag = "runs",
+    params(super::idempotency::IdempotencyKey),
     request_body = RunRequest,
     responses((status = 200, description = "The run", body = RunCreated), Fails<409>, Fails<503>),
 )]

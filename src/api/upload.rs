@@ -9,10 +9,8 @@ mod linger;
 use std::sync::Arc;
 
 use axum::{
-    Json,
     body::Body,
     extract::{Request, State},
-    response::IntoResponse,
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -25,14 +23,16 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::Caller,
+    idempotency::{Ticket, response},
     openapi::{Fails, terms},
     wire::shown,
 };
 use crate::{
     app::wall_now,
     config::Principal,
+    idempotency::{Answer, Fingerprint},
     session::runner::IngestError,
-    upload::{Incoming, Upload, UploadError, extension, media_type},
+    upload::{Incoming, New, Upload, UploadError, extension, media_type},
 };
 use form::{Form, Part};
 use linger::Lingering;
@@ -79,6 +79,14 @@ impl UploadAnswer {
             media_type: media_type(upload.name.as_str()),
         }
     }
+
+    fn answer(&self) -> Answer {
+        let location = format!("/v1/files/{}", self.file_name);
+        let headers = [("content-type", "application/json"), ("location", &location)];
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let body = serde_json::to_vec(self).expect("our own types are writable");
+        Answer { status: 200, headers: headers.map(owned).into(), body }
+    }
 }
 
 /// Upload a media file.
@@ -86,6 +94,7 @@ impl UploadAnswer {
 /// It is kept once a media worker has found a video stream in it; playlists are refused.
 #[utoipa::path(
     post, path = "/v1/upload", operation_id = "uploadFile", tag = "files",
+    params(super::idempotency::IdempotencyKey),
     request_body(content = inline(UploadForm), content_type = "multipart/form-data"),
     responses(
         (status = 200, description = "Kept", body = UploadAnswer, headers(
@@ -94,25 +103,43 @@ impl UploadAnswer {
         Fails<409>, Fails<503>,
     ),
 )]
-pub async fn upload(State(app): State<Arc<App>>, caller: Caller, request: Request) -> ApiResult {
+pub async fn upload(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    mut request: Request,
+) -> ApiResult {
+    let ticket = request.extensions_mut().remove::<Ticket>();
     let request = request.map(|body| Body::new(Lingering::new(body)));
     check_head(request.headers(), app.config.upload_bytes_max)?;
     app.check_open()?;
     let place = app.uploads.enter(&caller.principal)?;
     let Received { incoming, file_name } = receive(&app, &caller.principal, request).await?;
-    let (keeper, owner) = (Arc::clone(&app), caller.principal);
-    let kept = app
-        .blocking(move || {
-            // Also when the caller goes away, the place is taken until the work is over.
-            let _place = place;
-            let container = probe(&keeper, &incoming)?;
-            let extension = extension(&container, &file_name);
-            let kept = keeper.uploads.keep(incoming, &owner, extension, &file_name, wall_now());
-            kept.map_err(ApiError::from)
-        })
-        .await??;
-    let location = format!("/v1/files/{}", kept.name);
-    Ok(([(header::LOCATION, location)], Json(UploadAnswer::new(&app, &kept))).into_response())
+    let sha256 = incoming.sha256();
+    let fingerprint = Fingerprint::of(&[file_name.as_bytes(), sha256.as_bytes()]);
+    if let Some(ticket) = &ticket
+        && let Some(answered) = ticket.check(fingerprint)?
+    {
+        return Ok(answered);
+    }
+    let server = Arc::clone(&app);
+    let kept = move || -> Result<Answer, ApiError> {
+        // Also when the caller goes away, the place is taken until the work is over.
+        let _place = place;
+        let container = probe(&app, &incoming)?;
+        let extension = extension(&container, &file_name);
+        let new =
+            New { owner: &caller.principal, extension, file_name: &file_name, at: wall_now() };
+        let mut given = None;
+        app.uploads.keep(incoming, new, |change, upload| {
+            let answer = given.insert(UploadAnswer::new(&app, upload).answer());
+            match &ticket {
+                Some(ticket) => ticket.answered(change, fingerprint, answer.clone()),
+                None => Ok(()),
+            }
+        })?;
+        given.ok_or(ApiError::Bug("an upload was kept without an answer"))
+    };
+    Ok(response(server.blocking(kept).await??))
 }
 
 /// Refuses what the head of the request already tells.

@@ -121,7 +121,7 @@ impl IngestError {
     }
 
     /// The worker died, hung or used too much: what it said until then is worth nothing.
-    fn ends_the_run(&self) -> bool {
+    pub fn ends_the_run(&self) -> bool {
         use WorkerError::{
             Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,
             ThreadLimit, WallClock,

@@ -15,7 +15,8 @@ fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {
     let mut incoming = uploads.receive(owner, 100).expect("made");
     incoming.write(bytes).expect("written");
     let at = WallTime { epoch_ms: at };
-    uploads.keep(incoming, owner, "mp4", "C:\\clips\\a\n.mp4", at).expect("kept")
+    let new = New { owner, extension: "mp4", file_name: "C:\\clips\\a\n.mp4", at };
+    uploads.keep(incoming, new, |_, _| Ok(())).expect("kept")
 }
 
 /// Every file beneath `dir`.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{ALICE, BOB, Reply, Server, Setup, clips};
 
 const BOUNDARY: &str = "x-boundary";
-const TYPE: &str = "multipart/form-data; boundary=x-boundary";
+pub const TYPE: &str = "multipart/form-data; boundary=x-boundary";
 
 /// One part of a form; `disposition` follows `form-data; `.
 pub fn part(disposition: &str, content: &[u8]) -> Vec<u8> {
@@ -217,19 +217,19 @@ fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
     assert_eq!(limits["limits"]["upload"]["max"], limit, "{limits}");
 }
 
-/// Opens an upload and sends `sent` of what its head announces.
-fn half_an_upload(server: &Server, key: &str, sent: &[u8]) -> TcpStream {
+/// Opens an upload with these further header lines and sends `sent` of what its head announces.
+pub fn half_an_upload(server: &Server, key: &str, headers: &str, sent: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.addr()).expect("connected");
     let head = format!(
         "POST /v1/upload HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-type: {TYPE}\r\n\
-         content-length: 100000000\r\n\r\n"
+         content-length: 100000000\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes()).expect("sent");
     stream.write_all(&part("name=\"file\"; filename=\"a.mp4\"", sent)).expect("sent");
     stream
 }
 
-fn wait_for_files(dir: &Path, count: usize) {
+pub fn wait_for_files(dir: &Path, count: usize) {
     let started = Instant::now();
     while stored(dir).len() != count {
         assert!(started.elapsed() < Duration::from_secs(20), "{:?}", stored(dir));
@@ -242,7 +242,7 @@ fn a_client_that_goes_away_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).start();
     for sent in [0, 100, 600 << 10] {
-        let stream = half_an_upload(&server, ALICE, &vec![7; sent]);
+        let stream = half_an_upload(&server, ALICE, "", &vec![7; sent]);
         wait_for_files(dir.path(), 1);
         drop(stream);
         wait_until_empty(dir.path());
@@ -255,7 +255,7 @@ fn a_server_that_dies_midway_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());
     let mut server = setup.start();
-    let _stream = half_an_upload(&server, ALICE, &[7; 1 << 20]);
+    let _stream = half_an_upload(&server, ALICE, "", &[7; 1 << 20]);
     wait_for_files(dir.path(), 1);
     server.kill();
     assert_eq!(stored(dir.path()).len(), 1);
@@ -267,7 +267,7 @@ fn a_server_that_dies_midway_leaves_nothing() {
 fn uploads_at_once_are_bounded_for_each_caller() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).start();
-    let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(&server, ALICE, b"x")).collect();
+    let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(&server, ALICE, "", b"x")).collect();
     wait_for_files(dir.path(), 4);
     let reply = send(&server, file_form("a.mp4", b"x"));
     assert_eq!((reply.status, reply.header("retry-after")), (503, "1"), "{}", reply.text);

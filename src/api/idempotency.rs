@@ -1,0 +1,211 @@
+//! `Idempotency-Key`: a layer that routes opt into, so that a request sent twice acts once.
+//!
+//! The request is carried out in a task of its own: a caller that goes away does not undo it,
+//! and finds its answer later. Answers of the server's failures and of requests that did nothing
+//! are not kept. A route that knows its body only at the end asks the [`Ticket`] itself.
+
+mod answer;
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequest, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
+use media::RunId;
+use redb::WriteTransaction;
+use utoipa::IntoParams;
+
+use super::{ApiResult, App, error::ApiError, extract::Caller};
+use crate::{
+    app::wall_now,
+    idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope},
+};
+use answer::{kept, replay};
+
+pub use answer::response;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const KEY_BYTES_MAX: usize = 255;
+
+/// The header that makes a request act once.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `key` reads")]
+pub struct IdempotencyKey {
+    /// The same request sent again within a day with the same key gets the first answer and
+    /// does nothing.
+    #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    idempotency_key: Option<String>,
+}
+
+/// The use of a key by a route that learns only at its end what was asked.
+#[derive(Clone)]
+pub enum Ticket {
+    /// Act, and say what was answered.
+    Act(Arc<Attempt>),
+    /// This was answered to a request with this body.
+    Answered(Fingerprint, Arc<Answer>),
+}
+
+impl Ticket {
+    /// The answer to a request with this body, where it was given before.
+    pub fn check(&self, fingerprint: Fingerprint) -> Result<Option<Response>, ApiError> {
+        match self {
+            Ticket::Act(_) => Ok(None),
+            Ticket::Answered(known, answer) => {
+                check_body(*known, fingerprint)?;
+                Ok(Some(replay(Answer::clone(answer))))
+            }
+        }
+    }
+
+    /// Keeps the answer together with `change`.
+    pub fn answered(
+        &self,
+        change: &WriteTransaction,
+        fingerprint: Fingerprint,
+        answer: Answer,
+    ) -> Result<(), redb::Error> {
+        match self {
+            Ticket::Act(attempt) => attempt.answered_with(change, fingerprint, answer),
+            Ticket::Answered(..) => Ok(()),
+        }
+    }
+}
+
+/// Carries a request with a key out once; its body is read whole before.
+pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
+    let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
+    let caller = caller(&request)?;
+    let (parts, body) = request.into_parts();
+    let mut copy = Request::new(body);
+    *copy.extensions_mut() = parts.extensions.clone();
+    let body = Bytes::from_request(copy, &app)
+        .await
+        .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+    let run = run_in(parts.uri.path());
+    let tenant = caller.tenant.as_deref().unwrap_or_default();
+    let fingerprint = Fingerprint::of(&[tenant.as_bytes(), &body]);
+    let attempt = match begin(&app, scope, Some(fingerprint), &caller).await? {
+        Begun::Fresh(attempt) => attempt,
+        Begun::Answered(known, answer) => {
+            check_body(known, fingerprint)?;
+            return Ok(replay(answer));
+        }
+        Begun::Interrupted(attempt, past) => {
+            resume(&app, attempt, past, Some(fingerprint), run).await?
+        }
+        Begun::UnderWay => return Err(ApiError::UnderWay),
+    };
+    let request = Request::from_parts(parts, Body::from(body));
+    let carried_out = async move {
+        let response = next.run(request).await;
+        kept(&app, &caller, attempt, fingerprint, response).await
+    };
+    tokio::spawn(carried_out).await.map_err(|_| ApiError::Bug("a handler panicked"))?
+}
+
+/// Hands a request with a key to its handler together with the key's [`Ticket`].
+pub async fn once_at_its_end(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> ApiResult {
+    let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
+    let caller = caller(&request)?;
+    let ticket = match begin(&app, scope, None, &caller).await? {
+        Begun::Fresh(attempt) => Ticket::Act(Arc::new(attempt)),
+        Begun::Answered(known, answer) => Ticket::Answered(known, Arc::new(answer)),
+        // Its answer is kept in one step with what it does: nothing came of it.
+        Begun::Interrupted(attempt, _) => Ticket::Act(Arc::new(attempt)),
+        Begun::UnderWay => return Err(ApiError::UnderWay),
+    };
+    request.extensions_mut().insert(ticket.clone());
+    let carried_out = async move {
+        let response = next.run(request).await;
+        if let Ticket::Act(attempt) = ticket
+            && !response.status().is_success()
+        {
+            app.blocking(move || attempt.refused()).await??;
+        }
+        Ok(response)
+    };
+    tokio::spawn(carried_out).await.map_err(|_| ApiError::Bug("a handler panicked"))?
+}
+
+async fn begin(
+    app: &Arc<App>,
+    scope: Scope,
+    fingerprint: Option<Fingerprint>,
+    caller: &Caller,
+) -> Result<Begun, ApiError> {
+    let (keys, id, head) =
+        (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
+    Ok(app.blocking(move || keys.begin(scope, fingerprint, id, head, wall_now())).await??)
+}
+
+/// Begins anew what was interrupted before it did anything; refuses what did.
+async fn resume(
+    app: &Arc<App>,
+    attempt: Attempt,
+    past: Interrupted,
+    fingerprint: Option<Fingerprint>,
+    run: Option<RunId>,
+) -> Result<Attempt, ApiError> {
+    let timeline = app.registry.timeline().clone();
+    let resumed = move || -> Result<Attempt, ApiError> {
+        if let Some(run) = past.trace(&timeline, run)? {
+            if let (Some(known), Some(asked)) = (past.fingerprint, fingerprint) {
+                check_body(known, asked)?;
+            }
+            return Err(ApiError::AnswerLost { request_id: past.request_id, run });
+        }
+        attempt.write(fingerprint, timeline.head())?;
+        Ok(attempt)
+    };
+    app.blocking(resumed).await?
+}
+
+fn check_body(known: Fingerprint, asked: Fingerprint) -> Result<(), ApiError> {
+    if known == asked {
+        return Ok(());
+    }
+    let text = "was used for a request with another body: use a new key for a new request";
+    Err(ApiError::field(KEY.as_str(), text))
+}
+
+fn caller(request: &Request) -> Result<Caller, ApiError> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    caller.ok_or(ApiError::Bug("a key outside the authentication layer"))
+}
+
+/// What the request's key stands for; `None` without one.
+fn scope(request: &Request) -> Result<Option<Scope>, ApiError> {
+    let Some(key) = key(request.headers())? else { return Ok(None) };
+    let route = format!("{} {}", request.method(), request.uri().path());
+    Ok(Some(Scope::new(&caller(request)?.principal, &route, key)))
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut keys = headers.get_all(KEY).into_iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
+    let fits = visible && (1..=KEY_BYTES_MAX).contains(&key.len()) && keys.next().is_none();
+    let text = key.to_str().ok().filter(|_| fits);
+    let told = || ApiError::field(KEY.as_str(), "must be one of 1 to 255 visible ASCII characters");
+    text.map(Some).ok_or_else(told)
+}
+
+/// The run that a path names.
+fn run_in(path: &str) -> Option<RunId> {
+    path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
+}
+
+/// Whether the answer to a request is worth keeping.
+fn did_something(status: StatusCode, error: Option<&ApiError>) -> bool {
+    status.is_success() || error.is_some_and(ApiError::ended_the_run)
+}

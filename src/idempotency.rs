@@ -1,0 +1,246 @@
+//! Requests that must not be carried out twice: what was asked under a key and what was answered.
+//!
+//! A record is durable before its request begins and again with its answer, so that a crash
+//! between leaves one that says "begun": the log then tells whether anything came of it.
+//! Bounded for each owner in records and bytes, the oldest go first. Knows no HTTP.
+
+mod records;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use media::{RequestId, RunId, Seq, WallTime};
+use redb::WriteTransaction;
+use sha2::{Digest, Sha256};
+use timeline::{Event, EventKind, Timeline, TimelineError};
+
+use crate::{
+    config::Principal,
+    ledger::{Ledger, LedgerError},
+};
+use records::State;
+
+/// How long an answer is kept.
+pub const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Records of one owner.
+pub const RECORDS_MAX: usize = 4096;
+/// Bytes of the answers of one owner.
+pub const BYTES_MAX: u64 = 64 << 20;
+/// Bytes of one answer; a longer one is sent and not kept.
+pub const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Events looked at in one step.
+const STEP: usize = 4096;
+
+/// What one key stands for: an owner, a route and the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    owner: Principal,
+    digest: [u8; 32],
+}
+
+impl Scope {
+    /// The key `key` of `owner` on `route`, which is a method and a path.
+    pub fn new(owner: &Principal, route: &str, key: &str) -> Scope {
+        Scope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }
+    }
+}
+
+/// What tells one body from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Of a request whose effect depends on these parts.
+    pub fn of(parts: &[&[u8]]) -> Fingerprint {
+        Fingerprint(digest(parts))
+    }
+}
+
+/// A digest of `parts` that no other division of the same bytes has.
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+/// An answer as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// The headers that are repeated, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// What a key was used for before.
+pub enum Begun {
+    /// Nothing: carry the request out.
+    Fresh(Attempt),
+    /// This was answered.
+    Answered(Fingerprint, Answer),
+    /// A request that was begun and never answered; nothing of it is under way.
+    Interrupted(Attempt, Interrupted),
+    /// The same, and it is under way.
+    UnderWay,
+}
+
+/// A request that was begun and has no answer that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Its body; `None` where that was not known before its end.
+    pub fingerprint: Option<Fingerprint>,
+    /// The request.
+    pub request_id: String,
+    /// Its events, if there are any, come after this one.
+    pub after: Seq,
+}
+
+/// The use of keys.
+pub struct Idempotency {
+    ledger: Ledger,
+    under_way: Mutex<HashSet<Scope>>,
+}
+
+impl Idempotency {
+    /// The records in `ledger`, without those whose time is over at `now`.
+    pub fn open(ledger: Ledger, now: WallTime) -> Result<Arc<Idempotency>, LedgerError> {
+        ledger.write(|change| records::expire_all(change, oldest_kept(now)))?;
+        Ok(Arc::new(Idempotency { ledger, under_way: Mutex::default() }))
+    }
+
+    /// Begins the use of a key; waits for the disk.
+    pub fn begin(
+        self: &Arc<Self>,
+        scope: Scope,
+        fingerprint: Option<Fingerprint>,
+        request_id: RequestId,
+        head: Seq,
+        now: WallTime,
+    ) -> Result<Begun, LedgerError> {
+        // Taken before looking: of two at once, only one may find nothing.
+        if !self.under_way().insert(scope.clone()) {
+            return Ok(Begun::UnderWay);
+        }
+        let attempt = Attempt { keys: Arc::clone(self), scope, request_id, at: now };
+        let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
+        match known.filter(|record| record.at >= oldest_kept(now)) {
+            None => {
+                attempt.write(fingerprint, head)?;
+                Ok(Begun::Fresh(attempt))
+            }
+            Some(record) => Ok(match record.state {
+                State::Answered(fingerprint, answer) => Begun::Answered(fingerprint, answer),
+                State::Begun(past) => Begun::Interrupted(attempt, past),
+            }),
+        }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {
+        // Every change is one insert or remove: a panic leaves the set usable.
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn oldest_kept(now: WallTime) -> WallTime {
+    WallTime { epoch_ms: now.epoch_ms.saturating_sub(KEPT.as_millis() as i64) }
+}
+
+/// A request that is being carried out under its key, until dropped.
+///
+/// Dropped without an answer it stays "begun", as after a crash.
+pub struct Attempt {
+    keys: Arc<Idempotency>,
+    scope: Scope,
+    request_id: RequestId,
+    at: WallTime,
+}
+
+impl Attempt {
+    /// Says durably that the request begins; what was said of an earlier one is forgotten.
+    pub fn write(&self, fingerprint: Option<Fingerprint>, head: Seq) -> Result<(), LedgerError> {
+        let request_id = self.request_id.to_string();
+        let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
+        self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))
+    }
+
+    /// Keeps what was answered.
+    pub fn answered(&self, fingerprint: Fingerprint, answer: Answer) -> Result<(), LedgerError> {
+        self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))
+    }
+
+    /// As [`Attempt::answered`], together with other changes: all of them happen or none.
+    pub fn answered_with(
+        &self,
+        change: &WriteTransaction,
+        fingerprint: Fingerprint,
+        answer: Answer,
+    ) -> Result<(), redb::Error> {
+        records::put(change, &self.scope, self.at, &State::Answered(fingerprint, answer))
+    }
+
+    /// Forgets a request that did nothing.
+    pub fn refused(&self) -> Result<(), LedgerError> {
+        self.keys.ledger.write(|change| records::remove(change, &self.scope))
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.keys.under_way().remove(&self.scope);
+    }
+}
+
+impl Interrupted {
+    /// The run in which events tell that the request did something; `run` alone is looked at
+    /// where the request was about one.
+    pub fn trace(
+        &self,
+        timeline: &Timeline,
+        run: Option<RunId>,
+    ) -> Result<Option<RunId>, TimelineError> {
+        let mut from = Seq(self.after.0 + 1);
+        loop {
+            let heads = timeline.heads(from, STEP);
+            let Some(last) = heads.last() else { return Ok(None) };
+            from = Seq(last.seq.0 + 1);
+            for head in heads.iter().filter(|head| run.is_none_or(|run| head.run == run)) {
+                if !says_who_asked(head.kind) {
+                    continue;
+                }
+                let Some(parts) = timeline.get_parts(head.seq)? else { continue };
+                if request_of(&parts.decode()?).is_some_and(|id| id.to_string() == self.request_id)
+                {
+                    return Ok(Some(head.run));
+                }
+            }
+        }
+    }
+}
+
+/// The kinds with which the effects of a request begin.
+fn says_who_asked(kind: EventKind) -> bool {
+    use EventKind::{AnalysisGenerated, InferenceCompleted, IngestReceived, RunCreated, RunFailed};
+    matches!(kind, RunCreated | IngestReceived | AnalysisGenerated | InferenceCompleted | RunFailed)
+}
+
+fn request_of(event: &Event) -> Option<RequestId> {
+    match event {
+        Event::RunCreated(event) => Some(event.request_id),
+        Event::IngestReceived(event) => Some(event.request_id),
+        Event::AnalysisGenerated(event) => Some(event.request_id),
+        Event::InferenceCompleted(event) => Some(event.request_id),
+        Event::RunFailed(event) => event.request_id,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

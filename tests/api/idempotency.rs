@@ -1,0 +1,263 @@
+//! `Idempotency-Key` over HTTP: sent twice, done once, also across crashes and lost callers.
+
+use std::{
+    collections::HashMap,
+    io::Write,
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::uploads::{TYPE, file_form, half_an_upload, stored, wait_for_files};
+use crate::support::{ALICE, BOB, Reply, Server, Setup, clips};
+
+fn keyed(server: &Server, key: &str, path: &str, body: &Value) -> Reply {
+    server.call("POST", path).header("idempotency-key", key).json(body).send()
+}
+
+fn is_replay(reply: &Reply) -> bool {
+    reply.header("idempotency-replayed") == "true"
+}
+
+fn run_of(reply: &Reply) -> String {
+    reply.json()["run_id"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_route_that_acts_once_gives_its_first_answer_again() {
+    let Some(clips) = clips("every_route_that_acts_once_gives_its_first_answer_again") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let mut server = setup.start();
+    let run = server.create_run();
+    let calls = [
+        ("/v1/runs".to_owned(), json!({"mode": "detailed"})),
+        (format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk_friday.mp4"})),
+        (format!("/v1/runs/{run}/analyze"), json!({"model": "m"})),
+    ];
+    let firsts = calls.each_ref().map(|(path, body)| keyed(&server, "k", path, body));
+    let kinds = server.kinds(&run);
+    for round in 0..2 {
+        for ((path, body), first) in calls.iter().zip(&firsts) {
+            assert_eq!((first.status, is_replay(first)), (200, false), "{path} {}", first.text);
+            let again = keyed(&server, "k", path, body);
+            assert_eq!((again.status, is_replay(&again)), (200, true), "{path} {}", again.text);
+            assert!(again.bytes == first.bytes, "{path}: the same body, request id included");
+            assert_eq!(again.header("content-type"), first.header("content-type"), "{path}");
+            assert_ne!(again.header("x-request-id"), first.header("x-request-id"), "{path}");
+        }
+        assert_eq!(server.kinds(&run), kinds, "nothing was done twice");
+        let listed = server.get("/v1/runs").json();
+        assert_eq!(listed.as_array().map(Vec::len), Some(2), "nothing was created twice");
+        if round == 0 {
+            server.kill();
+            server = setup.start();
+        }
+    }
+}
+
+#[test]
+fn a_key_is_one_callers_for_one_route_and_one_body() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let first = keyed(&server, "k", "/v1/runs", &json!({"mode": "custom"}));
+    assert_eq!(first.status, 200, "{}", first.text);
+    let other = keyed(&server, "k", "/v1/runs", &json!({"mode": "detailed"}));
+    assert_eq!((other.status, other.fields()), (422, vec!["idempotency-key".to_owned()]));
+    let tenant = server.call("POST", "/v1/runs").header("idempotency-key", "k");
+    let tenant = tenant.header("x-tenant-id", "acme").json(&json!({"mode": "custom"})).send();
+    assert_eq!(tenant.status, 422, "another tenant is another request: {}", tenant.text);
+    let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).header("idempotency-key", "k");
+    let bobs = bobs.json(&json!({"mode": "custom"})).send();
+    assert_eq!((bobs.status, is_replay(&bobs)), (200, false), "{}", bobs.text);
+    assert_ne!(run_of(&bobs), run_of(&first));
+    let run = run_of(&first);
+    let elsewhere = keyed(&server, "k", &format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    assert_eq!((elsewhere.status, elsewhere.fields()), (422, vec!["frames".to_owned()]));
+}
+
+#[test]
+fn a_key_is_visible_ascii_and_bounded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let (longest, longer) = ("k".repeat(255), "k".repeat(256));
+    let rows = [("!", 200), (&*longest, 200), (&*longer, 422), ("", 422), ("a b", 422)];
+    for (key, status) in rows {
+        let reply = keyed(&server, key, "/v1/runs", &json!({}));
+        assert_eq!(reply.status, status, "{key}: {}", reply.text);
+    }
+    let twice = server.call("POST", "/v1/runs").header("idempotency-key", "a");
+    let twice = twice.header("idempotency-key", "a").json(&json!({})).send();
+    assert_eq!((twice.status, twice.fields()), (422, vec!["idempotency-key".to_owned()]));
+    let large = json!({ "x": "a".repeat(3 << 20) });
+    assert_eq!(keyed(&server, "large", "/v1/runs", &large).status, 413);
+}
+
+#[test]
+fn what_did_nothing_is_not_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(dir.path());
+    let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    assert_eq!(keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).status, 422);
+    let run = run_of(&keyed(&server, "k", "/v1/runs", &json!({})));
+    assert!(run.starts_with("run-"), "the key was still free");
+    assert_eq!(keyed(&server, "l", "/v1/runs", &json!({})).status, 409, "one run is active");
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let reply = keyed(&server, "l", "/v1/runs", &json!({}));
+    assert_eq!((reply.status, is_replay(&reply)), (200, false), "{}", reply.text);
+    let ingest = format!("/v1/runs/{}/ingest", run_of(&reply));
+    let body = json!({"source_uri": "late.mp4"});
+    for _ in 0..2 {
+        let reply = keyed(&server, "m", &ingest, &body);
+        assert_eq!((reply.status, is_replay(&reply)), (422, false), "{}", reply.text);
+    }
+}
+
+#[test]
+fn an_upload_is_compared_by_its_file() {
+    let Some(clips) = clips("an_upload_is_compared_by_its_file") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let other = std::fs::read(clips.join("talk_friday.mp4")).expect("a clip");
+    let send = |server: &Server, body: Vec<u8>, kind: &str| {
+        let call = server.call("POST", "/v1/upload").header("idempotency-key", "k");
+        call.header("content-type", kind).body(body).send()
+    };
+    let refused = send(&server, file_form("a.mp4", b"no media"), TYPE);
+    assert_eq!(refused.status, 422, "{}", refused.text);
+    let first = send(&server, file_form("a.mp4", &clip), TYPE);
+    assert_eq!((first.status, is_replay(&first)), (200, false), "{}", first.text);
+    // A client that sends again draws a new boundary.
+    let again = String::from_utf8_lossy(&file_form("a.mp4", b"@")).replace("x-boundary", "y-bound");
+    let (head, tail) = again.split_once('@').expect("one");
+    let again = [head.as_bytes(), &clip, tail.as_bytes()].concat();
+    for _ in 0..2 {
+        let reply = send(&server, again.clone(), "multipart/form-data; boundary=y-bound");
+        assert_eq!((reply.status, is_replay(&reply)), (200, true), "{}", reply.text);
+        assert!(reply.bytes == first.bytes);
+        assert_eq!(reply.header("location"), first.header("location"));
+        server.kill();
+        server = setup.start();
+    }
+    for body in [file_form("a.mp4", &other), file_form("b.mp4", &clip)] {
+        let reply = send(&server, body, TYPE);
+        assert_eq!((reply.status, reply.fields()), (422, vec!["idempotency-key".to_owned()]));
+    }
+    assert_eq!(stored(dir.path()).len(), 1);
+}
+
+#[test]
+fn a_second_request_waits_for_the_first_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let send = || {
+        let call = server.call("POST", "/v1/upload").header("idempotency-key", "k");
+        call.header("content-type", TYPE).body(file_form("a.mp4", b"no media")).send()
+    };
+    let stream = half_an_upload(&server, ALICE, "idempotency-key: k\r\n", b"x");
+    wait_for_files(dir.path(), 1);
+    let reply = send();
+    assert_eq!((reply.status, reply.header("retry-after")), (409, "1"), "{}", reply.text);
+    assert_eq!(reply.code(), "conflict");
+    drop(stream);
+    wait_for_files(dir.path(), 0);
+    let started = Instant::now();
+    while send().status != 422 {
+        assert!(started.elapsed() < Duration::from_secs(20), "the key stays taken");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_caller_that_goes_away_finds_its_answer_later() {
+    let Some(clips) = clips("a_caller_that_goes_away_finds_its_answer_later") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/ingest");
+    let body = json!({"source_uri": "surv_bottle-detection.mp4"});
+    let text = body.to_string();
+    let mut stream = TcpStream::connect(server.addr()).expect("connected");
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: a\r\nx-api-key: {ALICE}\r\nidempotency-key: k\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    )
+    .expect("sent");
+    let busy = || server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object();
+    let started = Instant::now();
+    while !busy() && !server.kinds(&run).contains(&"frames_decoded".to_owned()) {
+        assert!(started.elapsed() < Duration::from_secs(20), "no ingest begins");
+    }
+    drop(stream);
+    let reply = loop {
+        let reply = keyed(&server, "k", &path, &body);
+        if reply.status != 409 {
+            break reply;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{}", reply.text);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!((reply.status, is_replay(&reply)), (200, true), "{}", reply.text);
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "ingest_received").count(), 1, "{kinds:?}");
+}
+
+#[test]
+fn no_kill_makes_a_request_act_twice() {
+    const CYCLES: u32 = 25;
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    // What each key has made, as far as an answer said so.
+    let mut made: HashMap<String, Option<String>> = HashMap::new();
+    let mut lost = 0;
+    for cycle in 0..CYCLES {
+        let mut server = setup.start();
+        for (key, run) in &mut made {
+            let reply = keyed(&server, key, "/v1/runs", &json!({}));
+            // The key's run is told in either case: as the answer, or as what was done.
+            let found = match reply.status {
+                200 => run_of(&reply),
+                409 => reply.json()["error"]["details"][0]["message"].as_str().unwrap_or("").into(),
+                status => panic!("{status}: {}", reply.text),
+            };
+            lost += u32::from(reply.status == 409);
+            assert!(found.starts_with("run-"), "{}", reply.text);
+            assert_eq!(run.get_or_insert_with(|| found.clone()), &found, "{key} has made one run");
+        }
+        let listed = server.get("/v1/runs?limit=1000").json();
+        let listed = listed.as_array().map(Vec::len);
+        assert_eq!(listed, Some(made.len()), "as many runs as keys after cycle {cycle}");
+        let answered: Vec<(String, Option<String>)> = std::thread::scope(|scope| {
+            let server = &server;
+            let write = move |writer: u32| {
+                let mut sent = Vec::new();
+                for at in 0.. {
+                    let key = format!("{cycle}-{writer}-{at}");
+                    let call = server.call("POST", "/v1/runs").header("idempotency-key", &key);
+                    let reply = call.json(&json!({})).try_send();
+                    let run = reply.as_ref().ok().map(run_of);
+                    sent.push((key, run));
+                    if reply.is_err() || at == 7 {
+                        return sent;
+                    }
+                }
+                sent
+            };
+            let writers: Vec<_> = (0..4).map(|writer| scope.spawn(move || write(writer))).collect();
+            std::thread::sleep(Duration::from_millis(u64::from(4 + cycle * 2)));
+            server.signal_kill();
+            writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect()
+        });
+        server.kill();
+        made.extend(answered);
+    }
+    println!("{CYCLES} kills, {} keys, {lost} answers lost after their run was made", made.len());
+    assert!(made.len() > CYCLES as usize, "the load was no load");
+}

@@ -1,0 +1,117 @@
+//! Lists over HTTP, page by page to their end, while more is added.
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, Server, Setup, clips};
+
+/// The path that the `Link` header names as the next page.
+fn next(reply: &Reply) -> Option<String> {
+    let link = reply.header("link");
+    assert!(link.is_empty() || link.ends_with(">; rel=\"next\""), "{link}");
+    Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned())
+}
+
+/// The items of all pages from `path` on; `between` runs after each page.
+fn pages(
+    server: &Server,
+    path: &str,
+    items: impl Fn(&Value) -> Vec<Value>,
+    mut between: impl FnMut(),
+) -> Vec<Value> {
+    let (mut all, mut path) = (Vec::new(), path.to_owned());
+    for _ in 0..500 {
+        let reply = server.get(&path);
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text);
+        all.extend(items(&reply.json()));
+        between();
+        match next(&reply) {
+            Some(next) => path = next,
+            None => return all,
+        }
+    }
+    panic!("no end of {path}");
+}
+
+fn field(name: &'static str) -> impl Fn(&Value) -> Vec<Value> {
+    move |page| page[name].as_array().expect("an array").clone()
+}
+
+fn ids(items: &[Value], id: &str) -> Vec<Value> {
+    items.iter().map(|item| item[id].clone()).collect()
+}
+
+#[test]
+fn runs_are_each_listed_once_while_more_are_created() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let mut expected: Vec<Value> = (0..7).map(|_| json!(server.create_run())).collect();
+    expected.reverse();
+    let array = |page: &Value| page.as_array().expect("an array").clone();
+    for (limit, filter) in [(1, ""), (3, "&status=pending"), (7, ""), (8, "")] {
+        let path = format!("/v1/runs?limit={limit}{filter}");
+        let mut newer = 0;
+        let found = pages(&server, &path, array, || {
+            server.create_run();
+            newer += 1;
+        });
+        assert_eq!(ids(&found, "run_id"), expected, "{path}");
+        let mut added: Vec<Value> = server
+            .get(&format!("/v1/runs?limit={newer}"))
+            .json()
+            .as_array()
+            .expect("an array")
+            .iter()
+            .map(|run| run["run_id"].clone())
+            .collect();
+        added.extend(expected);
+        expected = added;
+    }
+}
+
+#[test]
+fn events_are_each_listed_once_while_more_are_appended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let (run, other) = (server.create_run(), server.create_run());
+    let add = |run: &str| {
+        let reply = server.post(&format!("/v1/runs/{run}/keepalive"), &json!({}));
+        assert_eq!(reply.status, 200, "{}", reply.text);
+    };
+    (0..9).for_each(|_| add(&run));
+    for limit in [2, 5, 1000] {
+        let path = format!("/v1/runs/{run}/events?limit={limit}");
+        let found = pages(&server, &path, field("events"), || {
+            add(&run);
+            add(&other);
+        });
+        let all = ids(&server.events(&run), "seq");
+        // The last page may be read before the last event comes.
+        assert!(found.len() + 1 >= all.len(), "{limit}: {} of {}", found.len(), all.len());
+        assert_eq!(ids(&found, "seq"), all[..found.len()], "{limit}: in order, without gaps");
+    }
+}
+
+#[test]
+fn markers_and_stills_are_each_listed_once() {
+    let Some(clips) = clips("markers_and_stills_are_each_listed_once") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    let ingest = json!({"source_uri": "talk_friday.mp4"});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    for (list, id) in [("markers", "marker_id"), ("keyframes", "seq")] {
+        let path = |limit| format!("/v1/runs/{run}/{list}?limit={limit}");
+        let whole = server.get(&path(1000)).json()[list].as_array().expect("an array").clone();
+        assert!(whole.len() > 2, "{list}: {}", whole.len());
+        for limit in [1, 2, whole.len() - 1, whole.len()] {
+            // The same analysis again gives the same markers.
+            let again =
+                || drop(server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"})));
+            let found = pages(&server, &path(limit), field(list), again);
+            assert_eq!(ids(&found, id), ids(&whole, id), "{list} by {limit}");
+        }
+    }
+}
