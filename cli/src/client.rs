@@ -2,12 +2,15 @@
 //!
 //! Follows no redirect, so the key goes to the named server only, and never prints the key.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io::Read, time::Duration};
 
 use media::RunId;
 use reqwest::{
     Method, StatusCode, Url,
-    blocking::{Client as Http, RequestBuilder, Response},
+    blocking::{
+        Client as Http, RequestBuilder, Response,
+        multipart::{Form, Part},
+    },
     header::{HeaderMap, HeaderValue, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -150,6 +153,20 @@ impl Client {
         patience: Duration,
     ) -> Result<T, CliError> {
         let request = self.request(Method::POST, self.url(path)?, patience).json(body);
+        self.exchange(request).and_then(|reply| self.parse(reply))
+    }
+
+    /// `POST path` with a form that holds one file of `len` bytes.
+    pub fn upload<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+        file: impl Read + Send + 'static,
+        len: u64,
+    ) -> Result<T, CliError> {
+        let part = Part::reader_with_length(file, len).file_name(name.to_owned());
+        let request = self.request(Method::POST, self.url(path)?, LONG);
+        let request = request.multipart(Form::new().part("file", part));
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 

@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod report;
 mod runs;
+mod upload;
 mod wire;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ struct Cli {
 enum Command {
     /// Analyse a video file without a server
     Analyze(analyze::AnalyzeArgs),
+    /// Upload a media file to a server
+    Upload(upload::UploadArgs),
     /// Manage runs on a server
     Runs(runs::RunsArgs),
     /// Show the events of a run
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     }
     let outcome = match Cli::parse().command {
         Command::Analyze(args) => analyze::run(&args),
+        Command::Upload(args) => upload::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Markers(args) => markers::run(&args),

@@ -6,6 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const REDRAW: Duration = Duration::from_millis(120);
 const BAR: &str = "{prefix:.bold} [{bar:32.cyan/dim}] {percent:>3}%  {msg}";
+const BYTES: &str =
+    "{prefix:.bold} [{bar:32.cyan/dim}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner:.cyan} {prefix:.bold} {msg}";
 
 /// Something that takes a while and cannot say how long.
@@ -53,6 +55,29 @@ impl Through {
     /// Leaves no trace.
     pub fn clear(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Bytes on their way; clones move one bar.
+#[derive(Clone)]
+pub struct Sent(ProgressBar);
+
+impl Sent {
+    /// A bar over `len` bytes.
+    pub fn start(what: &'static str, len: u64) -> Sent {
+        let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix(what);
+        bar.enable_steady_tick(REDRAW);
+        Sent(bar)
+    }
+
+    /// So many more are sent.
+    pub fn more(&self, bytes: usize) {
+        self.0.inc(bytes as u64);
+    }
+
+    /// Leaves no trace.
+    pub fn clear(self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -1,5 +1,7 @@
 //! `sightline runs`: the life of a run over HTTP: create, ingest, analyze, look, stop, delete.
 
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -8,6 +10,7 @@ use crate::{
     error::CliError,
     output::{Out, Table, printable},
     progress::Spinner,
+    upload,
     wire::RunRecord,
 };
 
@@ -76,6 +79,9 @@ struct IngestArgs {
     run: String,
     /// Path or URL as the server sees it, under one of its ingest roots
     source: String,
+    /// The source is a file of this machine: upload it first
+    #[arg(long)]
+    upload: bool,
     /// Analyse so many frames a second instead of all
     #[arg(long, value_name = "RATE")]
     fps: Option<f64>,
@@ -164,8 +170,15 @@ pub fn run(args: &RunsArgs) -> Result<(), CliError> {
             say(args.json, &reply, |_| format!("{run} deleted"))
         }
         RunsCommand::Ingest(ingest) => {
+            let source_uri = match ingest.upload {
+                true => {
+                    let kept = upload::send(&client, Path::new(&ingest.source))?;
+                    kept["file_path"].as_str().unwrap_or_default().to_owned()
+                }
+                false => ingest.source.clone(),
+            };
             let body = IngestBody {
-                source_uri: ingest.source.clone(),
+                source_uri,
                 sampling_policy: ingest.fps.map(|_| "fixed"),
                 fixed_fps: ingest.fps,
                 max_frames: Some(ingest.max_frames),

@@ -97,7 +97,7 @@ fn beneath_a_root(app: &App, path: &str) -> Result<Found, ApiError> {
 /// What a caller is told of a file that is not opened.
 fn told(error: SourceError) -> ApiError {
     match error {
-        SourceError::ParentComponent | SourceError::Malformed(_) | SourceError::Remote(_) => {
+        SourceError::ParentComponent | SourceError::Malformed(_) => {
             plain(StatusCode::BAD_REQUEST, &format!("the name {error}"))
         }
         error if error.kind() == ErrorKind::Internal => ApiError::Source(error),

@@ -1,0 +1,70 @@
+//! `sightline upload`: a file of this machine to the server, with a bar as its bytes are sent.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, printable},
+    progress::Sent,
+};
+
+/// Arguments of `upload`.
+#[derive(clap::Args)]
+pub struct UploadArgs {
+    /// Media file to upload
+    file: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Print the server's JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `upload`: prints the path that `runs ingest` takes as its source.
+pub fn run(args: &UploadArgs) -> Result<(), CliError> {
+    let reply = send(&Client::new(&args.server)?, &args.file)?;
+    let mut out = Out::stdout();
+    if args.json {
+        out.json(&reply)?;
+    } else {
+        out.line(printable(reply["file_path"].as_str().unwrap_or_default()))?;
+    }
+    out.finish()
+}
+
+/// Uploads the file at `path`; the server's answer names what it is called there.
+pub fn send(client: &Client, path: &Path) -> Result<Value, CliError> {
+    let failed = |source| CliError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::other("not a regular file")));
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let bar = Sent::start("uploading", metadata.len());
+    let reader = Counted { file, bar: bar.clone() };
+    let reply = client.upload("v1/upload", &name, reader, metadata.len());
+    bar.clear();
+    reply
+}
+
+/// A file that says how much of it was read.
+struct Counted {
+    file: File,
+    bar: Sent,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.bar.more(read);
+        Ok(read)
+    }
+}
