@@ -299,7 +299,7 @@ fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
         base = file.header.base;
         recovery::scan(&file, |_, record| base = base.max(record.head.at)).sound()?;
     }
-    let sizes = Sizes { file: 0, grow: 1 };
+    let sizes = Sizes { file: 0, grow: 1, spare: 0 };
     Journal::create(disk.clone(), sizes, Header::new(next, base))
         .map(drop)
         .map_err(|failure| failure.error())

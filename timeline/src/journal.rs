@@ -161,6 +161,8 @@ pub(crate) struct Sizes {
     pub(crate) file: u64,
     /// Step by which files grow.
     pub(crate) grow: u64,
+    /// Space kept ahead of what is written.
+    pub(crate) spare: u64,
 }
 
 /// The file at the end of the journal.
@@ -186,7 +188,7 @@ impl Journal {
         let name = file_name(header.first);
         let temporary = temporary_name(header.first);
         let path = disk.path(&name);
-        let allocated = sizes.grow.max(HEADER_BYTES as u64);
+        let allocated = sizes.grow.max(HEADER_BYTES as u64 + sizes.spare);
         let make = || -> io::Result<Arc<dyn DiskFile>> {
             let file = disk.create(&temporary)?;
             let mut bytes = header.bytes();
@@ -249,16 +251,27 @@ impl Journal {
         !self.is_empty() && self.position + bytes as u64 > self.sizes.file
     }
 
+    /// Whether a batch of `bytes` has room in the space that is there already.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.position + (bytes + batch::HEADER_BYTES) as u64 <= self.allocated
+    }
+
     /// Makes `batch`, which holds `count` records, durable; returns where it starts.
+    ///
+    /// Without room for more the spare space is for what is `urgent`.
     pub(crate) fn append(
         &mut self,
         batch: &[u8],
         count: u64,
+        urgent: bool,
         on_sync: &SyncObserver,
     ) -> std::result::Result<u64, Failure> {
         let start = self.position;
         let end = start + batch.len() as u64;
-        self.grow(end + batch::HEADER_BYTES as u64)?;
+        let grown = self.grow(end + batch::HEADER_BYTES as u64 + self.sizes.spare);
+        if !(urgent && self.has_room_for(batch.len())) {
+            grown?;
+        }
         if let Err(source) = self.file.write_all_at(batch, start) {
             // Part of it may be there. A mark in its place makes that certainly nothing.
             self.mark()?;

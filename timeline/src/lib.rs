@@ -173,7 +173,8 @@ impl Timeline {
         lock: Option<Lock>,
     ) -> Result<(Timeline, Recovery)> {
         let file = options.file_bytes.min(FILE_BYTES_MAX);
-        let sizes = Sizes { file, grow: options.grow_bytes.clamp(1, FILE_BYTES_MAX) };
+        let grow = options.grow_bytes.clamp(1, FILE_BYTES_MAX);
+        let sizes = Sizes { file, grow, spare: options.spare_bytes.min(FILE_BYTES_MAX) };
         let mut found = recovery::recover(&*disk)?;
         recovery::settle(&*disk, &found)?;
         let last = recovery::last_time(&found.index);

@@ -14,6 +14,8 @@ pub struct Options {
     pub file_bytes: u64,
     /// Journal files grow by this much zero-filled space at a time.
     pub grow_bytes: u64,
+    /// Space kept ahead of what is written, for what ends runs when the disk is full.
+    pub spare_bytes: u64,
     /// Reads wall time; the log never lets it go backwards.
     pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
     /// Told on the writer's thread how long each sync of the journal took; must be brief.
@@ -28,6 +30,7 @@ impl Default for Options {
         Options {
             file_bytes: 64 << 20,
             grow_bytes: 4 << 20,
+            spare_bytes: 256 << 10,
             clock: Arc::new(system_clock),
             on_sync: Arc::new(|_| {}),
         }

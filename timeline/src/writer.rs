@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    Appended, EventHead, Health, SyncObserver, TimelineError, batch, footer,
+    Appended, EventHead, EventKind, Health, SyncObserver, TimelineError, batch, footer,
     index::{EVENTS_MAX, Numbered, RUNS_MAX},
     journal::{self, Failure, Journal},
     queue::{Queue, Request},
@@ -45,20 +45,27 @@ impl Writer {
     pub(crate) fn run(mut self) {
         let guard = PanicGuard { store: self.store.clone(), queue: self.queue.clone() };
         while let Some(group) = self.queue.drain() {
-            let poisoned = match self.store.health() {
-                Health::Poisoned { reason } => Some(Failure::Fatal { reason }),
-                Health::Writable | Health::Closed => None,
-            };
-            match poisoned.map_or_else(|| self.commit(&group), Err) {
-                Ok(placed) => acknowledge(group, &placed),
-                Err(failure) => self.refuse(group, &failure),
-            }
+            self.serve(group);
         }
         drop(guard);
     }
 
+    fn serve(&mut self, group: Vec<Request>) {
+        match self.commit(&group) {
+            Ok(placed) => acknowledge(group, &placed),
+            // What has no room together may have some alone, and what ends a run has its own.
+            Err(Failure::Refused { .. }) if group.len() > 1 => {
+                group.into_iter().for_each(|request| self.serve(vec![request]));
+            }
+            Err(failure) => self.refuse(group, &failure),
+        }
+    }
+
     /// Makes `group` durable and readable.
     fn commit(&mut self, group: &[Request]) -> Result<Vec<Placed>, Failure> {
+        if let Health::Poisoned { reason } = self.store.health() {
+            return Err(Failure::Fatal { reason });
+        }
         self.last = (self.clock)().max(self.last);
         let at = self.last;
         let records: usize = group.iter().map(|request| request.drafts.len()).sum();
@@ -71,7 +78,9 @@ impl Writer {
             return Ok(Vec::new());
         }
         let head = self.check_room(records)?;
-        self.rotate_for(batch::HEADER_BYTES + bytes, at)?;
+        let mut kinds = group.iter().flat_map(|request| &request.drafts).map(|draft| draft.kind);
+        let urgent = kinds.all(EventKind::ends_run);
+        self.rotate_for(batch::HEADER_BYTES + bytes, at, urgent)?;
         let mut seq = head;
         let mut builder = batch::Builder::new(std::mem::take(&mut self.buffer), Seq(head.0 + 1));
         let mut placed = Vec::with_capacity(records);
@@ -83,7 +92,7 @@ impl Writer {
             placed.push(Placed { head, record: start..builder.len() });
         }
         self.buffer = builder.finish();
-        let start = self.journal.append(&self.buffer, records as u64, &self.on_sync)?;
+        let start = self.journal.append(&self.buffer, records as u64, urgent, &self.on_sync)?;
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
             self.buffer = Vec::new();
         }
@@ -107,7 +116,7 @@ impl Writer {
     }
 
     /// Begins another file when the last one has no room for `bytes` or no number for `at`.
-    fn rotate_for(&mut self, bytes: usize, at: WallTime) -> Result<(), Failure> {
+    fn rotate_for(&mut self, bytes: usize, at: WallTime, urgent: bool) -> Result<(), Failure> {
         let old = self.store.index().last_file().is_some_and(|file| file.is_too_old_for(at));
         if !old && !self.journal.is_full_for(bytes) {
             return Ok(());
@@ -117,7 +126,13 @@ impl Writer {
             self.store.index_mut().rebase_last_file(at);
             return Ok(());
         }
-        self.rotate(at)
+        match self.rotate(at) {
+            // No room for another file: what ends a run goes into the spare space of this one.
+            Err(Failure::Refused { .. }) if urgent && !old && self.journal.has_room_for(bytes) => {
+                Ok(())
+            }
+            rotated => rotated,
+        }
     }
 
     /// Seals the last file, unless it is empty, and begins another.

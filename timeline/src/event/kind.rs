@@ -21,6 +21,15 @@ macro_rules! kinds {
                 match name { $($name => Some(EventKind::$kind),)* _ => None }
             }
 
+            /// It ends a run: such an event is taken when there is room for nothing else.
+            pub const fn ends_run(self) -> bool {
+                use EventKind::{RunCompleted, RunDeleted, RunExpired, RunFailed, StopRequested};
+                matches!(
+                    self,
+                    RunCompleted | RunFailed | RunExpired | StopRequested | RunDeleted
+                )
+            }
+
             /// The number that stands for the kind on disk, fixed forever.
             pub(crate) const fn code(self) -> u8 {
                 self as u8

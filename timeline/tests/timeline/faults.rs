@@ -7,11 +7,11 @@ use std::{
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{Health, Timeline, TimelineError};
+use timeline::{Event, Health, NewEvent, Options, RunDeleted, Timeline, TimelineError};
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{found, small, texts},
+    support::{events, found, run, small, texts},
 };
 
 fn open(disk: &SimDisk) -> Timeline {
@@ -58,6 +58,57 @@ fn a_full_disk_refuses_the_batch_and_goes_on_when_there_is_room() {
         assert_eq!(texts(&log), expected, "{limit}");
         assert_eq!(texts(&open(&disk.after_kill())), expected, "{limit}");
     }
+}
+
+fn deleted(number: u8) -> NewEvent {
+    let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
+    NewEvent { run: run(number), event }
+}
+
+#[test]
+fn what_ends_a_run_has_room_on_a_full_disk() {
+    // In the middle of a file, and where another file would have to begin.
+    for (file_bytes, grow_bytes, allocated) in [(1 << 20, 2048, 4096), (3000, 8192, 8192)] {
+        let disk = SimDisk::default();
+        let options = || Options { file_bytes, grow_bytes, spare_bytes: 2000, ..small() };
+        let open = |disk: &SimDisk| {
+            let disk = Arc::new(disk.clone());
+            Timeline::open_on(disk, Path::new("/nonexistent"), options()).unwrap().0
+        };
+        let log = open(&disk);
+        log.append_wait(vec![found(1, "before")]).unwrap();
+        // No file can be made and none can grow past what is there.
+        disk.set_fault(Some(Fault::Full(allocated - 1)));
+        let mut kept = 1;
+        let text = "x".repeat(100);
+        while let Ok(appended) = log.append_wait(vec![found(2, &text)]) {
+            kept += appended.len();
+        }
+        let refused = log.append_wait(vec![found(2, &text)]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
+        // Beside a batch without room, and alone.
+        let (sender, receiver) = mpsc::sync_channel(2);
+        for batch in [vec![found(3, &text)], vec![deleted(3)]] {
+            let sender = sender.clone();
+            log.append(batch, move |result| sender.send(result.is_ok()).unwrap());
+        }
+        assert_eq!([receiver.recv().unwrap(), receiver.recv().unwrap()], [false, true]);
+        for number in 4..14 {
+            log.append_wait(vec![deleted(number)]).unwrap();
+        }
+        assert_eq!(log.head().0 as usize, kept + 11, "{file_bytes}");
+        let error = (14..100).find_map(|number| log.append_wait(vec![deleted(number)]).err());
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Exhausted), "it has an end");
+        let head = log.head();
+        assert_eq!(events(&open(&disk.after_kill())).len() as u64, head.0);
+    }
+    let disk = SimDisk::default();
+    let log = open(&disk);
+    disk.set_fault(Some(Fault::Full(1024)));
+    while log.append_wait(vec![found(2, &"x".repeat(100))]).is_ok() {}
+    disk.set_fault(None);
+    log.append_wait(vec![found(2, "room again"), deleted(2)]).unwrap();
+    assert_eq!(log.state(), Health::Writable);
 }
 
 #[test]

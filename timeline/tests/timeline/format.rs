@@ -22,7 +22,8 @@ fn fixture(version: u32) -> PathBuf {
 
 fn write_fixture(version: u32, dir: &Path) {
     let clock = std::sync::Arc::new(|| WallTime { epoch_ms: 1_767_225_600_000 });
-    let options = Options { file_bytes: 2048, grow_bytes: 512, clock, ..Options::default() };
+    let sizes = Options { file_bytes: 2048, grow_bytes: 512, spare_bytes: 0, ..Options::default() };
+    let options = Options { clock, ..sizes };
     let (log, _) = Timeline::open(dir, options).unwrap();
     for number in 0..12u8 {
         let text = format!("event {number}: caf\u{e9} \"quoted\"");

@@ -94,7 +94,8 @@ pub fn texts(log: &Timeline) -> Vec<String> {
 
 /// Files and steps so small that a handful of events crosses them.
 pub fn small() -> Options {
-    Options { file_bytes: 4096, grow_bytes: 1024, clock: ticking(), ..Options::default() }
+    let clock = ticking();
+    Options { file_bytes: 4096, grow_bytes: 1024, spare_bytes: 0, clock, ..Options::default() }
 }
 
 /// A clock that advances by a millisecond whenever it is read.
