@@ -27,8 +27,9 @@ use crate::{
     idempotency::Idempotency,
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
-    metrics::Metrics,
+    metrics::{Metrics, StoredFile},
     quota::Quota,
+    retention::Retention,
     search::Search,
     session::{
         admission::Admission,
@@ -118,11 +119,13 @@ pub struct App {
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Room that new work leaves on disk.
-    pub reserve: Reserve,
+    pub reserve: Arc<Reserve>,
     /// How much each principal stores.
     pub quota: Arc<Quota>,
     /// Open connections.
     pub crowd: Arc<Crowd>,
+    /// Removes what is old or unused.
+    pub retention: Arc<Retention>,
     /// What is counted and timed.
     pub metrics: Arc<Metrics>,
     /// Rate limits.
@@ -162,7 +165,14 @@ impl App {
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let database = config.database.as_ref().map(Database::new);
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
-        let registry = Registry::open(timeline, limits, wall_now())?;
+        let quota = Quota::new(config.quotas);
+        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now())?;
+        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
+        let retention = Retention::new(config.retention, runs, stills, counted);
+        let unfinished = recovery.leftovers + blobs.unfinished();
+        metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
+        retention.count_stored()?;
+        let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
         let webhooks = Webhooks::open(
             Arc::clone(&registry),
             egress.clone(),
@@ -185,6 +195,7 @@ impl App {
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
             blobs: blobs.clone(),
+            reserve: Arc::clone(&reserve),
             supervisor: supervisor.clone(),
             remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
             gate: config.gate,
@@ -194,8 +205,6 @@ impl App {
         });
         let crowd = descriptors::crowd(&config);
         let rates = Rates::new(config.rate_global, config.rate_principal);
-        let reserve = Reserve::new(config.data_dir.clone(), config.disk_reserve);
-        let quota = Quota::new(config.quotas);
         let idempotency = Idempotency::open(ledger.clone(), wall_now())?;
         let uploads = config.data_dir.join("uploads");
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
@@ -218,6 +227,7 @@ impl App {
             reserve,
             quota,
             crowd,
+            retention,
             metrics,
             rates,
             draining,
@@ -334,6 +344,7 @@ impl Server {
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
         let telling = CancellationToken::new();
         tell(&app, &telling);
+        tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tracing::info!(%addr, "listening");
         Ok(Server { app, accepting, sweeping, telling, ends })
     }

@@ -21,7 +21,7 @@ use media::Score;
 use tracing_subscriber::EnvFilter;
 use transport::egress::EgressConfig;
 
-use crate::{database, delivery::webhook, json::Problem, quota::QuotaLimits};
+use crate::{database, delivery::webhook, json::Problem, quota::QuotaLimits, retention::Ages};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
@@ -81,6 +81,8 @@ pub struct Config {
     pub quotas: QuotaLimits,
     /// How webhooks are delivered.
     pub webhooks: webhook::Settings,
+    /// Ages after which things are removed.
+    pub retention: Ages,
     /// The database; `None` turns feedback and mirror off.
     pub database: Option<database::Settings>,
     /// Most bytes of an uploaded file.
@@ -183,6 +185,11 @@ impl Config {
                     "15000",
                     whole(100, 60_000),
                 )),
+            },
+            retention: Ages {
+                stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
+                deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
+                runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
             },
             database: database(&mut vars),
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
@@ -343,6 +350,13 @@ fn rate(text: &str) -> Result<Option<NonZeroU32>, Problem> {
 /// Bytes; 0 is no limit.
 fn quota(text: &str) -> Result<Option<NonZeroU64>, Problem> {
     whole(0, 1 << 60)(text).map(NonZeroU64::new)
+}
+
+/// An age in days, fractions too; 0 is never.
+fn days(text: &str) -> Result<Option<Duration>, Problem> {
+    let found = text.parse().ok().filter(|days| (0.0..=36_500.0).contains(days));
+    let age = |days: f64| (days > 0.0).then(|| Duration::from_secs_f64(days * 86_400.0));
+    found.map(age).ok_or_else(|| "must be a number of days in [0, 36500], 0 for never".into())
 }
 
 fn stills(text: &str) -> Result<bool, Problem> {

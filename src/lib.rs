@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod percent;
 pub mod quota;
+pub mod retention;
 pub mod search;
 pub mod session;
 pub mod source;

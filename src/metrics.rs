@@ -90,6 +90,20 @@ series! {
     mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
     /// Attempts to deliver an event to a webhook, by what they came to.
     webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
+    /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
+    stored_bytes: IntGauge = family::gauge, "service_stored_bytes";
+    /// Ended runs that the service deleted for their age.
+    retention_runs: IntCounter = family::counter, "service_retention_runs_deleted_total";
+    /// Events of deleted runs that were purged from the log.
+    retention_events: IntCounter = family::counter, "service_retention_events_purged_total";
+    /// Files that were removed: past their age, or named by no event.
+    retention_files: Counters<StoredFile> = Counters::new, "service_retention_files_removed_total", "kind";
+    /// Bytes of the files that sweeps removed.
+    retention_bytes: Counters<StoredFile> = Counters::new, "service_retention_bytes_removed_total", "kind";
+    /// Time of one retention sweep.
+    retention_seconds: Histogram = family::histogram, "service_retention_sweep_seconds", LONG;
+    /// Retention sweeps that failed; the next one does what they left.
+    retention_failures: IntCounter = family::counter, "service_retention_failures_total";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }
@@ -180,6 +194,30 @@ impl Label for SpanEnd {
         match self {
             SpanEnd::Exported => "exported",
             SpanEnd::Dropped => "dropped",
+        }
+    }
+}
+
+/// A file that retention removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredFile {
+    /// The JPEG of a selected frame.
+    Still,
+    /// A signal array.
+    Column,
+    /// What a write that never finished left.
+    Unfinished,
+}
+
+impl Label for StoredFile {
+    const ALL: &'static [StoredFile] =
+        &[StoredFile::Still, StoredFile::Column, StoredFile::Unfinished];
+
+    fn value(self) -> &'static str {
+        match self {
+            StoredFile::Still => "still",
+            StoredFile::Column => "column",
+            StoredFile::Unfinished => "unfinished",
         }
     }
 }

@@ -59,15 +59,6 @@ impl QuotaError {
     }
 }
 
-/// One principal's account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
-    /// Bytes used.
-    pub used: u64,
-    /// Most that may be; `None` is no limit.
-    pub quota: Option<u64>,
-}
-
 /// The accounts of all principals.
 #[derive(Debug, Default)]
 pub struct Quota {
@@ -117,10 +108,9 @@ impl Quota {
         Hold { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
     }
 
-    /// The account of `owner`.
-    pub fn usage(&self, owner: &Principal) -> Usage {
-        let used = self.accounts().used(owner);
-        Usage { used, quota: self.limits.principal.map(NonZeroU64::get) }
+    /// Bytes used by `owner`.
+    pub fn used(&self, owner: &Principal) -> u64 {
+        self.accounts().used(owner)
     }
 
     /// Bytes used by all principals together.
@@ -233,7 +223,7 @@ mod tests {
             Err(QuotaError::Global { quota: 150, used: 149, asked: 2 })
         );
         assert_eq!(quota.charge(&bob, 1), Ok(()));
-        assert_eq!(quota.usage(&bob), Usage { used: 51, quota: Some(100) });
+        assert_eq!(quota.used(&bob), 51);
         assert_eq!(quota.total(), 150);
     }
 
@@ -242,7 +232,7 @@ mod tests {
         let (alice, quota) = (Principal::named("alice"), quota(0, 0));
         assert_eq!(quota.charge(&alice, u64::MAX / 2), Ok(()));
         assert_eq!(quota.check(&alice), Ok(()));
-        assert_eq!(quota.usage(&alice), Usage { used: u64::MAX / 2, quota: None });
+        assert_eq!(quota.used(&alice), u64::MAX / 2);
     }
 
     #[test]

@@ -37,6 +37,8 @@ mod remote_ends;
 mod remote_hls;
 #[path = "api/replay.rs"]
 mod replay;
+#[path = "api/retention.rs"]
+mod retention;
 #[path = "api/routes.rs"]
 mod routes;
 #[path = "api/search.rs"]

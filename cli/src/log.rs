@@ -4,7 +4,7 @@
 //! damaged, keeps the cut bytes in files beside the log, and needs the server stopped.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -145,25 +145,40 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
 }
 
 /// Reads the stills that the log in `dir` names, beside it in the data directory; returns how
-/// many are intact.
+/// many are intact. Those of deleted runs and those past their age may be gone.
 fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
-    let mut hashes: BTreeSet<BlobHash> = BTreeSet::new();
+    let blobs = BlobStore::at(&dir.join("../blobs"));
+    let kept_from = match blobs.removed_before() {
+        Ok(before) => before,
+        Err(problem) => {
+            problems.push(problem);
+            return 0;
+        }
+    };
+    // Each with the runs that may still show it.
+    let mut stills: BTreeMap<BlobHash, BTreeSet<RunId>> = BTreeMap::new();
+    let mut deleted: BTreeSet<RunId> = BTreeSet::new();
     let named = timeline::cat(dir, |event| {
-        if event.head.kind == EventKind::KeyframeStored
+        let head = event.head;
+        if head.kind == EventKind::RunDeleted {
+            deleted.insert(head.run);
+        }
+        if head.kind == EventKind::KeyframeStored
             && let Ok(Event::KeyframeStored(still)) = event.decode()
         {
-            hashes.insert(still.image_sha256);
+            let runs = stills.entry(still.image_sha256).or_default();
+            runs.extend(kept_from.is_none_or(|from| head.at >= from).then_some(head.run));
         }
         ControlFlow::Continue(())
     });
     if named.is_err() && problems.is_empty() {
         problems.extend(named.err());
     }
-    let blobs = BlobStore::at(&dir.join("../blobs"));
     let mut intact = 0;
-    for hash in hashes {
+    for (hash, runs) in stills {
         match blobs.get(&hash) {
             Ok(Some(_)) => intact += 1,
+            Ok(None) if runs.is_subset(&deleted) => {}
             Ok(None) => problems.push(TimelineError::Damaged {
                 file: blobs.path(&hash),
                 offset: 0,

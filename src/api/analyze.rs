@@ -350,6 +350,7 @@ pub async fn analyze(
 ) -> ApiResult {
     let request = read(&body)?;
     app.check_open()?;
+    app.quota.check(&run.origin().principal)?;
     let state = run.lifecycle();
     if state.is_terminal() {
         return Err(RunError::Terminal(state).into());

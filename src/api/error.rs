@@ -394,6 +394,8 @@ impl From<IngestError> for ApiError {
         match error {
             IngestError::Run(error) => error.into(),
             IngestError::Store(error) => ApiError::Log(error),
+            IngestError::Quota(error) => ApiError::Quota(error),
+            IngestError::DiskLow(low) => ApiError::DiskLow(low),
             error => ApiError::Ingest(error),
         }
     }

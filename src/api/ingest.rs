@@ -149,6 +149,7 @@ pub async fn ingest(
     run.check_active()?;
     let request = read(&body)?;
     app.check_open()?;
+    app.quota.check(&caller.principal)?;
     let (source, source_uri) = source(&app, &caller.principal, request.source_uri).await?;
     let is_shown = source_uri == request.source_uri;
     let echo = if is_shown { body.text() } else { body.with("source_uri", &source_uri) };

@@ -54,11 +54,15 @@ struct Limit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     setting: Option<&'static str>,
+    /// What the caller uses of it now; absent where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = f64, required = false)]
+    used: Option<Number>,
 }
 
 impl Limit {
     fn most(max: impl Into<Number>, unit: &'static str) -> Limit {
-        Limit { min: None, max: Some(max.into()), default: None, unit, setting: None }
+        Limit::switched(Some(max), unit)
     }
 
     fn within<T: Into<Number> + Clone>(range: RangeInclusive<T>, unit: &'static str) -> Limit {
@@ -68,7 +72,8 @@ impl Limit {
 
     /// A limit that its setting may turn off.
     fn switched(max: Option<impl Into<Number>>, unit: &'static str) -> Limit {
-        Limit { min: None, max: max.map(Into::into), default: None, unit, setting: None }
+        let max = max.map(Into::into);
+        Limit { min: None, max, default: None, unit, setting: None, used: None }
     }
 
     fn default(self, default: impl Into<Number>) -> Limit {
@@ -93,8 +98,12 @@ fn rates() -> RangeInclusive<Number> {
 )]
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAnswer> {
     let mut limits = of_fields();
+    let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(of_media());
+    if let Some(stored) = limits.get_mut("principal_stored") {
+        stored.used = Some(used.into());
+    }
     Json(LimitsAnswer { request_id: caller.request_id, limits })
 }
 

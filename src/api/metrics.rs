@@ -51,6 +51,7 @@ impl App {
         }
         let timeline = self.registry.timeline();
         metrics.index_bytes.set(timeline.index_bytes() as i64);
+        metrics.stored_bytes.set(i64::try_from(self.quota.total()).unwrap_or(i64::MAX));
         metrics.head.set(timeline.head().0 as i64);
         if let Err(error) = metrics.process.look() {
             tracing::warn!(%error, "the system does not tell what the process uses");

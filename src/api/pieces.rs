@@ -211,7 +211,7 @@ mod tests {
         let run = RunId::from_bytes([7; 16]);
         let mut column = log.column_writer();
         (0..FRAMES).for_each(|index| column.push(&signal(index)).expect("room"));
-        let column = column.finish().expect("durable");
+        let (column, _lease) = column.finish().expect("durable");
         let failed = || Event::RunFailed(RunFailed { request_id: None, reason: "no".to_owned() });
         let events = [decoded(column), failed(), failed()];
         let batch = events.into_iter().map(|event| NewEvent { run, event }).collect();

@@ -71,6 +71,7 @@ pub async fn create(
     });
     fields.finish(|| Some(()))?;
     app.check_open()?;
+    app.quota.check(&caller.principal)?;
     let origin = Origin {
         principal: caller.principal,
         tenant: caller.tenant,

@@ -19,7 +19,7 @@ fn start(limits: Limits) -> Log {
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
     let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
     let now = media::WallTime { epoch_ms: 0 };
-    let registry = Registry::open(timeline, limits_of_runs, now).expect("opens");
+    let registry = Registry::open(timeline, limits_of_runs, Arc::default(), now).expect("opens");
     let cache = dir.path().join("search-cache");
     let search = Search::start_with(Arc::clone(&registry), limits, cache).expect("starts");
     Log { search: Arc::new(search), registry, _dir: dir }

@@ -19,10 +19,11 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::Lifecycle;
-use crate::{config::Principal, telemetry::SPANS};
+use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
 mod change;
 mod lookup;
+mod reclaim;
 mod run;
 
 use change::Change;
@@ -83,6 +84,7 @@ impl RunError {
 pub struct Registry {
     timeline: Timeline,
     limits: RunLimits,
+    quota: Arc<Quota>,
     tables: Mutex<Tables>,
 }
 
@@ -107,9 +109,10 @@ impl Registry {
     pub fn open(
         timeline: Timeline,
         limits: RunLimits,
+        quota: Arc<Quota>,
         wall_now: WallTime,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let registry = Arc::new(Registry { timeline, limits, tables: Mutex::default() });
+        let registry = Arc::new(Registry { timeline, limits, quota, tables: Mutex::default() });
         registry.rebuild(wall_now)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -150,6 +153,7 @@ impl Registry {
                 run.set_source(ingest.source_uri.as_deref());
             }
         }
+        tables.runs.values().for_each(|run| self.account(run));
         Ok(())
     }
 
@@ -159,6 +163,16 @@ impl Registry {
         for head in heads {
             tables.fold(head, now + self.limits.ttl);
         }
+        let mut changed: Vec<RunId> = heads.iter().map(|head| head.run).collect();
+        changed.dedup();
+        let runs: Vec<_> = changed.iter().filter_map(|id| tables.runs.get(id).cloned()).collect();
+        drop(tables);
+        runs.iter().for_each(|run| self.account(run));
+    }
+
+    /// Counts what the events of `run` take in the log.
+    fn account(&self, run: &Run) {
+        run.account(self.timeline.run_bytes(run.id()), &self.quota);
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -169,6 +183,11 @@ impl Registry {
     /// The log behind the runs.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// The accounts that what runs store is charged to.
+    pub fn quota(&self) -> &Arc<Quota> {
+        &self.quota
     }
 
     /// The limits on runs.

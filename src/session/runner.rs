@@ -4,6 +4,7 @@
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
 mod job;
+mod stores;
 
 use std::{io, sync::Arc};
 
@@ -20,7 +21,13 @@ use super::{
     registry::{JobGuard, JobProgress, Registry, Run, RunError},
     remote::{RemoteError, RemoteSources},
 };
-use crate::{metrics::Metrics, source::Source, telemetry::SPANS};
+use crate::{
+    disk::{Low, Reserve},
+    metrics::Metrics,
+    quota::QuotaError,
+    source::Source,
+    telemetry::SPANS,
+};
 use job::Job;
 
 /// The reason of a `run_failed` that a shutdown caused.
@@ -84,6 +91,12 @@ pub enum IngestError {
     /// Stills or signals could not be stored.
     #[error(transparent)]
     Store(#[from] TimelineError),
+    /// The job would store more than a quota allows.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// The job would take the disk's reserve.
+    #[error("{0}")]
+    DiskLow(Low),
     /// No thread could be started.
     #[error("cannot start a thread for the job: {0}")]
     Thread(#[source] io::Error),
@@ -104,6 +117,8 @@ impl IngestError {
             IngestError::Worker(error) => error.kind(),
             IngestError::Remote(error) => error.kind(),
             IngestError::Store(error) => error.kind(),
+            IngestError::Quota(error) => error.kind(),
+            IngestError::DiskLow(_) => ErrorKind::Exhausted,
             IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
             IngestError::Lost => ErrorKind::Internal,
         }
@@ -148,6 +163,8 @@ pub struct RunnerParts {
     pub registry: Arc<Registry>,
     /// Where stills go.
     pub blobs: BlobStore,
+    /// Room that jobs leave on disk.
+    pub reserve: Arc<Reserve>,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Opens remote sources.

@@ -176,7 +176,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
             scene_score: Some(Score::from_millionths(frame_index as u32)),
         })?;
     }
-    let signals = writer.finish()?;
+    let (signals, _lease) = writer.finish()?;
     let written = start.elapsed();
     let event = Event::FramesDecoded(FramesDecoded {
         request_id: RequestId::from_bytes([0; 8]),

@@ -1,59 +1,101 @@
 //! Content-addressed files: written aside, synced, renamed to their SHA-256, directory synced.
 //!
 //! What `put` returned survives a power cut, so an event that names it may follow. What `get`
-//! returns has the hash that was asked for. Nothing is ever removed here.
+//! returns has the hash that was asked for. A sweep removes what the caller says is not named
+//! by any event; what a lease stored stays as long as the lease.
 
 use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use media::BlobHash;
+use media::{BlobHash, WallTime};
 use sha2::{Digest, Sha256};
 
 use crate::{
     Result, TimelineError,
     disk::{create_dir_durably, open_dir_durably, sync_dir},
+    pins::{Lease, Pins, Sweeping, Swept},
 };
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
+/// Holds the time before which blobs of events may have been removed, in epoch milliseconds.
+const REMOVED_BEFORE: &str = "removed-before";
 
 /// Content-addressed files in one directory; clones share it.
 #[derive(Clone, Debug)]
 pub struct BlobStore {
     dir: PathBuf,
+    pins: Arc<Pins>,
+    unfinished: u64,
 }
 
 impl BlobStore {
     /// Opens the store in `dir`, created when there is none, and removes unfinished writes.
     pub fn open(dir: &Path) -> Result<BlobStore> {
         open_dir_durably(dir).map_err(TimelineError::io("create the blob directory", dir))?;
-        remove_temporary(dir)?;
-        Ok(BlobStore { dir: dir.to_owned() })
+        let unfinished = remove_temporary(dir)?;
+        Ok(BlobStore { unfinished, ..BlobStore::at(dir) })
     }
 
     /// The store in `dir` as it is, for readers: creates and removes nothing.
     pub fn at(dir: &Path) -> BlobStore {
-        BlobStore { dir: dir.to_owned() }
+        BlobStore { dir: dir.to_owned(), pins: Arc::default(), unfinished: 0 }
     }
 
-    /// Stores `bytes` under their hash; durable on return.
-    pub fn put(&self, bytes: &[u8]) -> Result<BlobHash> {
-        let hash = hash(bytes);
+    /// Unfinished writes that opening removed.
+    pub fn unfinished(&self) -> u64 {
+        self.unfinished
+    }
+
+    /// Stores blobs for events that follow.
+    pub fn lease(&self) -> BlobLease {
+        BlobLease { blobs: self.clone(), lease: self.pins.lease(), made: Vec::new() }
+    }
+
+    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
+    pub fn sweep(&self) -> Option<BlobSweep> {
+        Some(BlobSweep { blobs: self.clone(), sweeping: self.pins.sweep()? })
+    }
+
+    /// The time before which blobs that events name may have been removed.
+    pub fn removed_before(&self) -> Result<Option<WallTime>> {
+        let path = self.dir.join(REMOVED_BEFORE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(TimelineError::io("read a blob store's mark", &path))?,
+        };
+        let what = "not a time in milliseconds";
+        let damaged = |_| TimelineError::Damaged { file: path, offset: 0, what };
+        let epoch_ms = text.trim_end().parse().map_err(damaged)?;
+        Ok(Some(WallTime { epoch_ms }))
+    }
+
+    /// Remembers durably that blobs of events before `at` may be gone, before they go.
+    pub fn remember_removed_before(&self, at: WallTime) -> Result<()> {
+        let (temporary, mut file) = Temporary::create(&self.dir)?;
+        let io = TimelineError::io("write a blob store's mark", temporary.path());
+        writeln!(file, "{}", at.epoch_ms).map_err(io)?;
+        temporary.publish(&file, &self.dir.join(REMOVED_BEFORE))
+    }
+
+    /// Stores `bytes` under `hash`, which is theirs; whether they were not there yet.
+    fn put(&self, hash: BlobHash, bytes: &[u8]) -> Result<bool> {
         let path = self.path(&hash);
         let shard = self.shard(&hash);
         create_dir_durably(&shard).map_err(TimelineError::io("create a blob directory", &shard))?;
         if is_intact(&path, bytes)? {
             // Whoever wrote it may not have synced its name yet.
             sync_dir(&shard).map_err(TimelineError::io("sync a blob directory", &shard))?;
-            return Ok(hash);
+            return Ok(false);
         }
         // Written at the top, so that opening finds what was left behind in one place.
         let (temporary, mut file) = Temporary::create(&self.dir)?;
         file.write_all(bytes).map_err(TimelineError::io("write a blob", temporary.path()))?;
         temporary.publish(&file, &path)?;
-        Ok(hash)
+        Ok(true)
     }
 
     /// The bytes with this hash, checked against it; `None` when there are none.
@@ -70,21 +112,6 @@ impl BlobStore {
         Err(TimelineError::Damaged { file: path, offset: 0, what })
     }
 
-    /// The stored blobs for which `referenced` does not hold: their event never followed.
-    pub fn orphans(&self, referenced: impl Fn(&BlobHash) -> bool) -> Result<Vec<BlobHash>> {
-        let mut orphans = Vec::new();
-        for shard in list(&self.dir)? {
-            if !shard.is_dir() {
-                continue;
-            }
-            let names = list(&shard)?;
-            let hashes = names.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok());
-            orphans.extend(hashes.filter(|hash| !referenced(hash)));
-        }
-        orphans.sort_unstable();
-        Ok(orphans)
-    }
-
     /// Where the blob with this hash is or would be.
     pub fn path(&self, hash: &BlobHash) -> PathBuf {
         self.shard(hash).join(hash.to_string())
@@ -94,6 +121,82 @@ impl BlobStore {
     fn shard(&self, hash: &BlobHash) -> PathBuf {
         self.dir.join(format!("{:02x}", hash.as_bytes()[0]))
     }
+}
+
+/// Stores blobs and keeps them from being swept, until it is dropped: after the events that
+/// name them are durable.
+#[derive(Debug)]
+pub struct BlobLease {
+    blobs: BlobStore,
+    lease: Lease,
+    /// Those that were not there before.
+    made: Vec<BlobHash>,
+}
+
+impl BlobLease {
+    /// Stores `bytes` under their hash; durable on return.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<BlobHash> {
+        let hash = hash(bytes);
+        self.lease.pin(hash);
+        if self.blobs.put(hash, bytes)? {
+            self.made.push(hash);
+        }
+        Ok(hash)
+    }
+
+    /// Takes back what it stored and nobody else did: no event will name it.
+    pub fn discard(self) -> Result<()> {
+        for hash in &self.made {
+            let path = self.blobs.path(hash);
+            self.lease
+                .remove_own(hash, &path)
+                .map_err(TimelineError::io("remove a blob", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// A sweep under way.
+#[derive(Debug)]
+pub struct BlobSweep {
+    blobs: BlobStore,
+    sweeping: Sweeping,
+}
+
+impl BlobSweep {
+    /// Removes every blob for which `named` does not hold, but those that a lease stored since
+    /// the sweep began; calls `pace` after each directory of them.
+    pub fn finish(
+        self,
+        named: impl Fn(&BlobHash) -> bool,
+        mut pace: impl FnMut(),
+    ) -> Result<Swept> {
+        let mut swept = Swept::default();
+        for shard in list(&self.blobs.dir)? {
+            if shard.is_dir() {
+                sweep_dir(&self.sweeping, &shard, &named, &mut swept)?;
+                pace();
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// Removes the files in `dir` that are called by a hash for which `named` does not hold.
+pub(crate) fn sweep_dir(
+    sweeping: &Sweeping,
+    dir: &Path,
+    named: impl Fn(&BlobHash) -> bool,
+    swept: &mut Swept,
+) -> Result<()> {
+    for path in list(dir)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(hash) = name.and_then(|name| name.parse().ok()).filter(|hash| !named(hash)) {
+            let io = TimelineError::io("remove a file that no event names", &path);
+            sweeping.remove(&hash, &path, swept).map_err(io)?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn hash(bytes: &[u8]) -> BlobHash {
@@ -115,16 +218,18 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     fs::read_dir(dir).and_then(paths).map_err(TimelineError::io("list a directory", dir))
 }
 
-/// Removes what writes that never finished left in `dir`.
-pub(crate) fn remove_temporary(dir: &Path) -> Result<()> {
+/// Removes what writes that never finished left in `dir`; returns how many files.
+pub(crate) fn remove_temporary(dir: &Path) -> Result<u64> {
+    let mut removed = 0;
     for path in list(dir)? {
         let name = path.file_name().and_then(|name| name.to_str());
         if name.is_some_and(|name| name.ends_with(TEMPORARY_SUFFIX)) {
             fs::remove_file(&path)
                 .map_err(TimelineError::io("remove an unfinished file", &path))?;
+            removed += 1;
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// A file that is being written; removed unless it is published.

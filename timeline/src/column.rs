@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use media::{BlobHash, Score, Signal};
@@ -17,6 +18,7 @@ use crate::{
     blob::{self, Temporary},
     entry::{ColumnRef, put_signal, u32_at, u64_at},
     event::Signals,
+    pins::{Lease, Pins, Sweeping, Swept},
 };
 
 /// JSON text from which an array goes to a column.
@@ -35,11 +37,12 @@ const NONE_SCORE: u32 = u32::MAX;
 #[derive(Clone)]
 pub(crate) struct Columns {
     dir: PathBuf,
+    pins: Arc<Pins>,
 }
 
 impl Columns {
     pub(crate) fn new(dir: PathBuf) -> Columns {
-        Columns { dir }
+        Columns { dir, pins: Arc::default() }
     }
 
     pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
@@ -49,6 +52,7 @@ impl Columns {
     pub(crate) fn writer(&self) -> ColumnWriter {
         ColumnWriter {
             dir: self.dir.clone(),
+            lease: self.pins.lease(),
             count: 0,
             inline: Vec::new(),
             json_bytes: 0,
@@ -101,8 +105,26 @@ impl Columns {
     }
 }
 
+impl Columns {
+    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
+    pub(crate) fn sweep(&self) -> Option<Sweeping> {
+        self.pins.sweep()
+    }
+
+    /// Removes the columns for which `named` does not hold.
+    pub(crate) fn finish_sweep(
+        &self,
+        sweeping: &Sweeping,
+        named: impl Fn(&BlobHash) -> bool,
+    ) -> Result<Swept> {
+        let mut swept = Swept::default();
+        blob::sweep_dir(sweeping, &self.dir, named, &mut swept)?;
+        Ok(swept)
+    }
+}
+
 /// Size of the file of a column; `None` when no file is that large.
-fn file_bytes(count: u64) -> Option<u64> {
+pub(crate) fn file_bytes(count: u64) -> Option<u64> {
     let blocks = count.div_ceil(BLOCK_ROWS as u64) * CHECKSUM_BYTES as u64;
     count.checked_mul(ROW_BYTES as u64)?.checked_add(blocks + MAGIC.len() as u64)
 }
@@ -110,6 +132,7 @@ fn file_bytes(count: u64) -> Option<u64> {
 /// Collects the signals of a decode pass: few stay in memory, many go to a column file.
 pub struct ColumnWriter {
     dir: PathBuf,
+    lease: Lease,
     count: u64,
     inline: Vec<Signal>,
     json_bytes: usize,
@@ -147,14 +170,23 @@ impl ColumnWriter {
         self.count
     }
 
-    /// What to put into the event; a column is durable from here on.
-    pub fn finish(self) -> Result<Signals> {
-        match self.spilled {
-            None => Ok(Signals::Inline(self.inline)),
+    /// Bytes of the column that the signals so far make; 0 while they stay in the event.
+    pub fn column_bytes(&self) -> u64 {
+        let bytes = self.spilled.as_ref().and_then(|_| file_bytes(self.count));
+        bytes.unwrap_or_default()
+    }
+
+    /// What to put into the event; a column is durable from here on, and stays as long as the
+    /// lease, which is to outlive the append of the event.
+    pub fn finish(mut self) -> Result<(Signals, Lease)> {
+        let signals = match self.spilled {
+            None => Signals::Inline(self.inline),
             Some(spilled) => {
-                Ok(Signals::Column { hash: spilled.finish(&self.dir)?, count: self.count })
+                let hash = spilled.finish(&self.dir, &mut self.lease)?;
+                Signals::Column { hash, count: self.count }
             }
-        }
+        };
+        Ok((signals, self.lease))
     }
 }
 
@@ -196,9 +228,10 @@ impl Spilled {
             .map_err(TimelineError::io("write a column", self.temporary.path()))
     }
 
-    fn finish(mut self, dir: &Path) -> Result<BlobHash> {
+    fn finish(mut self, dir: &Path, lease: &mut Lease) -> Result<BlobHash> {
         self.flush()?;
         let hash = BlobHash::from_bytes(self.digest.finalize().into());
+        lease.pin(hash);
         let written = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let file = written.map_err(TimelineError::io("write a column", self.temporary.path()))?;
         self.temporary.publish(&file, &dir.join(hash.to_string()))?;

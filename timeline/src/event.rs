@@ -8,6 +8,7 @@ mod kind;
 
 pub use kind::{EventKind, FindingKind};
 
+use crate::column;
 use media::{
     BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, SessionId, Signal, StreamId,
 };
@@ -186,6 +187,14 @@ impl Signals {
         match self {
             Signals::Inline(signals) => signals.len() as u64,
             Signals::Column { count, .. } => *count,
+        }
+    }
+
+    /// Bytes of their column file; 0 where they are in the event.
+    pub fn column_bytes(&self) -> u64 {
+        match self {
+            Signals::Inline(_) => 0,
+            Signals::Column { count, .. } => column::file_bytes(*count).unwrap_or_default(),
         }
     }
 }

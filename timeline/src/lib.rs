@@ -23,6 +23,7 @@ mod lock;
 mod marker;
 mod options;
 mod parts;
+mod pins;
 mod queue;
 mod recovery;
 mod retention;
@@ -37,7 +38,7 @@ use std::{
 
 use media::{RunId, Seq, Signal, StreamId, WallTime};
 
-pub use blob::BlobStore;
+pub use blob::{BlobLease, BlobStore, BlobSweep};
 pub use check::{Removed, RepairReport, VerifyReport, cat, repair, verify};
 pub use column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
 pub use compact::{Compaction, Pace};
@@ -49,6 +50,7 @@ pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
 pub use options::{Options, SyncObserver};
 pub use parts::{EventParts, PayloadText};
+pub use pins::{Lease, Swept};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
 pub use store::Listener;
@@ -139,8 +141,10 @@ impl Timeline {
         let disk = DirDisk::create(&journal).map_err(io(&journal))?;
         let lock = Lock::take(dir, recovery::list(&disk)?.files.len())?;
         disk::open_dir_durably(&columns).map_err(io(&columns))?;
-        blob::remove_temporary(&columns)?;
-        Timeline::start(Arc::new(disk), &columns, options, Some(lock))
+        let unfinished = blob::remove_temporary(&columns)?;
+        let (log, mut recovery) = Timeline::start(Arc::new(disk), &columns, options, Some(lock))?;
+        recovery.leftovers += unfinished;
+        Ok((log, recovery))
     }
 
     /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
@@ -176,7 +180,7 @@ impl Timeline {
         let grow = options.grow_bytes.clamp(1, FILE_BYTES_MAX);
         let sizes = Sizes { file, grow, spare: options.spare_bytes.min(FILE_BYTES_MAX) };
         let mut found = recovery::recover(&*disk)?;
-        recovery::settle(&*disk, &found)?;
+        recovery::settle(&*disk, &mut found)?;
         let last = recovery::last_time(&found.index);
         let next = Seq(found.index.head().0 + 1);
         let journal = match found.tail {

@@ -3,6 +3,8 @@
 //! Half a million signals are a hundred megabytes of text; a reader that sends them on needs
 //! one piece at a time in memory.
 
+use media::BlobHash;
+
 use crate::{
     EventHead, Result, StoredEvent,
     column::{ColumnReader, Columns},
@@ -36,6 +38,11 @@ impl EventParts {
     pub fn payload_bytes(&self) -> u64 {
         let signals = self.column.as_ref().map_or(0, |(_, column)| column.count);
         self.text.len() as u64 + signals.saturating_mul(SIGNAL_JSON_BYTES)
+    }
+
+    /// The column that has its signals, if one has.
+    pub(crate) fn column(&self) -> Option<BlobHash> {
+        self.column.as_ref().map(|(_, column)| column.hash)
     }
 
     /// The event that was appended, a column left as the reference it is.

@@ -30,6 +30,8 @@ pub struct Recovery {
     pub torn: Option<TornTail>,
     /// Sealed files whose footer was missing or damaged and is made again from their events.
     pub footers_rebuilt: u64,
+    /// Files never finished, or replaced by a compaction, that opening removed.
+    pub leftovers: u64,
 }
 
 /// The remains of a batch that never became durable.
@@ -165,7 +167,7 @@ pub(crate) fn check_not_sealed(disk: &dyn Disk, last: Seq) -> Result<()> {
 }
 
 /// Does what recovery left to do before the log is written to: footers, unfinished files.
-pub(crate) fn settle(disk: &dyn Disk, found: &Found) -> Result<()> {
+pub(crate) fn settle(disk: &dyn Disk, found: &mut Found) -> Result<()> {
     for number in &found.unsealed {
         let file = found.index.file(*number);
         let name = journal::file_name(file.first);
@@ -184,6 +186,7 @@ pub(crate) fn settle(disk: &dyn Disk, found: &Found) -> Result<()> {
     }
     // A compacted file may owe its name to a rename that is not durable yet.
     disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
+    found.recovery.leftovers += leftovers.len() as u64;
     for name in leftovers {
         disk.remove(&name).map_err(TimelineError::io("remove a leftover", disk.path(&name)))?;
     }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::PoisonError};
 use media::{RunId, WallTime};
 
 use crate::{
-    Compaction, EventKind, Pace, Result, Timeline,
+    Compaction, EventKind, Pace, Result, Swept, Timeline,
     compact::{self, compact},
 };
 
@@ -38,5 +38,21 @@ impl Timeline {
             self.wait_for(Vec::new(), 0, true)?;
         }
         compact(&self.0.store, purged, self.0.file_bytes, pace)
+    }
+
+    /// Removes the column files that no event names and no [`crate::ColumnWriter`] or its lease
+    /// holds; nothing while another sweep does.
+    pub fn sweep_columns(&self) -> Result<Swept> {
+        let columns = &self.0.store.columns;
+        let Some(sweeping) = columns.sweep() else { return Ok(Swept::default()) };
+        let mut decoded = Vec::new();
+        self.scan(|head| {
+            decoded.extend((head.kind == EventKind::FramesDecoded).then_some(head.seq))
+        });
+        let mut named = HashSet::new();
+        for seq in decoded {
+            named.extend(self.get_parts(seq)?.and_then(|event| event.column()));
+        }
+        columns.finish_sweep(&sweeping, |hash| named.contains(hash))
     }
 }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use media::{BlobHash, EventType, RequestId, RunId, Seq};
+use media::{BlobHash, EventType, RequestId, RunId, Seq, WallTime};
 use serde_json::Value;
 use tempfile::TempDir;
-use timeline::{BlobStore, Event, KeyframeStored, NewEvent, Requested, RunCreated, Timeline};
+use timeline::{
+    BlobStore, Event, KeyframeStored, NewEvent, Requested, RunCreated, RunDeleted, Timeline,
+};
 
 use crate::support::sightline;
 
@@ -110,7 +112,7 @@ fn where_there_is_no_log_it_says_so() {
 
 /// One event that names a still of these bytes.
 fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
-    let hash = BlobStore::open(&dir.join("blobs")).and_then(|blobs| blobs.put(bytes));
+    let hash = BlobStore::open(&dir.join("blobs")).and_then(|blobs| blobs.lease().put(bytes));
     let hash = hash.expect("stored");
     let options = timeline::Options::default();
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opens");
@@ -144,4 +146,29 @@ fn a_damaged_or_missing_still_is_damage() {
     let missing = verify();
     assert_eq!(missing.code, 7);
     assert!(missing.stdout.contains("missing"), "{}", missing.stdout);
+}
+
+#[test]
+fn a_still_that_retention_removed_is_no_damage() {
+    let dir = TempDir::new().expect("a folder");
+    let hash = log_with_still(dir.path(), b"a still");
+    let blobs = BlobStore::at(&dir.path().join("blobs"));
+    std::fs::remove_file(blobs.path(&hash)).expect("removed");
+    let verify = || sightline(&["log", "verify", text(dir.path())]).code;
+    assert_eq!(verify(), 7);
+    blobs.remember_removed_before(WallTime { epoch_ms: 1 }).expect("written");
+    assert_eq!(verify(), 7, "its event is younger");
+    blobs.remember_removed_before(WallTime { epoch_ms: i64::MAX }).expect("written");
+    assert_eq!(verify(), 0, "it is past the age");
+
+    let dir = TempDir::new().expect("a folder");
+    let hash = log_with_still(dir.path(), b"a still");
+    let blobs = BlobStore::at(&dir.path().join("blobs"));
+    std::fs::remove_file(blobs.path(&hash)).expect("removed");
+    let options = timeline::Options::default();
+    let (timeline, _) = Timeline::open(&dir.path().join("log"), options).expect("opens");
+    let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
+    timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+    timeline.close();
+    assert_eq!(sightline(&["log", "verify", text(dir.path())]).code, 0, "its run is deleted");
 }

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use timeline::Event;
+use media::WallTime;
+use timeline::{Event, JsonText, RunDeleted};
 
 use super::{Run, RunError};
 use crate::session::Lifecycle;
@@ -13,6 +14,8 @@ pub(super) enum Change {
     Active(Vec<Event>),
     Delete(Event),
     Expire(Instant),
+    /// Deletes a run that ended before a time: the service does so itself.
+    Reclaim(WallTime),
 }
 
 impl Change {
@@ -24,9 +27,17 @@ impl Change {
             Change::Delete(_) if state == Lifecycle::Deleted => Ok(None),
             Change::Delete(event) => Ok(Some(vec![event])),
             Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
+            Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
             Change::Active(events) if state.is_active() => Ok(Some(events)),
             Change::Active(_) if state.is_terminal() => Err(RunError::Terminal(state)),
             Change::Active(_) => Err(RunError::NotFound),
         }
     }
+}
+
+fn reclaimed() -> Event {
+    Event::RunDeleted(RunDeleted {
+        request_id: None,
+        reclaim: JsonText::parse(r#"{"reason":"retention"}"#),
+    })
 }

@@ -12,7 +12,11 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use super::RunError;
-use crate::{config::Principal, session::Lifecycle};
+use crate::{
+    config::Principal,
+    quota::{Hold, Quota},
+    session::Lifecycle,
+};
 
 /// Events read at a time while the stills of a run are indexed.
 const STILLS_PAGE: usize = 1000;
@@ -86,6 +90,9 @@ struct State {
     updated_at: WallTime,
     idle_until: Option<Instant>,
     source_uri: Option<Arc<str>>,
+    /// What its owner is charged for its events, and for its stills and columns.
+    log_bytes: u64,
+    side_bytes: u64,
 }
 
 /// Hashes of the stills among the events before `next`.
@@ -160,6 +167,8 @@ impl Run {
             updated_at: epoch,
             idle_until: None,
             source_uri: None,
+            log_bytes: 0,
+            side_bytes: 0,
         };
         Run {
             id,
@@ -258,12 +267,57 @@ impl Run {
         Ok(true)
     }
 
+    /// Charges its owner for `log_bytes` of events; a deleted run is charged for nothing.
+    pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
+        let mut state = lock(&self.state);
+        let owner = &self.origin.principal;
+        if state.lifecycle == Lifecycle::Deleted {
+            let bytes =
+                std::mem::take(&mut state.log_bytes) + std::mem::take(&mut state.side_bytes);
+            quota.release(owner, bytes);
+            return;
+        }
+        quota.record(owner, log_bytes.saturating_sub(state.log_bytes));
+        quota.release(owner, state.log_bytes.saturating_sub(log_bytes));
+        state.log_bytes = log_bytes;
+    }
+
+    /// Leaves its owner charged for what it stored beside the log, unless it is deleted.
+    pub fn keep(&self, hold: Hold) {
+        let mut state = lock(&self.state);
+        if state.lifecycle != Lifecycle::Deleted {
+            state.side_bytes += hold.keep();
+        }
+    }
+
+    /// Charges its owner for `bytes` beside the log that it had before this start.
+    pub fn record_stored(&self, bytes: u64, quota: &Quota) {
+        let mut state = lock(&self.state);
+        if state.lifecycle != Lifecycle::Deleted {
+            quota.record(&self.origin.principal, bytes);
+            state.side_bytes += bytes;
+        }
+    }
+
+    /// Gives back `bytes` of what it stored beside the log: they were removed.
+    pub fn release_stored(&self, bytes: u64, quota: &Quota) {
+        let mut state = lock(&self.state);
+        let bytes = bytes.min(state.side_bytes);
+        state.side_bytes -= bytes;
+        quota.release(&self.origin.principal, bytes);
+    }
+
     pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.order.lock().await
     }
 
     pub(super) fn created_seq(&self) -> Seq {
         lock(&self.state).created_seq
+    }
+
+    pub(super) fn ended_before(&self, before: WallTime) -> bool {
+        let state = lock(&self.state);
+        state.lifecycle.is_terminal() && state.updated_at < before && lock(&self.job).is_none()
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {

@@ -11,7 +11,8 @@ const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
     let (timeline, _) = Timeline::open(dir, Options::default()).expect("opened");
     let limits = RunLimits { active: 3, ttl };
-    Registry::open(timeline, limits, WallTime { epoch_ms: i64::MAX / 2 }).expect("rebuilt")
+    Registry::open(timeline, limits, Arc::default(), WallTime { epoch_ms: i64::MAX / 2 })
+        .expect("rebuilt")
 }
 
 fn origin(name: &str) -> Origin {
@@ -105,7 +106,8 @@ async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
     let limits = RunLimits { active: 1, ttl: HOUR };
-    let registry = Registry::open(timeline, limits, WallTime { epoch_ms: 0 }).expect("rebuilt");
+    let registry = Registry::open(timeline, limits, Arc::default(), WallTime { epoch_ms: 0 })
+        .expect("rebuilt");
     let oldest = registry.create(origin("a"), REQUEST).await.expect("created");
     registry.stop(&oldest, REQUEST).await.expect("active");
     for _ in 0..LIST_SLICE {

@@ -8,14 +8,14 @@ use std::{iter::once, ops::ControlFlow, sync::Arc};
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
 use media::{BlobHash, EventType, Rate, RunId, Signal};
-use timeline::{
-    ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed, TimelineError,
-};
+use timeline::{ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
-use super::{Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner};
+use super::{
+    Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner, stores::Stores,
+};
 use crate::{
     session::remote::{Feed, RemoteError, RemoteSources},
     source::Source,
@@ -36,6 +36,7 @@ pub(super) struct Job {
     /// From the opened container to the worker's report.
     decoding: Span,
     stills: Vec<Stored>,
+    stored: Stores,
 }
 
 /// A durable still whose event waits for the end of the job.
@@ -72,6 +73,7 @@ impl Job {
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
         let gate = Gate::new(runner.parts.gate);
+        let stored = Stores::new(&runner.parts, guard.run());
         Job {
             runner,
             guard,
@@ -82,6 +84,7 @@ impl Job {
             gate,
             decoding: Span::none(),
             stills: Vec::new(),
+            stored,
         }
     }
 
@@ -115,6 +118,7 @@ impl Job {
             Ok(report) => return self.finish(&report),
             Err(error) => error,
         };
+        self.stored.take_back();
         if error.ends_the_run() {
             let (request_id, reason) = (Some(self.ingest.request_id), error.told());
             self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
@@ -171,11 +175,13 @@ impl Job {
         Ok(())
     }
 
-    fn push(&mut self, signals: &[Signal]) -> Result<(), TimelineError> {
+    fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
         // The worker's decisions, which depend on the signals alone.
         let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
         self.runner.parts.metrics.decided(signals.len() as u64, selected as u64);
-        signals.iter().try_for_each(|signal| self.signals.push(signal))
+        let before = self.signals.column_bytes();
+        signals.iter().try_for_each(|signal| self.signals.push(signal))?;
+        self.stored.charge(self.signals.column_bytes() - before)
     }
 
     fn store(&mut self, still: Still) -> Result<(), IngestError> {
@@ -184,7 +190,7 @@ impl Job {
         if too_many || matches!(still.event_type, EventType::Named(_)) {
             return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
         }
-        let hash = self.runner.parts.blobs.put(&still.jpeg)?;
+        let hash = self.stored.put(&still.jpeg)?;
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
         self.stills.push(Stored {
             frame_index,
@@ -198,7 +204,7 @@ impl Job {
 
     fn finish(self, report: &FileReport) -> Result<Ingested, IngestError> {
         // The guard stays until the end: the run is busy while its last events are written.
-        let Job { ingest, log, opened, signals, stills, guard: _guard, .. } = self;
+        let Job { ingest, log, opened, signals, stills, stored, guard: _guard, .. } = self;
         let stream = opened.ok_or(IngestError::Lost)?;
         let source_fps = report.source_rate.or(stream.source_rate);
         let sample_fps = ingest.rate.or_else(|| source_fps.map(clamped));
@@ -211,6 +217,7 @@ impl Job {
             sampling_policy: Some(ingest.policy),
             sample_fps,
         };
+        let (signals, _column) = signals.finish()?;
         let decoded = FramesDecoded {
             request_id: ingest.request_id,
             source_uri: ingest.source_uri.clone(),
@@ -223,7 +230,7 @@ impl Job {
             height: extent.height,
             pixel_format: stream.pixel_format,
             truncated: report.truncated,
-            signals: signals.finish()?,
+            signals,
         };
         let run = log.run.id();
         let stills = stills.into_iter().map(|still| still.event(run));
@@ -231,9 +238,22 @@ impl Job {
             .chain(stills)
             .chain(once(Event::FramesDecoded(decoded)))
             .peekable();
+        let mut first = true;
         while events.peek().is_some() {
-            log.commit(events.by_ref().take(BATCH).collect())?;
+            match log.commit(events.by_ref().take(BATCH).collect()) {
+                Ok(()) => first = false,
+                Err(error) if first => {
+                    stored.take_back();
+                    return Err(error);
+                }
+                // Some of what is stored is named by events by now.
+                Err(error) => {
+                    stored.keep(&log.run);
+                    return Err(error);
+                }
+            }
         }
+        stored.keep(&log.run);
         log.run.set_source(Some(&ingest.source_uri));
         Ok(Ingested {
             decoded_frames: report.frames,

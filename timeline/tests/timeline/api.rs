@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -12,7 +13,7 @@ use media::{ErrorKind, Seq, Signal, WallTime};
 use tempfile::TempDir;
 use timeline::{
     BATCH_RECORDS_MAX, BlobStore, Event, EventKind, Health, INLINE_JSON_BYTES_MAX, NewEvent,
-    Options, PAYLOAD_BYTES_MAX, Requested, RunFailed, Signals, Timeline,
+    Options, PAYLOAD_BYTES_MAX, Requested, RunFailed, Signals, Swept, Timeline,
 };
 
 use crate::support::{all, description, found, frames, head_of, run, signal, small, texts};
@@ -197,7 +198,7 @@ fn few_signals_stay_inline_and_many_go_to_a_column_with_the_same_json() {
         let signals: Vec<Signal> = (0..count).map(signal).collect();
         let mut writer = log.column_writer();
         signals.iter().for_each(|signal| writer.push(signal).unwrap());
-        let stored = writer.finish().unwrap();
+        let (stored, _lease) = writer.finish().unwrap();
         assert_eq!(stored.count(), count);
         assert_eq!(log.signals(&stored).unwrap(), signals);
         log.append_wait(vec![frames(1, stored.clone())]).unwrap();
@@ -225,7 +226,7 @@ fn the_newest_frames_of_a_stream_come_back_as_stored() {
     let (_dir, log) = open();
     let mut writer = log.column_writer();
     (0..2000).for_each(|index| writer.push(&signal(index)).unwrap());
-    let column = writer.finish().unwrap();
+    let (column, _lease) = writer.finish().unwrap();
     let other = {
         let mut event = frames(1, Signals::Inline(vec![signal(1)]));
         let Event::FramesDecoded(decoded) = &mut event.event else { panic!() };
@@ -269,23 +270,73 @@ fn a_reader_of_its_own_sees_the_log_and_cannot_write() {
 }
 
 #[test]
-fn blobs_are_stored_once_verified_on_read_and_orphans_are_listed() {
+fn blobs_are_stored_once_and_verified_on_read() {
     let dir = TempDir::new().unwrap();
     let blobs = BlobStore::open(dir.path()).unwrap();
-    let (one, two) = (blobs.put(b"one").unwrap(), blobs.put(b"two").unwrap());
-    assert_eq!(blobs.put(b"one").unwrap(), one);
+    let mut lease = blobs.lease();
+    let (one, two) = (lease.put(b"one").unwrap(), lease.put(b"two").unwrap());
+    assert_eq!(lease.put(b"one").unwrap(), one);
     assert_eq!(one.to_string(), "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
     assert_eq!(blobs.get(&two).unwrap().unwrap(), b"two");
-    assert_eq!(blobs.orphans(|hash| *hash == one).unwrap(), [two]);
     fs::write(blobs.path(&one), b"One").unwrap();
     let error = blobs.get(&one).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     assert!(error.to_string().contains(&one.to_string()), "{error}");
-    assert_eq!(blobs.put(b"one").unwrap(), one, "putting again heals");
+    assert_eq!(lease.put(b"one").unwrap(), one, "putting again heals");
     assert_eq!(blobs.get(&one).unwrap().unwrap(), b"one");
     fs::write(dir.path().join("left.tmp"), b"half").unwrap();
     let blobs = BlobStore::open(dir.path()).unwrap();
     assert!(!dir.path().join("left.tmp").exists());
+    assert_eq!(blobs.unfinished(), 1);
     fs::remove_file(blobs.path(&two)).unwrap();
     assert_eq!(blobs.get(&two).unwrap(), None);
+}
+
+#[test]
+fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
+    let dir = TempDir::new().unwrap();
+    let blobs = BlobStore::open(dir.path()).unwrap();
+    let (mut job, mut done) = (blobs.lease(), blobs.lease());
+    let held = job.put(b"held").unwrap();
+    let [named, orphan] = [b"named.", b"orphan"].map(|bytes| done.put(bytes).unwrap());
+    drop(done);
+    let at = WallTime { epoch_ms: 77 };
+    assert_eq!(blobs.removed_before().unwrap(), None);
+    blobs.remember_removed_before(at).unwrap();
+    let sweep = blobs.sweep().unwrap();
+    assert!(blobs.sweep().is_none(), "one at a time");
+    let again = blobs.lease().put(b"orphan").unwrap();
+    let swept = sweep.finish(|hash| *hash == named, || {}).unwrap();
+    assert_eq!((swept, again), (Swept::default(), orphan), "stored again meanwhile");
+    let swept = blobs.sweep().unwrap().finish(|hash| *hash == named, || {}).unwrap();
+    assert_eq!(swept, Swept { files: 1, bytes: 6 });
+    let there = [held, named, orphan].map(|hash| blobs.get(&hash).unwrap().is_some());
+    assert_eq!(there, [true, true, false]);
+    job.discard().unwrap();
+    assert_eq!(blobs.get(&held).unwrap(), None, "taken back");
+    assert_eq!(blobs.removed_before().unwrap(), Some(at));
+}
+
+#[test]
+fn a_sweep_removes_columns_that_no_event_names() {
+    let (dir, log) = open();
+    let column = |first: u64| {
+        let mut writer = log.column_writer();
+        (first..first + 2000).for_each(|index| writer.push(&signal(index)).unwrap());
+        assert!(writer.column_bytes() > 2000 * 52);
+        writer.finish().unwrap()
+    };
+    let count = || fs::read_dir(dir.path().join("columns")).unwrap().count();
+    let (named, lease) = column(1);
+    assert_eq!(named.column_bytes(), 8 + 2000 * 52 + 2 * 4);
+    log.append_wait(vec![frames(1, named.clone())]).unwrap();
+    drop(lease);
+    let (_, held) = column(2);
+    drop(column(3));
+    assert_eq!(count(), 3);
+    let swept = log.sweep_columns().unwrap();
+    assert_eq!((swept.files, swept.bytes, count()), (1, named.column_bytes(), 2));
+    drop(held);
+    log.compact(&[run(1)].into(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((log.sweep_columns().unwrap().files, count()), (2, 0));
 }

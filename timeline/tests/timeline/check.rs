@@ -147,7 +147,7 @@ fn a_damaged_or_missing_column_is_told_by_its_file() {
         let (log, _) = Timeline::open(dir.path(), small()).unwrap();
         let mut column = log.column_writer();
         (0..3000).for_each(|index| column.push(&signal(index)).unwrap());
-        let signals = column.finish().unwrap();
+        let (signals, _lease) = column.finish().unwrap();
         log.append_wait(vec![frames(1, signals), found(1, "after")]).unwrap();
         let column = fs::read_dir(dir.path().join("columns")).unwrap().next().unwrap();
         let column = column.unwrap().path();

@@ -1,0 +1,41 @@
+//! What retention does to runs: delete those that ended long ago, forget those that are purged.
+
+use std::{collections::HashSet, sync::Arc};
+
+use media::{RunId, WallTime};
+use tokio_util::sync::CancellationToken;
+
+use super::{Registry, Run, change::Change};
+use crate::session::Lifecycle;
+
+impl Registry {
+    /// Deletes the runs that ended, and had their last event, before `before`; returns how many.
+    pub async fn delete_ended_before(
+        self: &Arc<Self>,
+        before: WallTime,
+        stop: &CancellationToken,
+    ) -> u64 {
+        let ended: Vec<Arc<Run>> = {
+            let tables = self.tables();
+            tables.runs.values().filter(|run| run.ended_before(before)).cloned().collect()
+        };
+        let mut deleted = 0;
+        for run in ended.iter().take_while(|_| !stop.is_cancelled()) {
+            match self.change(run, Change::Reclaim(before)).await {
+                Ok(appended) => deleted += appended.len() as u64,
+                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot delete an old run"),
+            }
+        }
+        deleted
+    }
+
+    /// Forgets deleted runs whose records are gone.
+    pub fn forget(&self, purged: &HashSet<RunId>) {
+        let mut tables = self.tables();
+        for id in purged {
+            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
+                tables.runs.remove(id);
+            }
+        }
+    }
+}

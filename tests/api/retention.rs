@@ -1,0 +1,259 @@
+//! Quotas, ages and sweeps of a real server: what goes, what stays, and what is refused.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{BOB, Reply, Server, Setup, clips};
+
+/// An age in days that has passed by the next start: a few milliseconds.
+const SOON: &str = "0.0000001";
+
+fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
+    let body = json!({ "source_uri": clip, "max_frames": 60 });
+    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+}
+
+fn ingested(server: &Server, clip: &str) -> String {
+    let run = server.create_run();
+    let reply = ingest(server, &run, clip);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    run
+}
+
+fn used(server: &Server) -> u64 {
+    let limits = server.get("/v1/limits").json();
+    limits["limits"]["principal_stored"]["used"].as_u64().expect("a number")
+}
+
+/// The value of a series, labels included in its name.
+fn series(server: &Server, name: &str) -> u64 {
+    let text = server.get("/v1/metrics").text;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.expect("the series").parse().expect("a number")
+}
+
+/// Waits for the sweep that every start begins with.
+fn swept(server: &Server) {
+    let started = Instant::now();
+    while series(server, "service_retention_sweep_seconds_count") == 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "no sweep");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(series(server, "service_retention_failures_total"), 0);
+}
+
+fn stills(server: &Server, run: &str) -> Vec<String> {
+    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let listed = listed["keyframes"].as_array().expect("an array").clone();
+    let path = |still: Value| still["image_ref"].as_str().expect("a path").to_owned();
+    listed.into_iter().map(path).collect()
+}
+
+/// Every file below `dir`.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("there").flatten();
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.path()) {
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+fn verify(data: &Path) {
+    let report = timeline::verify(&data.join("log")).expect("readable");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn an_ingest_past_the_quota_is_refused_whole_until_something_is_deleted() {
+    let Some(clips) = clips("an_ingest_past_the_quota_is_refused_whole") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let server = setup.start();
+    let first = ingested(&server, "nature_flower.mp4");
+    let before = used(&server);
+    let stills = stills(&server, &first);
+    let sizes = stills.iter().map(|path| server.get(path).bytes.len() as u64);
+    assert!(before > sizes.sum::<u64>(), "stills and log count: {before}");
+    drop(server);
+
+    // Room for the run, and for less than another clip's stills.
+    let quota = before + 20_000;
+    let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &quota.to_string());
+    let server = setup.start();
+    assert_eq!(used(&server), before, "counted again at start");
+    let second = server.create_run();
+    let kept = (used(&server), files(&dir.path().join("data/blobs")), server.events(&second));
+    let refused = ingest(&server, &second, "surv_bottle-detection.mp4");
+    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    assert_eq!(refused.fields(), ["quota", "used", "asked"]);
+    assert!(refused.text.contains("delete runs or uploads"), "{}", refused.text);
+    let left = (used(&server), files(&dir.path().join("data/blobs")), server.events(&second));
+    assert_eq!(left, kept, "nothing of it is kept");
+
+    let bob = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
+    assert_eq!(bob.status, 200, "another principal has an account of its own: {}", bob.text);
+
+    let stop = server.post(&format!("/v1/runs/{second}/stop"), &json!({}));
+    assert_eq!(stop.status, 200, "{}", stop.text);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
+    assert!(used(&server) < 20_000, "deleted runs count no more: {}", used(&server));
+    ingested(&server, "nature_flower.mp4");
+}
+
+#[test]
+fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let total = used(&server);
+    drop(server);
+    for (name, status, code) in [
+        ("SERVICE_PRINCIPAL_QUOTA_BYTES", 409, "conflict"),
+        ("SERVICE_QUOTA_BYTES", 503, "unavailable"),
+    ] {
+        let server = Setup::new(dir.path()).var(name, &total.to_string()).start();
+        let run_path = format!("/v1/runs/{run}");
+        for (path, body) in [
+            ("/v1/runs".to_owned(), json!({})),
+            (format!("{run_path}/ingest"), json!({ "source_uri": "x.mp4" })),
+        ] {
+            let refused = server.post(&path, &body);
+            assert_eq!((refused.status, refused.code().as_str()), (status, code), "{path}");
+            let retry = refused.header("retry-after");
+            assert_eq!(retry.is_empty(), status == 409, "{path}: {retry:?}");
+        }
+        assert_eq!(server.post(&format!("{run_path}/keepalive"), &json!({})).status, 200);
+    }
+    let server = Setup::new(dir.path()).var("SERVICE_QUOTA_BYTES", "1").start();
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    assert_eq!(used(&server), 0);
+    server.create_run();
+}
+
+#[test]
+fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
+    let Some(clips) = clips("a_deleted_run_is_purged") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let server = setup.start();
+    let kept = ingested(&server, "nature_flower.mp4");
+    let shared = ingested(&server, "nature_flower.mp4");
+    let gone = ingested(&server, "surv_bottle-detection.mp4");
+    let before = (server.events(&kept), stills(&server, &kept));
+    let own = stills(&server, &gone).len();
+    for run in [&shared, &gone] {
+        assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    }
+    let count = used(&server);
+    drop(server);
+
+    let server = setup.var("SERVICE_RETENTION_DELETED_RUN_DAYS", SOON).start();
+    swept(&server);
+    assert!(series(&server, "service_retention_events_purged_total") > 5);
+    let removed = "service_retention_files_removed_total{kind=\"still\"}";
+    assert_eq!(series(&server, removed), own as u64, "the stills of no other run");
+    assert_eq!((server.events(&kept), stills(&server, &kept)), before);
+    for path in &before.1 {
+        assert_eq!(server.get(path).status, 200, "a still that two runs named");
+    }
+    // The framing behind a run's last event is counted with its next one.
+    assert!(used(&server).abs_diff(count) <= 64, "{} after {count}", used(&server));
+    for run in [&shared, &gone] {
+        assert_eq!(
+            server.call("DELETE", &format!("/v1/runs/{run}")).send().status,
+            404,
+            "forgotten"
+        );
+    }
+    let fresh = server.create_run();
+    let seq = server.events(&fresh)[0]["seq"].as_u64().expect("a number");
+    drop(server);
+    verify(&dir.path().join("data"));
+    let (log, _) = timeline::Timeline::open_read_only(&dir.path().join("data/log")).expect("opens");
+    let gone = gone.parse().expect("an id");
+    assert_eq!(log.heads_of(gone, media::Seq(0), 10), [], "nothing of it is on disk");
+    assert_eq!(log.head().0, seq, "numbers go on behind those that are gone");
+}
+
+#[test]
+fn stills_past_their_age_answer_404_and_their_events_stay() {
+    let Some(clips) = clips("stills_past_their_age_answer_404") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let server = setup.start();
+    let run = ingested(&server, "nature_flower.mp4");
+    let (events, paths, before) = (server.events(&run), stills(&server, &run), used(&server));
+    assert!(!paths.is_empty());
+    drop(server);
+    let setup = setup.var("SERVICE_RETENTION_STILLS_DAYS", SOON);
+    for _ in 0..2 {
+        let server = setup.start();
+        swept(&server);
+        assert_eq!(server.events(&run), events);
+        assert_eq!(stills(&server, &run), paths);
+        for path in &paths {
+            let reply = server.get(path);
+            assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
+        }
+        assert!(used(&server) < before, "they count no more");
+        drop(server);
+        verify(&dir.path().join("data"));
+    }
+}
+
+#[test]
+fn ended_runs_past_their_age_are_deleted_by_the_service() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let server = setup.start();
+    let (ended, active) = (server.create_run(), server.create_run());
+    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    drop(server);
+    let server = setup.var("SERVICE_RETENTION_RUN_DAYS", SOON).start();
+    swept(&server);
+    assert_eq!(series(&server, "service_retention_runs_deleted_total"), 1);
+    assert_eq!(server.get(&format!("/v1/runs/{ended}")).status, 404);
+    assert_eq!(server.get(&format!("/v1/runs/{active}")).status, 200);
+    drop(server);
+    let (log, _) = timeline::Timeline::open_read_only(&dir.path().join("data/log")).expect("opens");
+    let ended = ended.parse().expect("an id");
+    let deleted = log.latest(ended, timeline::EventKind::RunDeleted).expect("deleted");
+    let payload = log.get(deleted.seq).expect("readable").expect("there").payload;
+    let payload: Value = serde_json::from_str(&payload).expect("JSON");
+    assert_eq!(payload, json!({ "reclaim": { "reason": "retention" } }));
+}
+
+#[test]
+fn what_nothing_names_is_swept_at_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    drop(setup.start());
+    let data = dir.path().join("data");
+    let hash = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
+    let orphans = ["blobs/16", "log/columns"].map(|folder| data.join(folder).join(hash));
+    let unfinished = ["blobs", "log/columns"].map(|folder| data.join(folder).join("a.tmp"));
+    for path in orphans.iter().chain(&unfinished) {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, b"not really a JPEG").expect("written");
+    }
+    let server = setup.start();
+    swept(&server);
+    for path in orphans.iter().chain(&unfinished) {
+        assert!(!path.exists(), "{}", path.display());
+    }
+    for (kind, files, bytes) in [("still", 1, 17), ("column", 1, 17), ("unfinished", 2, 0)] {
+        let of = |what| series(&server, &format!("service_retention_{what}{{kind=\"{kind}\"}}"));
+        assert_eq!(
+            (of("files_removed_total"), of("bytes_removed_total")),
+            (files, bytes),
+            "{kind}"
+        );
+    }
+}

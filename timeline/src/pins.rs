@@ -1,0 +1,192 @@
+//! Which content-addressed files stay although no event names them yet.
+//!
+//! A job stores a file before the event that names it. It pins the file's hash before it looks
+//! whether the file is there, and until its event is durable; a sweep removes nothing that was
+//! pinned at any time since it began, and reads the events after it began. Whatever it removes
+//! was therefore named by no event, and by no job that could still append one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use media::BlobHash;
+
+/// What a sweep removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The pins of one directory of files.
+#[derive(Debug, Default)]
+pub(crate) struct Pins(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    pinned: HashMap<BlobHash, Pinned>,
+    /// During a sweep: all that were pinned since it began.
+    touched: Option<HashSet<BlobHash>>,
+}
+
+#[derive(Debug, Default)]
+struct Pinned {
+    leases: usize,
+    /// There has been more than one.
+    shared: bool,
+}
+
+/// Keeps files from being swept, until it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    pins: Arc<Pins>,
+    hashes: HashSet<BlobHash>,
+}
+
+impl Pins {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that holds the pins leaves them half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lease(self: &Arc<Pins>) -> Lease {
+        Lease { pins: Arc::clone(self), hashes: HashSet::new() }
+    }
+
+    /// Begins a sweep; `None` while there is one.
+    pub(crate) fn sweep(self: &Arc<Pins>) -> Option<Sweeping> {
+        let mut state = self.state();
+        if state.touched.is_some() {
+            return None;
+        }
+        state.touched = Some(state.pinned.keys().copied().collect());
+        Some(Sweeping(Arc::clone(self)))
+    }
+}
+
+impl Lease {
+    /// Pins `hash`, before its file is looked for.
+    pub(crate) fn pin(&mut self, hash: BlobHash) {
+        if !self.hashes.insert(hash) {
+            return;
+        }
+        let mut state = self.pins.state();
+        let pinned = state.pinned.entry(hash).or_default();
+        pinned.shared |= pinned.leases > 0;
+        pinned.leases += 1;
+        if let Some(touched) = &mut state.touched {
+            touched.insert(hash);
+        }
+    }
+
+    /// Removes the file of `hash` at `path`, made under this lease, unless others pinned it too.
+    pub(crate) fn remove_own(&self, hash: &BlobHash, path: &Path) -> io::Result<()> {
+        let state = self.pins.state();
+        if state.pinned.get(hash).is_none_or(|pinned| pinned.shared) {
+            return Ok(());
+        }
+        fs::remove_file(path)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.pins.state();
+        for hash in &self.hashes {
+            let Some(pinned) = state.pinned.get_mut(hash) else { continue };
+            pinned.leases -= 1;
+            if pinned.leases == 0 {
+                state.pinned.remove(hash);
+            }
+        }
+    }
+}
+
+/// A sweep under way, until dropped.
+#[derive(Debug)]
+pub(crate) struct Sweeping(Arc<Pins>);
+
+impl Sweeping {
+    /// Removes the file of `hash` at `path` unless it was pinned since the sweep began.
+    pub(crate) fn remove(&self, hash: &BlobHash, path: &Path, swept: &mut Swept) -> io::Result<()> {
+        let state = self.0.state();
+        if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
+            return Ok(());
+        }
+        let bytes = fs::metadata(path)?.len();
+        fs::remove_file(path)?;
+        *swept = Swept { files: swept.files + 1, bytes: swept.bytes + bytes };
+        Ok(())
+    }
+}
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        self.0.state().touched = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u8) -> BlobHash {
+        BlobHash::from_bytes([number; 32])
+    }
+
+    #[test]
+    fn a_sweep_spares_what_was_pinned_at_any_time_since_it_began() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |number: u8| dir.path().join(number.to_string());
+        for number in 0..4 {
+            fs::write(path(number), [number; 10]).expect("written");
+        }
+        let pins = Arc::new(Pins::default());
+        let mut before = pins.lease();
+        before.pin(hash(0));
+        before.pin(hash(1));
+        drop(before);
+        let mut held = pins.lease();
+        held.pin(hash(1));
+        let sweep = pins.sweep().expect("the first");
+        assert!(pins.sweep().is_none(), "one at a time");
+        drop(held);
+        let mut during = pins.lease();
+        during.pin(hash(2));
+        drop(during);
+        let mut swept = Swept::default();
+        for number in 0..4 {
+            sweep.remove(&hash(number), &path(number), &mut swept).expect("removed");
+        }
+        assert_eq!(swept, Swept { files: 2, bytes: 20 });
+        assert_eq!([0, 1, 2, 3].map(|number| path(number).exists()), [false, true, true, false]);
+        drop(sweep);
+        let sweep = pins.sweep().expect("again");
+        sweep.remove(&hash(2), &path(2), &mut swept).expect("removed");
+        assert!(!path(2).exists(), "nothing pins it any more");
+    }
+
+    #[test]
+    fn a_lease_takes_back_only_what_nobody_else_pinned() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        fs::write(&path, b"x").expect("written");
+        let pins = Arc::new(Pins::default());
+        let (mut one, mut two) = (pins.lease(), pins.lease());
+        one.pin(hash(1));
+        two.pin(hash(1));
+        drop(two);
+        one.remove_own(&hash(1), &path).expect("left");
+        assert!(path.exists(), "an event of the other may name it by now");
+        drop(one);
+        let mut alone = pins.lease();
+        alone.pin(hash(1));
+        alone.remove_own(&hash(1), &path).expect("removed");
+        assert!(!path.exists());
+    }
+}
