@@ -35,6 +35,8 @@ mod remote;
 mod remote_ends;
 #[path = "api/remote_hls.rs"]
 mod remote_hls;
+#[path = "api/remote_rtsp.rs"]
+mod remote_rtsp;
 #[path = "api/replay.rs"]
 mod replay;
 #[path = "api/retention.rs"]

@@ -27,6 +27,8 @@ use crate::config::RemoteConfig;
 
 /// Requests of one job, redirects included.
 pub const FETCHES_MAX: u64 = 4096;
+/// How long a file or playlist may send bytes without a frame in them.
+const FIRST_FRAME: Duration = Duration::from_secs(30);
 /// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
 const PLAYLIST: &[u8] = b"#EXTM3U";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -80,6 +82,17 @@ pub enum RemoteSource {
     Rtsp(Target),
 }
 
+impl RemoteSource {
+    /// What a worker may use for it: a file that drips must not keep a place as long as a camera
+    /// may that sends whole pictures rarely.
+    pub fn limits(&self) -> Limits {
+        match self {
+            RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..Limits::remote() },
+            RemoteSource::Rtsp(_) => Limits::remote(),
+        }
+    }
+}
+
 /// Opens remote sources; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RemoteSources {
@@ -118,12 +131,6 @@ impl Feed {
 }
 
 impl RemoteSources {
-    /// What a worker may use for a remote source: its bytes come at the pace of the network.
-    pub fn limits() -> Limits {
-        let (first_frame, stall) = (Duration::from_secs(30), Duration::from_secs(60));
-        Limits { first_frame, stall, ..Limits::default() }
-    }
-
     /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
     pub fn open(
         &self,
@@ -133,7 +140,7 @@ impl RemoteSources {
     ) -> Result<(JobInput, Feed), RemoteError> {
         let end = cancel.child_token();
         let cause = Cause::default();
-        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, Limits::default().wall);
+        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, Limits::remote().wall);
         let feed = Feed { cause: cause.clone(), _end: end.clone().drop_guard() };
         let input = match source {
             RemoteSource::Url(target) => {

@@ -53,3 +53,62 @@ fn scheme(uri: &str) -> Option<String> {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(rest);
     is_scheme.then(|| scheme.to_ascii_lowercase())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> Config {
+        let pairs = [&[("SERVICE_API_KEYS", "k")], pairs].concat();
+        let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        Config::resolve(pairs).expect("valid")
+    }
+
+    #[test]
+    fn toggles_open_their_scheme_and_no_other() {
+        let rows = [
+            ("https://host/a", None),
+            ("rtsps://host/a", None),
+            ("HTTPS://host/a", None),
+            ("http://host/a", Some("SERVICE_ALLOW_INSECURE_HTTP")),
+            ("rtsp://host/a", Some("SERVICE_ALLOW_UNENCRYPTED_RTSP")),
+        ];
+        for (uri, setting) in rows {
+            let closed = read(uri, &config(&[]));
+            match setting {
+                None => assert!(closed.expect(uri).is_some(), "{uri}"),
+                Some(setting) => {
+                    let error = closed.expect_err(uri).to_string();
+                    assert!(error.contains(&format!("{setting}=true")), "{uri}: {error}");
+                    assert!(read(uri, &config(&[(setting, "true")])).expect(uri).is_some());
+                }
+            }
+        }
+        for uri in ["a.mp4", "/a.mp4", "file:///a.mp4", "https:/host/a", " https://host/a"] {
+            assert_eq!(read(uri, &config(&[])).expect(uri), None, "{uri}");
+        }
+        for uri in ["ftp://host/a", "gopher://host/", "concat://a", "https://", "https://:80/"] {
+            assert!(read(uri, &config(&[])).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_has_no_credentials() {
+        let rows = [
+            ("https://host/a?b=c", "https://host/a?b=c"),
+            ("https://user:pass@host/a?b=c", "https://***@host/a?b=c"),
+            ("https://user@host", "https://***@host/"),
+            ("https://:pass@host/", "https://***@host/"),
+            ("rtsps://a:b@host/live", "rtsps://***@host/live"),
+            ("https:\\\\user:pass@host/", "https:\\\\user:pass@host/"),
+            ("https://us\ner:pa@ss@host/", "https://***@host/"),
+        ];
+        for (uri, expected) in rows {
+            let Some(source) = read(uri, &config(&[])).expect(uri) else {
+                assert_eq!(kind(uri), "file", "{uri}");
+                continue;
+            };
+            assert_eq!(shown(uri, &source), expected, "{uri}");
+        }
+    }
+}

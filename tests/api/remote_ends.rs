@@ -3,12 +3,14 @@
 
 use std::{
     io,
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
 };
 
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use serde_json::json;
 
 use crate::{
@@ -26,6 +28,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn clip(clips: &Path) -> Vec<u8> {
     std::fs::read(clips.join("nature_water.webm")).expect("readable")
+}
+
+/// A port whose queue of connections is full: nobody answers a further one.
+fn full() -> (Vec<OwnedFd>, u16) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    bind(&socket, &any).expect("a free port");
+    listen(&socket, 0).expect("listening");
+    let own = TcpListener::from(socket);
+    let addr = own.local_addr().expect("an address");
+    let mut queue = vec![OwnedFd::from(own)];
+    let wait = Duration::from_millis(300);
+    while let Ok(waiting) = TcpStream::connect_timeout(&addr, wait) {
+        queue.push(waiting.into());
+    }
+    (queue, addr.port())
 }
 
 #[test]
@@ -57,12 +75,14 @@ fn a_slow_source_is_told_what_took_too_long() {
     });
     let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = mute.local_addr().expect("an address").port();
+    let (_queue, full) = full();
     let server = setup(dir.path(), &certificate).start();
     let rows = [
         (host.url("/silent"), "timeout: no answer came within 10 s"),
         (host.url("/stalling"), "timeout: no further byte came within 10 s"),
         (host.url("/dripping"), "timeout: the source sent too little to decode a frame"),
         (format!("https://localhost:{port}/"), "timeout: no secure connection was made within 5 s"),
+        (format!("https://localhost:{full}/"), "timeout: no connection was made within 5 s"),
         (format!("rtsps://localhost:{port}/"), "timeout: no secure connection was made within 5 s"),
     ];
     std::thread::scope(|scope| {

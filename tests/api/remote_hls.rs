@@ -167,6 +167,8 @@ fn a_playlist_leads_nowhere_that_its_host_could_not() {
         let message = reply.source_message();
         assert!(message.contains(expected), "{name}: {message}");
     }
+    let (requests, connections) = (host.asked().len(), host.connections());
+    assert!(connections < requests / 50, "{requests} requests over {connections} connections");
     assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
     assert_eq!(server.kinds(&run), ["run_created"]);
     still_serves(&server, &host);

@@ -4,11 +4,15 @@ use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
+use tokio_rustls::TlsAcceptor;
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -77,6 +81,7 @@ pub struct Host {
     addr: SocketAddr,
     scheme: &'static str,
     asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 /// The certificate of every host of a test, and its private key.
@@ -103,6 +108,30 @@ impl Certificate {
             .expect("a TLS server");
         Certificate { path, config: Arc::new(config) }
     }
+
+    /// A port that speaks TLS before the one of this machine that does not.
+    pub fn before(&self, port: u16) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let own = listener.local_addr().expect("an address").port();
+        listener.set_nonblocking(true).expect("a socket");
+        let tls = TlsAcceptor::from(Arc::clone(&self.config));
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            while let Ok((outside, _)) = listener.accept().await {
+                let tls = tls.clone();
+                tokio::spawn(async move {
+                    let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                    let mut outside = tls.accept(outside).await?;
+                    tokio::io::copy_bidirectional(&mut outside, &mut inside).await
+                });
+            }
+        };
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_io().build().expect("a runtime");
+        let run = move || runtime.block_on(serve);
+        std::thread::Builder::new().name("tls".to_owned()).spawn(run).expect("a thread");
+        own
+    }
 }
 
 impl Host {
@@ -127,8 +156,11 @@ impl Host {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&connections);
         let serve = move || {
             for stream in listener.incoming().map_while(Result::ok) {
+                accepted.fetch_add(1, Ordering::Relaxed);
                 let (tls, handler, log) = (tls.clone(), Arc::clone(&handler), Arc::clone(&log));
                 let serve = move || {
                     // A reader that goes away is how many a test ends.
@@ -139,7 +171,7 @@ impl Host {
             }
         };
         std::thread::Builder::new().name("host".to_owned()).spawn(serve).expect("a thread");
-        Host { addr, scheme, asked }
+        Host { addr, scheme, asked, connections }
     }
 
     /// The URL of `path` by the name of this machine.
@@ -150,6 +182,11 @@ impl Host {
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.addr.port()
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Every request so far.

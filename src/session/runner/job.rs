@@ -17,7 +17,7 @@ use super::{
     Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner, stores::Stores,
 };
 use crate::{
-    session::remote::{Feed, RemoteError, RemoteSources},
+    session::remote::{Feed, RemoteError},
     source::Source,
     telemetry::SPANS,
 };
@@ -90,7 +90,10 @@ impl Job {
 
     pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
         let (input, feed) = self.open()?;
-        let limits = feed.as_ref().map_or_else(Limits::default, |_| RemoteSources::limits());
+        let limits = match &self.ingest.source {
+            Source::File(_) => Limits::default(),
+            Source::Remote(source) => source.limits(),
+        };
         let spec = JobSpec {
             input,
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),

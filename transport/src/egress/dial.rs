@@ -11,6 +11,7 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::oneshot,
     time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::TlsConnector;
@@ -82,20 +83,23 @@ impl Egress {
         let slow = || EgressError::Timeout { wait: Wait::Dns, after: DNS };
         let failed = |reason: String| EgressError::Dns { host: host.to_owned(), reason };
         let end = Instant::now() + DNS;
-        // The resolver cannot be interrupted: a lookup keeps its place until it ends by itself, so
-        // that dead name servers do not take all of the runtime's threads.
+        // The resolver cannot be interrupted: a lookup keeps its place until it ends by itself, on
+        // a thread that no shutdown of the runtime waits for.
         let places = Arc::clone(&self.0.lookups).acquire_owned();
         let place = timeout_at(end, places).await.map_err(|_| slow())?.expect("never closed");
         let name = host.to_owned();
-        let lookup = tokio::task::spawn_blocking(move || {
+        let (tell, told) = oneshot::channel();
+        let lookup = move || {
             let found: io::Result<Vec<SocketAddr>> =
                 (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
             drop(place);
-            found
-        });
-        let found = timeout_at(end, lookup).await.map_err(|_| slow())?;
-        let found = found.map_err(|error| failed(error.to_string()))?;
-        match found {
+            // Whoever asked may have given up.
+            tell.send(found).ok();
+        };
+        let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(lookup);
+        thread.map_err(|error| failed(error.to_string()))?;
+        let found = timeout_at(end, told).await.map_err(|_| slow())?;
+        match found.expect("a lookup tells what it found") {
             Ok(addresses) if addresses.is_empty() => Err(failed("no address".to_owned())),
             Ok(addresses) => Ok(addresses),
             Err(error) => Err(failed(error.to_string())),

@@ -130,3 +130,79 @@ fn of(mut url: Url) -> Result<Target, EgressError> {
     url.set_fragment(None);
     Ok(Target { url, credentials })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_target_or_says_why_not() {
+        let rows = [
+            ("https://host.example/a?b#c", Ok(("host.example", 443, "/a?b"))),
+            ("HTTP://Host.Example", Ok(("host.example", 80, "/"))),
+            ("rtsp://camera", Ok(("camera", 554, ""))),
+            ("rtsps://camera/live", Ok(("camera", 322, "/live"))),
+            ("https://[2001:db8::1]:8443/", Ok(("[2001:db8::1]", 8443, "/"))),
+            ("https://2130706433/", Ok(("127.0.0.1", 443, "/"))),
+            ("https://0x7f.1/", Ok(("127.0.0.1", 443, "/"))),
+            ("https://a:b@host/", Ok(("host", 443, "/"))),
+            ("https://", Err("malformed url: it does not parse")),
+            ("https://host:0/", Err("malformed url: port 0 is none")),
+            ("https://host:65536/", Err("malformed url: it does not parse")),
+            ("rtsp:///live", Err("malformed url: it names no host")),
+            ("https://%ff@host/", Err("malformed url: its credentials are not UTF-8")),
+            ("file:///etc/passwd", Err("scheme not served: file")),
+            ("data:,x", Err("scheme not served: data")),
+        ];
+        for (text, expected) in rows {
+            let found = Target::parse(text);
+            match (&found, expected) {
+                (Ok(target), Ok(expected)) => {
+                    assert_eq!((target.host(), target.port(), target.path()), expected, "{text}");
+                }
+                (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected, "{text}"),
+                _ => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn credentials_are_told_to_nobody_but_their_host() {
+        let target = Target::parse("https://us%65r:p%40ss%3A@host/a").expect("a target");
+        let credentials = target.credentials().expect("there");
+        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("user", "p@ss:"));
+        assert_eq!(credentials.basic(), "Basic dXNlcjpwQHNzOg==");
+        assert!(credentials.basic().is_sensitive());
+        assert!(!format!("{target:?}").contains("p@ss"), "{target:?}");
+        assert_eq!(target.url().as_str(), "https://host/a");
+        let rows = [
+            ("https://host/b", true),
+            ("https://host:443/", true),
+            ("https://HOST/", true),
+            ("https://host:444/", false),
+            ("http://host:443/", false),
+            ("https://host.example/", false),
+        ];
+        for (text, expected) in rows {
+            let other = Target::parse(text).expect("a target");
+            assert_eq!(target.is_beside(&other), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_read_where_it_was_found() {
+        let target = Target::parse("https://host/a/b?c").expect("a target");
+        let rows = [
+            ("d", "https://host/a/d"),
+            ("/d?e", "https://host/d?e"),
+            ("//other/d", "https://other/d"),
+            ("http://other/d#f", "http://other/d"),
+            ("?g", "https://host/a/b?g"),
+        ];
+        for (reference, expected) in rows {
+            let joined = target.join(reference).expect("a target");
+            assert_eq!(joined.url().as_str(), expected, "{reference}");
+        }
+        assert!(target.join("javascript:0").is_err() && target.join("https://").is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! Cameras: GStreamer's RTSP server behind the server's own connections, with TLS and without.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::{
+    remote::{ffmpeg, ingest, made, setup},
+    support::host::Certificate,
+};
+
+/// Pictures without an end.
+const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
+    video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
+const SOUND: &str = "( audiotestsrc is-live=true ! alawenc ! rtppcmapay name=pay0 )";
+
+/// A camera process; ends with its value.
+struct Camera {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Camera {
+    fn drop(&mut self) {
+        self.child.kill().expect("our own child");
+        self.child.wait().expect("killed");
+    }
+}
+
+impl Camera {
+    /// Shows every `path=pipeline`; `auth` is none, basic or digest.
+    fn start(auth: &str, media: &[String]) -> Camera {
+        let script = "worker/tests/worker/rtsp-server.py";
+        let mut child = Command::new("/usr/bin/python3")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+            .arg(auth)
+            .args(media)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 is installed");
+        let mut said = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut said).expect("readable");
+        let port = said.trim().parse().expect("a port: make setup installs what it needs");
+        Camera { child, port }
+    }
+}
+
+#[test]
+fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let video = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=3", "-bf", "2", "clip.mp4"];
+    ffmpeg(dir.path(), &video);
+    let path = dir.path().join("clip.mp4");
+    let file = format!(
+        "/clip=( filesrc location={} ! qtdemux ! h264parse ! rtph264pay config-interval=-1 \
+         name=pay0 )",
+        path.display()
+    );
+    let camera = Camera::start("digest", &[file]);
+    let secure = certificate.before(camera.port);
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = server.root(dir.path()).start();
+    let whole = made(&server, "clip.mp4");
+    for (scheme, port) in [("rtsp", camera.port), ("rtsps", secure)] {
+        let source = format!("{scheme}://camera:open%20sesame@localhost:{port}/clip");
+        assert!(made(&server, &source) == whole, "{scheme} differs from the file");
+    }
+    let run = server.create_run();
+    let source = format!("rtsps://camera:open%20sesame@localhost:{secure}/clip");
+    assert_eq!(ingest(&server, &run, &source).status, 200);
+    let record = server.get(&format!("/v1/runs/{run}")).json();
+    let masked = format!("rtsps://***@localhost:{secure}/clip");
+    assert_eq!((&record["source"], &record["source_uri"]), (&json!("rtsp"), &json!(masked)));
+    let events = server.get(&format!("/v1/runs/{run}/events")).text;
+    assert!(!events.contains("sesame"), "{events}");
+}
+
+#[test]
+fn a_camera_that_shows_nothing_is_told_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let media = [format!("/live={ENDLESS}"), format!("/sound={SOUND}")];
+    let camera = Camera::start("basic", &media);
+    let secure = certificate.before(camera.port);
+    let server = setup(dir.path(), &certificate).start();
+    let run = server.create_run();
+    let named = |path: &str| format!("rtsps://camera:open%20sesame@localhost:{secure}{path}");
+    let rows = [
+        (format!("rtsps://localhost:{secure}/live"), "asks for a user and a password"),
+        (format!("rtsps://camera:no@localhost:{secure}/live"), "does not accept the user"),
+        (named("/nothing"), "404 Not Found"),
+        (named("/sound"), "no video stream"),
+        (format!("rtsps://localhost:{}/live", camera.port), "tls: "),
+        ("rtsps://no-such-camera.invalid/live".to_owned(), "dns: no-such-camera.invalid"),
+        (format!("rtsp://localhost:{}/live", camera.port), "SERVICE_ALLOW_UNENCRYPTED_RTSP=true"),
+    ];
+    for (source, expected) in rows {
+        let reply = ingest(&server, &run, &source);
+        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
+        let message = reply.source_message();
+        assert!(message.contains(expected), "{source}: {message}");
+    }
+    let live = json!({"source_uri": named("/live"), "max_frames": 20});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &live);
+    assert_eq!((reply.status, &reply.json()["decoded_frames"]), (200, &json!(20)));
+
+    let started = Instant::now();
+    let reply = std::thread::scope(|scope| {
+        let endless = json!({"source_uri": named("/live"), "max_frames": 500_000});
+        let (server, run) = (&server, &run);
+        let job = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &endless));
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        job.join().expect("no panic")
+    });
+    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+}
