@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod report;
 mod runs;
+mod search;
 mod upload;
 mod wire;
 
@@ -47,6 +48,8 @@ enum Command {
     Runs(runs::RunsArgs),
     /// Show the events of a run
     Events(events::EventsArgs),
+    /// Find descriptions that have a text in them
+    Search(search::SearchArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
     /// Verify, print or repair the run log on disk
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Upload(args) => upload::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Events(args) => events::run(&args),
+        Command::Search(args) => search::run(&args),
         Command::Markers(args) => markers::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
