@@ -25,6 +25,7 @@ mod pieces;
 mod rate;
 mod runs;
 mod search;
+mod stream;
 mod upload;
 mod webhooks;
 mod wire;
@@ -64,6 +65,8 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::list))
         .routes(routes!(files::fetch, files::delete))
         .routes(routes!(search::search))
+        .routes(routes!(stream::of_run))
+        .routes(routes!(stream::of_all))
         .routes(routes!(feedback::submit))
         .routes(routes!(feedback::list))
         .routes(routes!(webhooks::list, webhooks::create))

@@ -21,7 +21,7 @@ use crate::{
     api::{Rates, refusal_headers, router},
     config::{Config, Principal},
     database::{Database, Mirror},
-    delivery::webhook::Webhooks,
+    delivery::{sse::Streams, webhook::Webhooks},
     descriptors,
     disk::Reserve,
     idempotency::Idempotency,
@@ -138,6 +138,8 @@ pub struct App {
     pub jobs: usize,
     /// Where analyses run; each may take the memory of half a million frames.
     pub analyses: Admission,
+    /// Open event streams.
+    pub streams: Arc<Streams>,
     /// Search over descriptions.
     pub search: Search,
     labels: RwLock<Arc<LabelMaps>>,
@@ -189,6 +191,7 @@ impl App {
         registry.timeline().on_publish(Box::new(move |heads| {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
         }));
+        let streams = Streams::new(Arc::clone(&registry), config.streams);
         let cache = config.data_dir.join("search-cache");
         let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -234,6 +237,7 @@ impl App {
             workers,
             jobs,
             analyses: Admission::new(jobs, ANALYSES_WAITING),
+            streams,
             search,
             labels,
         }))
@@ -342,6 +346,7 @@ impl Server {
         );
         let accepting = tokio::spawn(serving);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
+        tokio::spawn(Arc::clone(&app.streams).run());
         let telling = CancellationToken::new();
         tell(&app, &telling);
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
@@ -363,6 +368,8 @@ impl Server {
         };
         self.app.draining.cancel();
         self.app.runner.drain(patience()).await;
+        // Not before: streams tell how jobs ended.
+        self.app.streams.close();
         self.ends.stop.cancel();
         let cut = async {
             patience().await;

@@ -21,7 +21,13 @@ use media::Score;
 use tracing_subscriber::EnvFilter;
 use transport::egress::EgressConfig;
 
-use crate::{database, delivery::webhook, json::Problem, quota::QuotaLimits, retention::Ages};
+use crate::{
+    database,
+    delivery::{sse::StreamLimits, webhook},
+    json::Problem,
+    quota::QuotaLimits,
+    retention::Ages,
+};
 use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
@@ -87,6 +93,8 @@ pub struct Config {
     pub database: Option<database::Settings>,
     /// Most bytes of an uploaded file.
     pub upload_bytes_max: u64,
+    /// Open event streams.
+    pub streams: StreamLimits,
     /// Memory of the search index, bytes.
     pub search_memory: usize,
     /// Programs looked for at start.
@@ -193,6 +201,11 @@ impl Config {
             },
             database: database(&mut vars),
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
+            streams: StreamLimits {
+                all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)) as usize,
+                principal: vars.read("SERVICE_MAX_PRINCIPAL_STREAMS", "10240", whole(1, 1 << 20))
+                    as usize,
+            },
             search_memory: (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20)
                 as usize,
             tools: tools(&mut vars),

@@ -2,4 +2,5 @@
 
 pub mod node;
 pub mod outbox;
+pub mod sse;
 pub mod webhook;

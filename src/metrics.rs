@@ -78,6 +78,12 @@ series! {
     spans: Counters<SpanEnd> = Counters::new, "service_trace_spans_total", "outcome";
     /// Lines of the log for people and of that for machines that nobody read in time.
     log_lines_dropped: IntCounter = family::counter, "service_log_lines_dropped_total";
+    /// Event streams that are open.
+    streams: IntGauge = family::gauge, "service_event_streams";
+    /// Memory of the search index.
+    search_bytes: IntGauge = family::gauge, "service_search_index_bytes";
+    /// Chunks of descriptions that searches examined.
+    search_chunks: IntGauge = family::gauge, "service_search_chunks_examined";
     /// Memory of the log's index.
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
     /// Number of the last event.
@@ -235,6 +241,8 @@ pub enum Refusal {
     Analyses,
     /// Searches that wait.
     Searches,
+    /// Open event streams.
+    Streams,
     /// Active runs of a principal.
     ActiveRuns,
     /// Uploads under way.
@@ -254,6 +262,7 @@ impl Label for Refusal {
         Refusal::FileJobs,
         Refusal::Analyses,
         Refusal::Searches,
+        Refusal::Streams,
         Refusal::ActiveRuns,
         Refusal::Uploads,
         Refusal::Disk,
@@ -268,6 +277,7 @@ impl Label for Refusal {
             Refusal::FileJobs => "file_jobs",
             Refusal::Analyses => "analyses",
             Refusal::Searches => "searches",
+            Refusal::Streams => "event_streams",
             Refusal::ActiveRuns => "active_runs",
             Refusal::Uploads => "uploads",
             Refusal::Disk => "disk",

@@ -47,6 +47,8 @@ mod routes;
 mod search;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/stream.rs"]
+mod stream;
 #[path = "api/traces.rs"]
 mod traces;
 #[path = "api/uploads.rs"]

@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 use super::openapi::terms;
 use crate::{
     database::DatabaseError,
+    delivery::sse::StreamRefusal,
     delivery::webhook::WebhookError,
     disk::Low,
     json::{Detail, JsonError},
@@ -83,6 +84,9 @@ pub enum ApiError {
     /// A webhook that is not made or changed.
     #[error("{0}")]
     Webhook(#[from] WebhookError),
+    /// As many event streams are open as may be.
+    #[error("{0}")]
+    Stream(StreamRefusal),
     /// A search without an answer.
     #[error("{0}")]
     Search(#[from] SearchFailure),
@@ -163,6 +167,7 @@ impl ApiError {
             ApiError::Database(error) => error.kind(),
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),
+            ApiError::Stream(error) => error.kind(),
             ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
@@ -190,6 +195,7 @@ impl ApiError {
             ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
             ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
             ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
+            ApiError::Stream(_) => Some(Refusal::Streams),
             _ => None,
         }
     }
@@ -197,7 +203,9 @@ impl ApiError {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
-            ApiError::RateLimited { .. } => return (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            ApiError::RateLimited { .. } | ApiError::Stream(StreamRefusal::Principal(_)) => {
+                return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
+            }
             ApiError::MetricsUnavailable => {
                 return (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable");
             }
@@ -295,6 +303,7 @@ impl ApiError {
         let retry_after = match self {
             ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
             ApiError::UnderWay => Some(RETRY_AFTER),
+            ApiError::Stream(_) => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };

@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::Uri;
 use media::{Label, RunId, Seq};
 use serde_json::Value;
-use timeline::{Event, EventKind, EventParts, Timeline, TimelineError};
+use timeline::{EventKind, EventParts, Timeline, TimelineError};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     pieces::EventsText,
 };
 use crate::{
+    delivery::sse::index_of,
     json::{Int, Problem, Text, parsed},
     session::registry::Run,
 };
@@ -70,7 +71,7 @@ fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
         }
         for event in read {
             let after = Seq(event.head.seq.0 + 1);
-            if wanted.index.as_ref().is_some_and(|index| !has_index(&event, index)) {
+            if wanted.index.is_some() && index_of(&event) != wanted.index {
                 page.next = after;
                 continue;
             }
@@ -84,20 +85,6 @@ fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
             page.events.push(event);
         }
     }
-}
-
-fn has_index(event: &EventParts, index: &Label) -> bool {
-    let found = match event.decode() {
-        Ok(Event::SemanticChunkInferred(chunk)) => chunk.index_name,
-        Ok(Event::SemanticChunkGenerated(chunk)) => chunk.index_name,
-        Ok(Event::RunCompleted(completed)) => completed.index_name,
-        Ok(_) => None,
-        Err(error) => {
-            tracing::error!(%error, seq = %event.head.seq, "cannot read an event's fields");
-            None
-        }
-    };
-    found.as_ref() == Some(index)
 }
 
 /// Which events.
@@ -151,7 +138,8 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-fn kind(value: &Value) -> Result<EventKind, Problem> {
+/// Reads the name of a kind.
+pub fn kind(value: &Value) -> Result<EventKind, Problem> {
     value.as_str().and_then(EventKind::from_name).ok_or_else(|| {
         let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
         format!("must be one of {}", names.join(", ")).into()

@@ -169,6 +169,11 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
         ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
+        ("event_streams", Limit::most(config.streams.all, "at once").by("SERVICE_MAX_STREAMS")),
+        (
+            "principal_event_streams",
+            Limit::most(config.streams.principal, "at once").by("SERVICE_MAX_PRINCIPAL_STREAMS"),
+        ),
         ("file_jobs", Limit::most(app.jobs, "at once")),
         ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),

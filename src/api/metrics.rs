@@ -40,6 +40,9 @@ impl App {
             metrics.runs.of(state).set(count as i64);
         }
         metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
+        metrics.streams.set(self.streams.open() as i64);
+        metrics.search_bytes.set(self.search.memory_bytes() as i64);
+        metrics.search_chunks.set(self.search.examined() as i64);
         metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
         metrics.connections.set(self.crowd.open() as i64);
         for (outcome, count) in [

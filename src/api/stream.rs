@@ -1,0 +1,146 @@
+//! Events as they happen, as Server-Sent Events: of one run, or of every run of the caller.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use media::{Label, Seq};
+use utoipa::IntoParams;
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    events::{FromSeq, kind},
+    extract::{Caller, Owned, Params},
+    openapi::{Fails, terms},
+};
+use crate::{
+    config::Principal,
+    delivery::sse::{Feed, Filter, Scope},
+    json::parsed,
+};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Which events.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `asked` reads")]
+struct StreamQuery {
+    /// The stream begins after this event; the header `Last-Event-ID` wins over it.
+    #[param(inline)]
+    after: Option<FromSeq>,
+    /// Only events of this kind.
+    kind: Option<terms::Kind>,
+    /// Only events whose payload has this `index_name`.
+    index: Option<terms::Label>,
+}
+
+/// Where a reader left off.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `asked` reads")]
+struct Resume {
+    /// The `id` of the last event that was received.
+    #[param(rename = "Last-Event-ID", inline)]
+    last_event_id: Option<FromSeq>,
+}
+
+/// Where the stream begins, and what it is about.
+fn asked(headers: &HeaderMap, params: &Params) -> Result<(Seq, Filter), ApiError> {
+    let mut fields = params.fields()?;
+    let after = fields.optional("after", FromSeq::digits);
+    let kind = fields.optional("kind", kind);
+    let index: Option<Label> = fields.optional("index", parsed);
+    let last = match headers.get(LAST_EVENT_ID) {
+        None => None,
+        Some(value) => {
+            let text = value.to_str().ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+            let last = text.and_then(|text| text.parse().ok());
+            if last.is_none() {
+                fields.refuse(LAST_EVENT_ID.as_str(), "must be the id of an event");
+            }
+            last
+        }
+    };
+    fields.finish(|| Some(()))?;
+    let index = index.map(|index| index.as_str().to_owned());
+    Ok((Seq(last.or(after).unwrap_or(0)), Filter { kind, index }))
+}
+
+/// Follow the events of a run.
+///
+/// Each event has its `seq` as `id`, its kind as `event`, and the event itself as `data`. A
+/// comment comes after 15 s of silence. The stream ends after the event that ends the run, and
+/// with the deletion of the run; a comment says why. A reader that comes back after that with
+/// the last id gets 204, on which browsers stop asking. While the server shuts down a stream
+/// ends early, and a reader that comes back misses nothing.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events/stream", operation_id = "followRunEvents", tag = "timeline",
+    params(StreamQuery, Resume),
+    responses(
+        (status = 200, description = "The events", content_type = "text/event-stream", body = String),
+        (status = 204, description = "The run has ended, and the caller knows of everything"),
+        Fails<429>, Fails<503>,
+    ),
+)]
+pub async fn of_run(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    headers: HeaderMap,
+    params: Params,
+) -> ApiResult {
+    let (after, filter) = asked(&headers, &params)?;
+    stream(&app, caller.principal, Scope::Run(run), after, filter).await
+}
+
+/// Follow the events of every run of the caller, of those that are created later too.
+///
+/// As the stream of a run; the events say their run, those of a deleted run are left out but
+/// for its deletion, and the stream has no end.
+#[utoipa::path(
+    get, path = "/v1/events/stream", operation_id = "followEvents", tag = "timeline",
+    params(StreamQuery, Resume),
+    responses(
+        (status = 200, description = "The events", content_type = "text/event-stream", body = String),
+        Fails<429>, Fails<503>,
+    ),
+)]
+pub async fn of_all(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    headers: HeaderMap,
+    params: Params,
+) -> ApiResult {
+    let (after, filter) = asked(&headers, &params)?;
+    let scope = Scope::Owner(caller.principal.clone());
+    stream(&app, caller.principal, scope, after, filter).await
+}
+
+async fn stream(
+    app: &App,
+    principal: Principal,
+    scope: Scope,
+    after: Seq,
+    filter: Filter,
+) -> ApiResult {
+    let subscription = app.streams.subscribe(principal, scope).map_err(ApiError::Stream)?;
+    let feed = Feed::new(subscription, filter, after);
+    if feed.is_over().await {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(event_stream(feed))
+}
+
+fn event_stream(feed: Feed) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        // A proxy that collects an answer before it sends it on would send nothing.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, feed.body()).into_response()
+}

@@ -1,0 +1,260 @@
+//! Streams of events: who listens to what, and one wake-up of all of them when something is new.
+//!
+//! Promises that the log's writer does one cheap thing a publish, however many listen: a task
+//! wakes the streams of the runs and owners concerned, and each reads on from its own cursor.
+//! No event is queued for anybody.
+
+mod feed;
+mod page;
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use media::{ErrorKind, RunId, Seq};
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Principal,
+    session::registry::{Registry, Run},
+};
+use page::{Key, Page};
+
+pub use feed::{Feed, HEARTBEAT};
+pub use page::{Filter, index_of};
+
+/// Events looked at in one step of waking.
+const STEP: usize = 4096;
+/// Pages known before those that nobody reads any more are forgotten.
+const PAGES_KEPT: usize = 1024;
+
+/// How many streams may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// All together.
+    pub all: usize,
+    /// Of one principal.
+    pub principal: usize,
+}
+
+/// Why no stream is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamRefusal {
+    /// As many are open as may be.
+    #[error("{0} event streams are open already: try again later")]
+    All(usize),
+    /// The principal has as many open as it may.
+    #[error("{0} of your event streams are open already: close one")]
+    Principal(usize),
+}
+
+impl StreamRefusal {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Exhausted
+    }
+}
+
+/// What a stream is about.
+#[derive(Clone)]
+pub enum Scope {
+    /// One run.
+    Run(Arc<Run>),
+    /// Every run of an owner.
+    Owner(Principal),
+}
+
+/// Wakes the streams of one run or owner.
+#[derive(Default)]
+struct Topic {
+    wake: Arc<Notify>,
+    streams: usize,
+}
+
+#[derive(Default)]
+struct Topics {
+    runs: HashMap<RunId, Topic>,
+    owners: HashMap<Principal, Topic>,
+    principals: HashMap<Principal, usize>,
+    all: usize,
+}
+
+/// Every open stream.
+pub struct Streams {
+    registry: Arc<Registry>,
+    limits: StreamLimits,
+    topics: Mutex<Topics>,
+    /// Reads under way, each shared by the streams that stand at the same place.
+    pages: Mutex<HashMap<Key, Weak<OnceCell<Option<Arc<Page>>>>>>,
+    published: Arc<Notify>,
+    closed: CancellationToken,
+}
+
+impl Streams {
+    /// No streams, on the log of `registry`.
+    pub fn new(registry: Arc<Registry>, limits: StreamLimits) -> Arc<Streams> {
+        let published = Arc::new(Notify::new());
+        let wake = Arc::clone(&published);
+        registry.timeline().on_publish(Box::new(move |_| wake.notify_one()));
+        Arc::new(Streams {
+            registry,
+            limits,
+            topics: Mutex::default(),
+            pages: Mutex::default(),
+            published,
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> StreamLimits {
+        self.limits
+    }
+
+    /// Streams that are open.
+    pub fn open(&self) -> usize {
+        self.topics().all
+    }
+
+    /// Ends every stream once it has told what is readable, and those that are opened later.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Wakes streams as events become readable, until they are closed.
+    pub async fn run(self: Arc<Streams>) {
+        let timeline = self.registry.timeline().clone();
+        let mut next = timeline.head().0 + 1;
+        while self.closed.run_until_cancelled(self.published.notified()).await.is_some() {
+            let head = timeline.head().0;
+            while next <= head {
+                let count = STEP.min((head - next + 1) as usize);
+                let mut runs: Vec<RunId> =
+                    timeline.heads(Seq(next), count).iter().map(|head| head.run).collect();
+                runs.sort_unstable();
+                runs.dedup();
+                self.wake(&runs);
+                next += count as u64;
+            }
+        }
+    }
+
+    fn wake(&self, runs: &[RunId]) {
+        let topics = self.topics();
+        for topic in runs.iter().filter_map(|run| topics.runs.get(run)) {
+            topic.wake.notify_waiters();
+        }
+        if topics.owners.is_empty() {
+            return;
+        }
+        let owners = runs.iter().filter_map(|run| self.registry.run(*run));
+        for topic in owners.filter_map(|run| topics.owners.get(&run.origin().principal)) {
+            // A second call finds nobody left to wake.
+            topic.wake.notify_waiters();
+        }
+    }
+
+    fn topics(&self) -> MutexGuard<'_, Topics> {
+        // Counting and map changes only: a panic leaves them usable.
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a stream of `principal` about `scope` until it is dropped.
+    pub fn subscribe(
+        self: &Arc<Streams>,
+        principal: Principal,
+        scope: Scope,
+    ) -> Result<Subscription, StreamRefusal> {
+        let StreamLimits { all, principal: own } = self.limits;
+        let mut topics = self.topics();
+        if topics.all >= all {
+            return Err(StreamRefusal::All(all));
+        }
+        if topics.principals.get(&principal).is_some_and(|open| *open >= own) {
+            return Err(StreamRefusal::Principal(own));
+        }
+        topics.all += 1;
+        *topics.principals.entry(principal.clone()).or_default() += 1;
+        let topic = match &scope {
+            Scope::Run(run) => topics.runs.entry(run.id()).or_default(),
+            Scope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
+        };
+        topic.streams += 1;
+        let wake = Arc::clone(&topic.wake);
+        drop(topics);
+        Ok(Subscription { streams: Arc::clone(self), principal, scope, wake })
+    }
+
+    /// What comes next at `key`, read once for all who ask; `None` when the log fails.
+    async fn page(&self, key: Key, scope: &Scope) -> Option<Arc<Page>> {
+        let cell = {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            match pages.get(&key).and_then(Weak::upgrade) {
+                Some(cell) => cell,
+                None => {
+                    if pages.len() >= PAGES_KEPT {
+                        pages.retain(|_, cell| cell.strong_count() > 0);
+                    }
+                    let cell = Arc::default();
+                    pages.insert(key.clone(), Arc::downgrade(&cell));
+                    cell
+                }
+            }
+        };
+        let read = || async {
+            let (registry, scope) = (Arc::clone(&self.registry), scope.clone());
+            let read = tokio::task::spawn_blocking(move || page::read(&registry, &scope, &key));
+            match read.await {
+                Ok(Ok(page)) => Some(Arc::new(page)),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "an event stream cannot be read");
+                    None
+                }
+                Err(error) => {
+                    tracing::error!(%error, "reading an event stream panicked");
+                    None
+                }
+            }
+        };
+        cell.get_or_init(read).await.clone()
+    }
+}
+
+/// An open stream's place among the others.
+pub struct Subscription {
+    streams: Arc<Streams>,
+    principal: Principal,
+    scope: Scope,
+    wake: Arc<Notify>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        fn leave<K: Hash + Eq>(topics: &mut HashMap<K, Topic>, key: &K) {
+            if let Some(topic) = topics.get_mut(key) {
+                topic.streams -= 1;
+                if topic.streams == 0 {
+                    topics.remove(key);
+                }
+            }
+        }
+        let mut topics = self.streams.topics();
+        topics.all -= 1;
+        match &self.scope {
+            Scope::Run(run) => leave(&mut topics.runs, &run.id()),
+            Scope::Owner(owner) => leave(&mut topics.owners, owner),
+        }
+        if let Some(open) = topics.principals.get_mut(&self.principal) {
+            *open -= 1;
+            if *open == 0 {
+                topics.principals.remove(&self.principal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

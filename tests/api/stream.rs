@@ -1,0 +1,254 @@
+//! Server-Sent Events over HTTP: frames, resuming, ends, ownership, bounds, the drain.
+
+use std::{
+    io::{BufRead, BufReader},
+    time::Duration,
+};
+
+use media::{RequestId, RunId, Score};
+use reqwest::blocking::{Client, Response};
+use serde_json::{Value, json};
+use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+
+use crate::support::{ALICE, BOB, Server, Setup};
+
+/// An open stream, read line by line.
+struct Stream(BufReader<Response>);
+
+#[derive(Debug, PartialEq)]
+struct Told {
+    id: u64,
+    event: String,
+    data: Value,
+}
+
+fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
+    let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
+    let mut request = client.get(format!("http://{}{path}", server.addr()));
+    if let Some(last) = last {
+        request = request.header("last-event-id", last);
+    }
+    request.header("x-api-key", ALICE).send().expect("an answer")
+}
+
+impl Stream {
+    fn open(server: &Server, path: &str, last: Option<&str>) -> Stream {
+        let response = open(server, path, last);
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Stream(BufReader::new(response))
+    }
+
+    /// The next event, or the last comment once the stream has ended.
+    fn next(&mut self) -> Result<Told, String> {
+        let (mut fields, mut comment) = (Vec::new(), String::new());
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).expect("whole") == 0 {
+                return Err(comment);
+            }
+            let line = line.trim_end_matches('\n');
+            if let Some(text) = line.strip_prefix(':') {
+                comment = text.trim().to_owned();
+            } else if !line.is_empty() {
+                fields.push(line.to_owned());
+            } else if !fields.is_empty() {
+                let field = |at: usize, name: &str| {
+                    let line: &String = &fields[at];
+                    line.strip_prefix(name).unwrap_or_else(|| panic!("{name}: {line}")).to_owned()
+                };
+                assert_eq!(fields.len(), 3, "{fields:?}");
+                return Ok(Told {
+                    id: field(0, "id: ").parse().expect("a number"),
+                    event: field(1, "event: "),
+                    data: serde_json::from_str(&field(2, "data: ")).expect("JSON"),
+                });
+            }
+        }
+    }
+
+    fn event(&mut self) -> Told {
+        self.next().expect("an event")
+    }
+}
+
+fn act(server: &Server, run: &str, action: &str) {
+    let reply = server.post(&format!("/v1/runs/{run}/{action}"), &json!({}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+}
+
+#[test]
+fn events_come_as_they_happen_and_the_end_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/events/stream");
+    let mut stream = Stream::open(&server, &path, None);
+    let first = stream.event();
+    assert_eq!((first.id, first.event.as_str()), (1, "run_created"));
+    assert_eq!(first.data, {
+        let mut event = server.events(&run)[0].clone();
+        event.as_object_mut().expect("an object").remove("run_id");
+        event
+    });
+    act(&server, &run, "keepalive");
+    assert_eq!(stream.event().event, "keepalive_refreshed");
+    act(&server, &run, "stop");
+    assert_eq!(stream.event().event, "stop_requested");
+    assert_eq!(stream.next(), Err("the run has ended".to_owned()));
+    // A browser asks again with the last id, and is told to stop asking.
+    assert_eq!(open(&server, &path, Some("3")).status(), 204);
+    assert_eq!(open(&server, &format!("{path}?after=3"), None).status(), 204);
+    let mut again = Stream::open(&server, &format!("{path}?after=3"), Some("1"));
+    assert_eq!((again.event().id, again.event().id), (2, 3));
+    let mut kinds = Stream::open(&server, &format!("{path}?kind=keepalive_refreshed"), None);
+    assert_eq!(kinds.event().id, 2);
+    assert_eq!(kinds.next(), Err("the run has ended".to_owned()));
+    let head = server.call("HEAD", &path).send();
+    assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(head.header("cache-control"), "no-store");
+}
+
+#[test]
+fn every_run_of_the_caller_is_in_one_stream() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let first = server.create_run();
+    let mut stream = Stream::open(&server, "/v1/events/stream", None);
+    assert_eq!(stream.event().data["run_id"], json!(first));
+    let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
+    assert_eq!(bobs.status, 200);
+    let second = server.create_run();
+    let told = stream.event();
+    assert_eq!((told.id, &told.data["run_id"]), (3, &json!(second)));
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
+    let told = stream.event();
+    assert_eq!((told.event.as_str(), &told.data["run_id"]), ("run_deleted", &json!(first)));
+    let mut again = Stream::open(&server, "/v1/events/stream", None);
+    assert_eq!((again.event().id, again.event().id), (3, 4));
+    let deleted = format!("/v1/runs/{first}/events/stream");
+    assert_eq!(open(&server, &deleted, None).status(), 404);
+}
+
+#[test]
+fn a_deletion_ends_the_stream_of_its_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
+    assert_eq!(stream.event().id, 1);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    assert_eq!(stream.event().event, "run_deleted");
+    assert_eq!(stream.next(), Err("the run was deleted".to_owned()));
+}
+
+#[test]
+fn a_stream_is_refused_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_MAX_PRINCIPAL_STREAMS", "2");
+    let server = setup.var("SERVICE_MAX_STREAMS", "3").start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/events/stream");
+    for (query, last, field) in [
+        ("?after=x", None, "after"),
+        ("?after=-1", None, "after"),
+        ("?kind=unknown", None, "kind"),
+        ("?index=", None, "index"),
+        ("?after=1&after=1", None, "after"),
+        ("", Some("x"), "last-event-id"),
+        ("", Some("1 "), ""),
+        ("", Some("+1"), "last-event-id"),
+        ("", Some("18446744073709551616"), "last-event-id"),
+    ] {
+        for path in [path.as_str(), "/v1/events/stream"] {
+            let mut call = server.call("HEAD", &format!("{path}{query}"));
+            if let Some(last) = last {
+                call = call.header("last-event-id", last);
+            }
+            let status = if field.is_empty() { 200 } else { 422 };
+            assert_eq!(call.send().status, status, "{path}{query} {last:?}");
+        }
+    }
+    let bad = server.call("GET", &path).header("last-event-id", "x").send();
+    assert_eq!(bad.fields(), ["last-event-id"]);
+    assert_eq!(server.call("GET", &path).key(None).send().status, 401);
+    assert_eq!(server.call("GET", &path).key(Some(BOB)).send().status, 404);
+    let held = [Stream::open(&server, &path, None), Stream::open(&server, &path, None)];
+    let reply = server.get(&path);
+    assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.text);
+    assert!(reply.text.contains("close one") && !reply.header("retry-after").is_empty());
+    let bob = || server.call("GET", "/v1/events/stream").key(Some(BOB)).header("accept", "x");
+    let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
+    let url = format!("http://{}/v1/events/stream", server.addr());
+    let bobs = client.get(url).header("x-api-key", BOB).send().expect("an answer");
+    assert_eq!(bobs.status(), 200);
+    let reply = bob().send();
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    assert!(!reply.header("retry-after").is_empty());
+    drop((held, bobs));
+    let started = std::time::Instant::now();
+    while open(&server, &path, None).status() != 200 {
+        assert!(started.elapsed() < Duration::from_secs(20), "places come back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_drain_ends_streams_and_readers_resume_after_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/events/stream");
+    let mut streams =
+        [Stream::open(&server, &path, None), Stream::open(&server, "/v1/events/stream", None)];
+    streams.iter_mut().for_each(|stream| assert_eq!(stream.event().id, 1));
+    server.terminate();
+    for stream in &mut streams {
+        assert_eq!(stream.next(), Err("the server is shutting down".to_owned()));
+    }
+    assert!(server.wait(Duration::from_secs(10)).success());
+    let server = setup.start();
+    act(&server, &run, "keepalive");
+    for path in [path.as_str(), "/v1/events/stream"] {
+        assert_eq!(Stream::open(&server, path, Some("1")).event().id, 2);
+    }
+}
+
+#[test]
+fn a_reader_that_reads_nothing_holds_up_nobody() {
+    const LONG: u64 = 300;
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = RunId::from_bytes([1; 16]);
+    {
+        let path = dir.path().join("data/log");
+        std::fs::create_dir_all(&path).expect("made");
+        let (log, _) = Timeline::open(&path, Options::default()).expect("opens");
+        let append = |event| log.append_wait(vec![NewEvent { run, event }]).expect("durable");
+        append(Event::RunCreated(RunCreated {
+            request_id: RequestId::from_bytes([1; 8]),
+            mode: "balanced".to_owned(),
+            model: None,
+            principal_key: "alice".to_owned(),
+            tenant_id: None,
+        }));
+        // More than the sockets between us take.
+        for frame_index in 0..LONG {
+            let description = "x".repeat(60_000);
+            let (session_id, pts_ms, confidence) = (None, 0, Score::ONE);
+            let found = Finding { session_id, frame_index, pts_ms, confidence, description };
+            append(Event::Found(FindingKind::Vlm, found));
+        }
+    }
+    let server = Setup::new(dir.path()).start();
+    let mut idle = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
+    assert_eq!(idle.event().id, 1);
+    for _ in 0..50 {
+        act(&server, &run.to_string(), "keepalive");
+    }
+    act(&server, &run.to_string(), "stop");
+    for id in 2..=LONG + 52 {
+        assert_eq!(idle.event().id, id);
+    }
+    assert_eq!(idle.next(), Err("the run has ended".to_owned()));
+}
