@@ -3,8 +3,10 @@
 //! A bad value stops start-up and names its variable; all bad values are named together.
 //! Secrets leave as digests; what is shown of them is that they are set.
 
+mod delivery;
 mod keys;
 mod remote;
+mod tools;
 mod vars;
 
 use std::{
@@ -32,6 +34,7 @@ use vars::Vars;
 
 pub use keys::{KeyRing, Principal};
 pub use remote::RemoteConfig;
+pub use tools::Tool;
 pub use vars::{Shown, VarError};
 
 /// Which browser origins may read answers.
@@ -41,19 +44,6 @@ pub enum Origins {
     Listed(Vec<HeaderValue>),
     /// Every one; only while keys are off.
     Any,
-}
-
-/// A program that some work needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tool {
-    /// What it is called.
-    pub name: &'static str,
-    /// The variable that says where it is.
-    pub variable: &'static str,
-    /// Where it was looked for.
-    pub searched: String,
-    /// Where it is; `None` when it is missing.
-    pub path: Option<PathBuf>,
 }
 
 /// Everything the server can be told.
@@ -181,25 +171,13 @@ impl Config {
                 global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
                 principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
             },
-            webhooks: webhook::Settings {
-                attempts: vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32,
-                retry: Duration::from_millis(vars.read(
-                    "SERVICE_WEBHOOK_RETRY_MS",
-                    "5000",
-                    whole(10, 3_600_000),
-                )),
-                timeout: Duration::from_millis(vars.read(
-                    "SERVICE_WEBHOOK_TIMEOUT_MS",
-                    "15000",
-                    whole(100, 60_000),
-                )),
-            },
             retention: Ages {
                 stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
                 deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
                 runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
             },
-            database: database(&mut vars),
+            webhooks: delivery::webhooks(&mut vars),
+            database: delivery::database(&mut vars),
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
             streams: StreamLimits {
                 all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)) as usize,
@@ -208,7 +186,7 @@ impl Config {
             },
             search_memory: (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20)
                 as usize,
-            tools: tools(&mut vars),
+            tools: tools::tools(&mut vars),
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
                 as usize,
@@ -269,37 +247,6 @@ fn gate(vars: &mut Vars) -> GateConfig {
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
     }
-}
-
-fn database(vars: &mut Vars) -> Option<database::Settings> {
-    let url = vars.secret("SERVICE_DB_URL");
-    let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
-    let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
-    let target = database::Target::parse(&url?);
-    let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
-    let timeout = Duration::from_millis(timeout_ms);
-    Some(database::Settings { target, connections, timeout })
-}
-
-fn tools(vars: &mut Vars) -> [Tool; 2] {
-    let search = vars.raw("PATH").unwrap_or_default().to_owned();
-    let mut tool = |name: &'static str, variable| {
-        let text = vars.read(variable, name, |text| Ok(text.to_owned()));
-        let searched = if text.contains('/') { text.clone() } else { search.clone() };
-        Tool { name, variable, searched, path: find(&text, &search) }
-    };
-    [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
-}
-
-/// A program given by path, or by name in the directories of `search`.
-fn find(program: &str, search: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
-    };
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(is_program);
-    }
-    env::split_paths(search).map(|dir| dir.join(program)).find(is_program)
 }
 
 fn transport(text: &str) -> Result<(), Problem> {

@@ -245,6 +245,8 @@ pub enum Refusal {
     Streams,
     /// Active runs of a principal.
     ActiveRuns,
+    /// Webhooks of a run or of a principal.
+    Webhooks,
     /// Uploads under way.
     Uploads,
     /// The disk reserve.
@@ -264,6 +266,7 @@ impl Label for Refusal {
         Refusal::Searches,
         Refusal::Streams,
         Refusal::ActiveRuns,
+        Refusal::Webhooks,
         Refusal::Uploads,
         Refusal::Disk,
         Refusal::Log,
@@ -279,6 +282,7 @@ impl Label for Refusal {
             Refusal::Searches => "searches",
             Refusal::Streams => "event_streams",
             Refusal::ActiveRuns => "active_runs",
+            Refusal::Webhooks => "webhooks",
             Refusal::Uploads => "uploads",
             Refusal::Disk => "disk",
             Refusal::Log => "log",

@@ -9,6 +9,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/database.rs"]
+mod database;
 #[path = "api/feedback.rs"]
 mod feedback;
 #[path = "api/files.rs"]
@@ -53,5 +55,7 @@ mod stream;
 mod traces;
 #[path = "api/uploads.rs"]
 mod uploads;
+#[path = "api/webhook_failures.rs"]
+mod webhook_failures;
 #[path = "api/webhooks.rs"]
 mod webhooks;

@@ -194,6 +194,7 @@ impl ApiError {
             ApiError::Log(_) => Some(Refusal::Log),
             ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
             ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
+            ApiError::Webhook(WebhookError::TooMany { .. }) => Some(Refusal::Webhooks),
             ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
             ApiError::Stream(_) => Some(Refusal::Streams),
             _ => None,

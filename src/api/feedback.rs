@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     database::{Database, Feedback, NewFeedback},
-    json::{Int, Problem, text},
+    json::{Int, Problem, Text, text},
 };
 
 impl App {
@@ -40,7 +40,12 @@ fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result
     }
 }
 
-type Rating = Int<0, 10>;
+/// From worthless to perfect.
+pub type Rating = Int<0, 10>;
+/// The caller's own word for what it is about.
+pub type Category = Text<1, 128>;
+/// What a caller has to say.
+pub type Words = Text<0, 8192>;
 
 /// What a caller thinks of a run.
 #[derive(ToSchema)]
@@ -88,8 +93,8 @@ pub async fn submit(
 ) -> ApiResult {
     let mut fields = body.fields()?;
     let rating = fields.required("rating", Rating::read);
-    let category = fields.required("category", storable(1..=128));
-    let feedback = fields.optional("feedback", storable(0..=8192));
+    let category = fields.required("category", storable(Category::BYTES));
+    let feedback = fields.optional("feedback", storable(Words::BYTES));
     let id = FeedbackId::from_bytes(crate::random_bytes());
     let feedback = fields.finish(|| {
         Some(NewFeedback {

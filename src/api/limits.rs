@@ -16,13 +16,15 @@ use super::{
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
     extract::{BODY_BYTES_MAX, Caller},
+    feedback::{Category, Rating, Words},
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
     search::{self, SearchLimit},
+    webhooks::{Description, WebhookUrl},
     wire::shown,
 };
-use crate::{app, session, upload};
+use crate::{app, delivery::webhook, session, upload};
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
@@ -134,6 +136,11 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ),
         ("analyze.trace_id", Limit::within(analyze::TraceId::BYTES, "bytes")),
         ("label", Limit::within(media::LABEL_BYTES, "bytes")),
+        ("feedback.rating", Limit::within(Rating::RANGE, "points")),
+        ("feedback.category", Limit::within(Category::BYTES, "bytes")),
+        ("feedback.feedback", Limit::within(Words::BYTES, "bytes")),
+        ("webhooks.url", Limit::within(WebhookUrl::BYTES, "bytes")),
+        ("webhooks.description", Limit::within(Description::BYTES, "bytes")),
         ("query.limit", Limit::within(QueryLimit::RANGE, "events").default(events::QUERY_DEFAULT)),
         ("query.wait_ms", Limit::within(WaitMs::RANGE, "milliseconds").default(0)),
         ("search.query", Limit::within(1..=search::QUERY_BYTES_MAX, "bytes")),
@@ -183,6 +190,13 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
         ("uploads", Limit::most(upload::ALL_MAX, "at once")),
         ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),
+        ("run_webhooks", Limit::most(webhook::PER_RUN_MAX, "webhooks")),
+        ("principal_webhooks", Limit::most(webhook::PER_PRINCIPAL_MAX, "webhooks")),
+        ("dead_letters", Limit::most(webhook::DEAD_LETTERS_MAX, "events of a webhook")),
+        (
+            "webhook_attempts",
+            Limit::most(config.webhooks.attempts, "attempts").by("SERVICE_WEBHOOK_ATTEMPTS"),
+        ),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(app::DRAIN.as_secs(), "seconds")),
         ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),

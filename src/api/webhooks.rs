@@ -26,8 +26,10 @@ use crate::{
     session::registry::RunError,
 };
 
-type WebhookUrl = Text<1, 2048>;
-type Description = Text<0, 256>;
+/// Where events are sent.
+pub type WebhookUrl = Text<1, 2048>;
+/// The owner's own words.
+pub type Description = Text<0, 256>;
 
 /// Where a run's events are sent.
 #[derive(ToSchema)]
@@ -81,11 +83,10 @@ struct DeliveryError {
 impl From<Shown> for WebhookRecord {
     fn from(shown: Shown) -> WebhookRecord {
         let webhook = &shown.webhook;
-        let names = |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str()).collect();
         WebhookRecord {
             webhook_id: webhook.id,
             url: webhook.url.clone(),
-            kinds: webhook.kinds.as_ref().map(names),
+            kinds: webhook.kinds.as_deref().map(names),
             description: webhook.description.clone(),
             status: shown.status.as_str(),
             created_at: webhook.created_at.rfc3339(),
@@ -107,10 +108,22 @@ pub struct WebhookCreated {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
-    #[serde(flatten)]
-    webhook: WebhookRecord,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::WebhookId)]
+    webhook_id: WebhookId,
+    url: String,
+    #[schema(required = true, value_type = Option<Vec<terms::Kind>>)]
+    kinds: Option<Vec<&'static str>>,
+    #[schema(required = true)]
+    description: Option<String>,
+    #[schema(value_type = terms::Time)]
+    created_at: String,
     /// What messages are signed with; not shown again.
     secret: String,
+}
+
+fn names(kinds: &[EventKind]) -> Vec<&'static str> {
+    kinds.iter().map(|kind| kind.as_str()).collect()
 }
 
 fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
@@ -170,12 +183,16 @@ pub async fn create(
         secret: secret.unwrap_or_else(Secret::generate),
         created_at: crate::app::wall_now(),
     };
-    let made = app.webhooks.create(webhook).await?;
+    let webhook = app.webhooks.create(webhook).await?.webhook;
     Ok(Json(WebhookCreated {
         request_id: caller.request_id,
         run_id: run.id(),
-        secret: made.webhook.secret.reveal(),
-        webhook: made.into(),
+        webhook_id: webhook.id,
+        url: webhook.url.clone(),
+        kinds: webhook.kinds.as_deref().map(names),
+        description: webhook.description.clone(),
+        created_at: webhook.created_at.rfc3339(),
+        secret: webhook.secret.reveal(),
     }))
 }
 

@@ -9,11 +9,9 @@ mod post;
 mod secret;
 mod store;
 mod table;
+mod turn;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
@@ -23,18 +21,17 @@ use transport::egress::{Egress, EgressError, Target};
 
 use super::{
     node,
-    outbox::{Consumer, Outbox, Outcome, Places, Turn},
+    outbox::{Outbox, Places},
 };
 use crate::{
     backoff::Backoff,
     config::Principal,
     ledger::{Ledger, LedgerError},
-    metrics::{Delivery, Metrics},
+    metrics::Metrics,
     session::registry::{Registry, Run},
 };
 
 use message::Message;
-use post::Verdict;
 use store::Store;
 use table::{Live, Table};
 
@@ -52,11 +49,6 @@ pub const DEAD_LETTERS_MAX: usize = 100;
 /// Deliveries under way, and how many of them may be to targets that failed last time.
 const TURNS: usize = 256;
 const RETRIES: usize = 128;
-/// A turn ends after so many events, or after this long: others wait for its place.
-const TURN_EVENTS: usize = 16;
-const TURN_TIME: Duration = Duration::from_secs(2);
-/// Heads looked at in one step.
-const HEADS: usize = 256;
 
 /// How deliveries are tried.
 #[derive(Clone, Copy, Debug)]
@@ -267,121 +259,6 @@ impl Webhooks {
     ) -> Result<Vec<DeadLetter>, WebhookError> {
         let webhooks = Arc::clone(self);
         Ok(blocking(move || webhooks.store.dead_letters(id)).await??)
-    }
-
-    /// The next message of a webhook from `from` on; `Err` holds where to go on when there is none.
-    fn next(&self, live: &Live) -> Result<Result<Message, Seq>, TimelineError> {
-        let (webhook, mut from) = (&live.webhook, live.next);
-        loop {
-            let heads = self.timeline().heads_of(webhook.run, from, HEADS);
-            let Some(last) = heads.last() else { return Ok(Err(from)) };
-            let is_wanted = |kind| webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind));
-            for head in heads.iter().filter(|head| is_wanted(head.kind)) {
-                // Retention may have removed it since: then there is nothing to tell.
-                if let Some(event) = self.timeline().get_parts(head.seq)? {
-                    return Ok(Ok(Message::new(webhook, &self.source, event)?));
-                }
-            }
-            from = Seq(last.seq.0 + 1);
-        }
-    }
-
-    /// Delivers what follows the cursor of a webhook until the turn is over.
-    async fn deliver(self: &Arc<Self>, turn: Turn<WebhookId>) -> Result<Outcome, WebhookError> {
-        let started = Instant::now();
-        for delivered in 0.. {
-            let Some(mut live) = self.table.get(turn.key) else { return Ok(Outcome::Ended) };
-            let webhook = Arc::clone(&live.webhook);
-            if self.registry.find(webhook.run, &webhook.owner).is_none() {
-                self.remove(webhook.id).await?;
-                return Ok(Outcome::Ended);
-            }
-            if live.is_disabled {
-                return Ok(Outcome::Ended);
-            }
-            let (webhooks, looking) = (Arc::clone(self), live.clone());
-            let message = match blocking(move || webhooks.next(&looking)).await?? {
-                Ok(message) => message,
-                Err(next) => {
-                    live.next = next;
-                    self.keep(live, delivered > 0).await?;
-                    return Ok(Outcome::Drained);
-                }
-            };
-            // The place of an event in the order of attempts counts from its own first one.
-            let attempt = if delivered == 0 { turn.failures + 1 } else { 1 };
-            let seq = message.seq;
-            match post::post(&self.egress, &webhook, &message, self.settings.timeout).await {
-                Verdict::Delivered => {
-                    self.metrics.webhook_deliveries.of(Delivery::Delivered).inc();
-                    live.delivered(seq);
-                    let is_over = delivered + 1 >= TURN_EVENTS || started.elapsed() > TURN_TIME;
-                    self.keep(live, is_over).await?;
-                    if is_over {
-                        return Ok(Outcome::More);
-                    }
-                }
-                Verdict::Gone => {
-                    self.metrics.webhook_deliveries.of(Delivery::Gone).inc();
-                    live.is_disabled = true;
-                    live.failed(seq, "answered 410: it wants no more".to_owned());
-                    self.keep(live, true).await?;
-                    return Ok(Outcome::Ended);
-                }
-                Verdict::Failed { reason, at_least } => {
-                    self.metrics.webhook_deliveries.of(Delivery::Failed).inc();
-                    if attempt >= self.settings.attempts {
-                        self.bury(live, &message, attempt, reason).await?;
-                        return Ok(Outcome::More);
-                    }
-                    live.failed(seq, reason);
-                    self.keep(live, delivered > 0).await?;
-                    return Ok(Outcome::Failed { at_least, progressed: delivered > 0 });
-                }
-            }
-        }
-        unreachable!("a turn is over after so many events")
-    }
-
-    /// Notes how far a webhook has come, for a restart too where `durably`.
-    async fn keep(self: &Arc<Self>, live: Live, durably: bool) -> Result<(), WebhookError> {
-        self.table.update(&live);
-        if durably {
-            let webhooks = Arc::clone(self);
-            blocking(move || webhooks.store.keep(&live)).await??;
-        }
-        Ok(())
-    }
-
-    /// Makes an event a dead letter and goes on after it, in one step.
-    async fn bury(
-        self: &Arc<Self>,
-        mut live: Live,
-        message: &Message,
-        attempts: u32,
-        error: String,
-    ) -> Result<(), WebhookError> {
-        self.metrics.webhook_deliveries.of(Delivery::Dead).inc();
-        let letter = DeadLetter { seq: message.seq, kind: message.kind, attempts, error };
-        tracing::warn!(webhook = %live.webhook.id, seq = %letter.seq, letter.error, "a dead letter");
-        live.failed(message.seq, letter.error.clone());
-        live.next = Seq(message.seq.0 + 1);
-        let webhooks = Arc::clone(self);
-        let live = blocking(move || webhooks.store.bury(live, &letter)).await??;
-        self.table.update(&live);
-        Ok(())
-    }
-}
-
-impl Consumer for Webhooks {
-    type Key = WebhookId;
-
-    async fn turn(self: Arc<Self>, turn: Turn<WebhookId>) -> Outcome {
-        self.deliver(turn).await.unwrap_or_else(|error| {
-            // The ledger or the log: of this server, not of the target.
-            tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
-            Outcome::Failed { at_least: Duration::ZERO, progressed: false }
-        })
     }
 }
 

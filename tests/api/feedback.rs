@@ -1,20 +1,12 @@
 //! Feedback in a real PostgreSQL: the routes, and a database that is down, slow, full or gone.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
-
-use serde_json::{Value, json};
-use sightline::{
-    config::Principal,
-    database::{Database, DatabaseError, NewFeedback, Settings, Target},
-};
+use std::time::{Duration, Instant};
 
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
     postgres::{PASSWORD, Postgres, Proxy, Weather, url},
 };
+use serde_json::{Value, json};
 
 /// Tells progress from a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -270,68 +262,6 @@ fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
     let (code, told) = shown(&url(1).replace("postgres:", "mysql:"));
     assert_eq!(code, Some(2));
     assert!(told.contains("SERVICE_DB_URL must be a URL") && !told.contains(PASSWORD), "{told}");
-}
-
-fn library(postgres: &Postgres, query: &str) -> Database {
-    let target = Target::parse(&format!("{}?{query}", postgres.url())).expect("a target");
-    let timeout = Duration::from_secs(5);
-    Database::new(&Settings { target, connections: 2, timeout })
-}
-
-fn anything() -> NewFeedback {
-    NewFeedback {
-        id: "fb-00000000000000000000000000000000".parse().expect("an id"),
-        run: "run-00000000000000000000000000000000".parse().expect("an id"),
-        principal: Principal::named("alice"),
-        rating: 1,
-        category: "c".to_owned(),
-        feedback: None,
-    }
-}
-
-/// Why the database does not become ready.
-async fn refusal(database: &Database, expected: &str) {
-    let preparing = tokio::spawn({
-        let database = database.clone();
-        async move { database.prepare().await }
-    });
-    let started = Instant::now();
-    loop {
-        match database.submit(&anything()).await {
-            Err(DatabaseError::NotReady(reason)) if reason.contains(expected) => break,
-            other => assert!(started.elapsed() < PATIENCE, "{other:?}, expected {expected}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    preparing.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn migrations_are_applied_once_by_servers_that_start_at_once_and_never_change() {
-    let postgres = Postgres::start();
-    let starts: Vec<_> = (0..6)
-        .map(|_| {
-            let database = library(&postgres, "");
-            tokio::spawn(async move { database.prepare().await })
-        })
-        .collect();
-    for start in starts {
-        tokio::time::timeout(PATIENCE, start).await.expect("ready in time").expect("no panic");
-    }
-    let applied = postgres.sql("SELECT version || name FROM sightline_migrations ORDER BY version");
-    let applied: BTreeSet<&str> = applied.lines().collect();
-    assert_eq!(applied, BTreeSet::from(["10001_feedback", "20002_mirror"]));
-
-    postgres.sql("INSERT INTO sightline_migrations VALUES (99, '0099_future', 'x')");
-    refusal(&library(&postgres, ""), "has migration 99 of a newer server").await;
-    postgres.sql("DELETE FROM sightline_migrations WHERE version = 99");
-    postgres.sql("UPDATE sightline_migrations SET sha256 = 'x' WHERE version = 1");
-    refusal(&library(&postgres, ""), "migration 0001_feedback was changed after it was").await;
-    refusal(&library(&postgres, "sslmode=require"), "server does not support TLS").await;
-    postgres.sql("CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0");
-    let latin = Target::parse(&postgres.url().replace("/postgres", "/latin")).expect("a target");
-    let settings = Settings { target: latin, connections: 1, timeout: Duration::from_secs(5) };
-    refusal(&Database::new(&settings), "encoding is LATIN1").await;
 }
 
 #[test]

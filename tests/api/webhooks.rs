@@ -1,4 +1,4 @@
-//! Webhooks to a real HTTPS receiver: order, signatures, failures of every kind, restarts.
+//! Webhooks to a real HTTPS receiver: order, signatures, limits, whose they are.
 
 use std::{
     path::Path,
@@ -15,45 +15,51 @@ use crate::support::{
 };
 
 /// Tells progress from a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
-const OK: Behaviour = Behaviour::Answer(200, "x-any: thing");
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Takes it.
+pub const OK: Behaviour = Behaviour::Answer(200, "x-any: thing");
 
-fn setup(dir: &Path, receiver: &Receiver) -> Setup {
+/// A server that may deliver to the receiver, and tries again soon.
+pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
     Setup::new(dir)
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8")
         .var("SERVICE_EGRESS_CA_PATH", &receiver.ca())
         .var("SERVICE_WEBHOOK_RETRY_MS", "50")
 }
 
-fn create(server: &Server, run: &str, body: &Value) -> Reply {
+/// What a request for a webhook answers.
+pub fn create(server: &Server, run: &str, body: &Value) -> Reply {
     server.post(&format!("/v1/runs/{run}/webhooks"), body)
 }
 
-fn hook(server: &Server, run: &str, url: &str) -> Value {
+/// A new webhook.
+pub fn hook(server: &Server, run: &str, url: &str) -> Value {
     let reply = create(server, run, &json!({ "url": url }));
     assert_eq!(reply.status, 200, "{}", reply.text);
     reply.json()
 }
 
 /// Makes events, one a call.
-fn events(server: &Server, run: &str, count: usize) {
+pub fn events(server: &Server, run: &str, count: usize) {
     for _ in 0..count {
         assert_eq!(server.call("POST", &format!("/v1/runs/{run}/keepalive")).send().status, 200);
     }
 }
 
-fn seqs(server: &Server, run: &str) -> Vec<u64> {
+/// The numbers of a run's events.
+pub fn seqs(server: &Server, run: &str) -> Vec<u64> {
     server.events(run).iter().map(|event| event["seq"].as_u64().expect("a number")).collect()
 }
 
 /// The webhook `id` as the list of its run shows it.
-fn listed(server: &Server, run: &str, id: &Value) -> Value {
+pub fn listed(server: &Server, run: &str, id: &Value) -> Value {
     let list = server.get(&format!("/v1/runs/{run}/webhooks")).json();
     let webhooks = list["webhooks"].as_array().expect("an array");
     webhooks.iter().find(|webhook| webhook["webhook_id"] == *id).expect("listed").clone()
 }
 
-fn wait_for_status(server: &Server, run: &str, id: &Value, status: &str) -> Value {
+/// Waits until a webhook has this status.
+pub fn wait_for_status(server: &Server, run: &str, id: &Value, status: &str) -> Value {
     let started = Instant::now();
     loop {
         let webhook = listed(server, run, id);
@@ -228,210 +234,4 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     }
     assert_eq!(server.call("POST", &format!("/v1/runs/{last}/stop")).send().status, 200);
     assert_eq!(create(&server, &last, &json!({ "url": receiver.url("/a") })).status, 409);
-}
-
-#[test]
-fn every_failure_is_tried_again_with_the_same_id_and_the_order_is_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "400").start();
-    let table = [
-        ("/500", Behaviour::Answer(500, "x-any: thing"), "answered 500"),
-        ("/404", Behaviour::Answer(404, "x-any: thing"), "answered 404"),
-        ("/302", Behaviour::Answer(302, "location: /elsewhere"), "answered 302: redirects are not"),
-        ("/hang", Behaviour::Hang, "timeout: no answer within 0.4 s"),
-        ("/close", Behaviour::Close, "closed the connection"),
-    ];
-    for (path, behaviour, reason) in table {
-        let run = server.create_run();
-        receiver.on(path, behaviour);
-        let made = hook(&server, &run, &receiver.url(path));
-        events(&server, &run, 3);
-        let failed = receiver.wait(path, 2);
-        let webhook = wait_for_status(&server, &run, &made["webhook_id"], "failing");
-        let told = webhook["last_error"]["message"].as_str().expect("a text");
-        assert!(told.contains(reason), "{path}: {told}");
-        receiver.on(path, OK);
-        let started = Instant::now();
-        let expected = seqs(&server, &run)[1..].to_vec();
-        loop {
-            let found = receiver.deliveries(path);
-            let mut told: Vec<u64> = found.iter().map(Delivery::seq).collect();
-            assert!(told.is_sorted(), "{path}: {told:?}");
-            told.dedup();
-            if told == expected {
-                break;
-            }
-            assert!(started.elapsed() < PATIENCE, "{path}: {told:?}, expected {expected:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let id = failed[0].header("webhook-id");
-        assert!(failed.iter().all(|delivery| delivery.header("webhook-id") == id), "{path}");
-        wait_for_status(&server, &run, &made["webhook_id"], "active");
-    }
-    assert_eq!(receiver.deliveries("/elsewhere").len(), 0, "redirects are not followed");
-}
-
-#[test]
-fn a_target_that_asks_for_time_gets_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
-    for (path, status) in [("/429", 429), ("/503", 503)] {
-        let run = server.create_run();
-        receiver.on(path, Behaviour::Answer(status, "retry-after: 2"));
-        hook(&server, &run, &receiver.url(path));
-        events(&server, &run, 1);
-        receiver.wait(path, 1);
-        receiver.on(path, OK);
-        let found = receiver.wait(path, 2);
-        let waited = found[1].at - found[0].at;
-        assert!(waited >= Duration::from_secs(2), "{path}: {waited:?}");
-    }
-}
-
-#[test]
-fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let fast = setup(dir.path(), &receiver)
-        .var("SERVICE_WEBHOOK_ATTEMPTS", "3")
-        .var("SERVICE_WEBHOOK_RETRY_MS", "10");
-    let mut server = fast.start();
-    let run = server.create_run();
-    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
-    let made = hook(&server, &run, &receiver.url("/x"));
-    let id = made["webhook_id"].as_str().expect("an id");
-    events(&server, &run, 2);
-    let found = receiver.wait("/x", 6);
-    let told: Vec<u64> = found[..6].iter().map(Delivery::seq).collect();
-    let own = seqs(&server, &run);
-    assert_eq!(told, [own[1], own[1], own[1], own[2], own[2], own[2]]);
-    let letters = |server: &Server| {
-        let reply = server.get(&format!("/v1/runs/{run}/webhooks/{id}/dead-letters"));
-        assert_eq!(reply.status, 200, "{}", reply.text);
-        reply.json()["dead_letters"].clone()
-    };
-    let expected = |seqs: &[u64]| -> Value {
-        seqs.iter()
-            .map(|seq| json!({ "seq": seq, "kind": "keepalive_refreshed", "attempts": 3, "error": "answered 500" }))
-            .collect()
-    };
-    let started = Instant::now();
-    while letters(&server) != expected(&own[1..3]) {
-        assert!(started.elapsed() < PATIENCE, "{}", letters(&server));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(listed(&server, &run, &made["webhook_id"])["dead_letters"], 2);
-    receiver.on("/x", OK);
-    events(&server, &run, 1);
-    assert_eq!(receiver.wait("/x", 7).last().expect("seven").seq(), own[2] + 1);
-
-    receiver.on("/x", Behaviour::Answer(410, "x-any: thing"));
-    events(&server, &run, 3);
-    wait_for_status(&server, &run, &made["webhook_id"], "disabled");
-    server.kill();
-    let server = fast.start();
-    receiver.on("/x", OK);
-    let good = hook(&server, &run, &receiver.url("/good"));
-    events(&server, &run, 1);
-    receiver.wait("/good", 1);
-    assert_eq!(listed(&server, &run, &made["webhook_id"])["status"], "disabled");
-    assert_eq!(letters(&server), expected(&own[1..3]), "letters last");
-    assert_eq!(receiver.deliveries("/x").len(), 8, "nothing after 410");
-    assert_eq!(listed(&server, &run, &good["webhook_id"])["status"], "active");
-}
-
-#[test]
-fn targets_that_hang_delay_no_other() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000").start();
-    let run = server.create_run();
-    receiver.on("/hang", Behaviour::Hang);
-    for _ in 0..7 {
-        hook(&server, &run, &receiver.url("/hang"));
-    }
-    events(&server, &run, 1);
-    receiver.wait("/hang", 7);
-    hook(&server, &run, &receiver.url("/good"));
-    events(&server, &run, 30);
-    receiver.wait("/good", 30);
-    assert_eq!(receiver.deliveries("/hang").len(), 7, "none of them has answered");
-}
-
-#[test]
-fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000");
-    let mut server = setup.start();
-    let run = server.create_run();
-    // The target has the event, and the server never learns of it.
-    receiver.on("/x", Behaviour::Hang);
-    hook(&server, &run, &receiver.url("/x"));
-    events(&server, &run, 3);
-    receiver.wait("/x", 1);
-    server.kill();
-    receiver.on("/x", OK);
-    let server = setup.start();
-    events(&server, &run, 1);
-    let found = receiver.wait("/x", 5);
-    let told: Vec<u64> = found.iter().map(Delivery::seq).collect();
-    let own = seqs(&server, &run);
-    assert_eq!(told, [own[1], own[1], own[2], own[3], own[4]]);
-    assert_eq!(found[0].header("webhook-id"), found[1].header("webhook-id"));
-    assert_eq!(found[0].body, found[1].body);
-}
-
-#[test]
-fn a_restart_goes_on_where_the_last_server_stopped() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = setup(dir.path(), &receiver);
-    let mut server = setup.start();
-    let run = server.create_run();
-    let made = hook(&server, &run, &receiver.url("/x"));
-    events(&server, &run, 5);
-    receiver.wait("/x", 5);
-    receiver.on("/x", Behaviour::Close);
-    events(&server, &run, 5);
-    wait_for_status(&server, &run, &made["webhook_id"], "failing");
-    server.terminate();
-    assert!(server.wait(Duration::from_secs(30)).success());
-    receiver.on("/x", OK);
-    let server = setup.start();
-    let started = Instant::now();
-    let expected = seqs(&server, &run)[1..].to_vec();
-    loop {
-        let mut told: Vec<u64> = receiver.deliveries("/x").iter().map(Delivery::seq).collect();
-        assert!(told.is_sorted(), "{told:?}");
-        told.dedup();
-        if told == expected {
-            break;
-        }
-        assert!(started.elapsed() < PATIENCE, "{told:?}, expected {expected:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[test]
-fn nothing_of_a_deleted_run_is_sent() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_RETRY_MS", "3000").start();
-    let (run, other) = (server.create_run(), server.create_run());
-    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
-    hook(&server, &run, &receiver.url("/x"));
-    hook(&server, &other, &receiver.url("/y"));
-    events(&server, &run, 2);
-    receiver.wait("/x", 1);
-    receiver.on("/x", OK);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    assert_eq!(server.get(&format!("/v1/runs/{run}/webhooks")).status, 404);
-    // As long as the first retry would have taken at most.
-    std::thread::sleep(Duration::from_millis(4000));
-    events(&server, &other, 1);
-    receiver.wait("/y", 1);
-    assert_eq!(receiver.deliveries("/x").len(), 1);
 }

@@ -25,6 +25,7 @@ pub struct Postgres {
     programs: PathBuf,
     port: u16,
     child: Option<Child>,
+    is_encrypted: bool,
 }
 
 impl Drop for Postgres {
@@ -39,7 +40,8 @@ impl Postgres {
         let dir = tempfile::tempdir().expect("a directory");
         let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = taken.local_addr().expect("an address").port();
-        let cluster = Postgres { dir, programs: programs(), port, child: None };
+        let cluster =
+            Postgres { dir, programs: programs(), port, child: None, is_encrypted: false };
         std::fs::write(cluster.dir.path().join("password"), PASSWORD).expect("written");
         cluster.give_away();
         let password = cluster.dir.path().join("password").display().to_string();
@@ -56,6 +58,26 @@ impl Postgres {
         let mut cluster = Postgres::stopped();
         cluster.run();
         cluster
+    }
+
+    /// A cluster that runs and offers TLS, with a certificate of its own for 127.0.0.1.
+    pub fn start_with_tls() -> Postgres {
+        let mut cluster = Postgres::stopped();
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("one");
+        let key = cluster.dir.path().join("server.key");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&key, private).expect("set");
+        std::fs::write(cluster.certificate(), made.cert.pem()).expect("written");
+        cluster.give_away();
+        cluster.is_encrypted = true;
+        cluster.run();
+        cluster
+    }
+
+    /// The certificate of a cluster that offers TLS.
+    pub fn certificate(&self) -> PathBuf {
+        self.dir.path().join("server.crt")
     }
 
     fn data(&self) -> PathBuf {
@@ -102,6 +124,12 @@ impl Postgres {
         command.arg("-D").arg(self.data()).args(["-p", &self.port.to_string()]);
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
         command.args(["-c", "shared_buffers=16MB", "-c", "max_connections=40"]);
+        if self.is_encrypted {
+            let at = |name, file: &str| format!("{name}={}", self.dir.path().join(file).display());
+            let (certificate, key) =
+                (at("ssl_cert_file", "server.crt"), at("ssl_key_file", "server.key"));
+            command.args(["-c", "ssl=on", "-c", &certificate, "-c", &key]);
+        }
         let mut child = command.stderr(Stdio::null()).spawn().expect("postgres starts");
         loop {
             let ready = Command::new(self.programs.join("pg_isready"))

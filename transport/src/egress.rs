@@ -85,7 +85,8 @@ impl Egress {
     /// Sends a message of our own to an `https` URL and returns the answer, whatever its status.
     ///
     /// Follows no redirect and always verifies the host. A reply longer than `reply_max` bytes
-    /// is cut there. Ends within the sum of its waits and 30 s for the reply.
+    /// is cut there. Ends within the sum of its waits, 30 s for the start of the reply and as much
+    /// for the rest: callers that want less time out themselves.
     pub async fn request(
         &self,
         request: Request<Bytes>,

@@ -1,5 +1,6 @@
 //! An event as a message: a CloudEvent in structured mode.
 
+use bytes::Bytes;
 use media::Seq;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -19,7 +20,7 @@ pub struct Message {
     /// The `webhook-id`: the webhook's and the event's, so that receivers can drop repetitions.
     pub id: String,
     /// The body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 #[derive(Serialize)]
@@ -76,7 +77,7 @@ impl Message {
         };
         let body = serde_json::to_vec(&body).expect("JSON with string keys is writable");
         let id = format!("{}_{seq}", webhook.id);
-        Ok(Message { seq: head.seq, kind: head.kind, id, body })
+        Ok(Message { seq: head.seq, kind: head.kind, id, body: body.into() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header};
-use transport::egress::{Egress, EgressError};
+use transport::egress::Egress;
 
 use super::{Message, Webhook};
 
@@ -45,13 +45,9 @@ pub async fn post(
     };
     match tokio::time::timeout(timeout, egress.request(request, 0)).await {
         Ok(Ok(response)) => verdict(response.status(), response.headers()),
-        Ok(Err(error)) => failed(told(&error)),
+        Ok(Err(error)) => failed(error.to_string()),
         Err(_) => failed(format!("timeout: no answer within {} s", timeout.as_secs_f32())),
     }
-}
-
-fn told(error: &EgressError) -> String {
-    error.to_string()
 }
 
 fn request(
@@ -68,7 +64,7 @@ fn request(
         .header("webhook-id", &message.id)
         .header("webhook-timestamp", timestamp)
         .header("webhook-signature", signature)
-        .body(Bytes::copy_from_slice(&message.body))
+        .body(message.body.clone())
 }
 
 fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {

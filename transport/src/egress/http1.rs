@@ -21,7 +21,7 @@ use super::{EgressError, Stream, Target, Wait};
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// How long a body may pause.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// How long the whole reply to a message of ours may take.
+/// How long the start of a reply to a message of ours may take, and then the rest of it.
 const REPLY: Duration = Duration::from_secs(30);
 /// Bytes read at a time, and the most that a connection holds.
 const READ_BYTES: usize = 64 << 10;
@@ -62,7 +62,16 @@ impl Connection {
     pub(super) async fn send(
         &mut self,
         target: &Target,
+        request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, EgressError> {
+        self.send_within(target, request, FIRST_BYTE).await
+    }
+
+    async fn send_within(
+        &mut self,
+        target: &Target,
         mut request: Request<Bytes>,
+        limit: Duration,
     ) -> Result<Response<Incoming>, EgressError> {
         let refused = |_| EgressError::Malformed("it makes no request");
         *request.uri_mut() = target.path().parse().map_err(refused)?;
@@ -70,14 +79,14 @@ impl Connection {
             .map_err(|_| EgressError::Malformed("its host is no header value"))?;
         request.headers_mut().insert(header::HOST, host);
         let sent = self.sender.send_request(request.map(Full::new));
-        match timeout(FIRST_BYTE, sent).await {
+        match timeout(limit, sent).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
             Ok(Err(_)) => Err(EgressError::Answer {
                 host: target.host().to_owned(),
                 problem: "closed the connection without an answer",
             }),
-            Err(_) => Err(EgressError::Timeout { wait: Wait::FirstByte, after: FIRST_BYTE }),
+            Err(_) => Err(EgressError::Timeout { wait: Wait::FirstByte, after: limit }),
         }
     }
 }
@@ -100,7 +109,8 @@ pub(super) async fn exchange(
     reply_max: usize,
 ) -> Result<Response<Bytes>, EgressError> {
     let mut connection = Connection::open(target, stream).await?;
-    let (parts, mut body) = connection.send(target, request).await?.into_parts();
+    let sent = connection.send_within(target, request, REPLY).await?;
+    let (parts, mut body) = sent.into_parts();
     let mut reply = BytesMut::new();
     let end = Instant::now() + REPLY;
     while reply.len() < reply_max {

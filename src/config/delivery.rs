@@ -1,0 +1,27 @@
+//! Settings of what leaves the server: the database and webhooks.
+
+use std::time::Duration;
+
+use super::{Vars, whole};
+use crate::{database, delivery::webhook};
+
+/// The database that is configured, if one is.
+pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
+    let url = vars.secret("SERVICE_DB_URL");
+    let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
+    let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
+    let target = database::Target::parse(&url?);
+    // A refusal stops the start: what is returned then is of no use.
+    let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
+    let timeout = Duration::from_millis(timeout_ms);
+    Some(database::Settings { target, connections, timeout })
+}
+
+/// How webhooks are delivered.
+pub(super) fn webhooks(vars: &mut Vars) -> webhook::Settings {
+    let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
+    let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));
+    let timeout_ms = vars.read("SERVICE_WEBHOOK_TIMEOUT_MS", "15000", whole(100, 60_000));
+    let (retry, timeout) = (Duration::from_millis(retry_ms), Duration::from_millis(timeout_ms));
+    webhook::Settings { attempts, retry, timeout }
+}

@@ -1,0 +1,40 @@
+//! Programs that some work needs: where they are, or where they were looked for.
+
+use std::{env, path::PathBuf};
+
+use super::Vars;
+
+/// A program that some work needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// What it is called.
+    pub name: &'static str,
+    /// The variable that says where it is.
+    pub variable: &'static str,
+    /// Where it was looked for.
+    pub searched: String,
+    /// Where it is; `None` when it is missing.
+    pub path: Option<PathBuf>,
+}
+
+/// Looks for every program.
+pub(super) fn tools(vars: &mut Vars) -> [Tool; 2] {
+    let search = vars.raw("PATH").unwrap_or_default().to_owned();
+    let mut tool = |name: &'static str, variable| {
+        let text = vars.read(variable, name, |text| Ok(text.to_owned()));
+        let searched = if text.contains('/') { text.clone() } else { search.clone() };
+        Tool { name, variable, searched, path: find(&text, &search) }
+    };
+    [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
+}
+
+/// A program given by path, or by name in the directories of `search`.
+fn find(program: &str, search: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_program);
+    }
+    env::split_paths(search).map(|dir| dir.join(program)).find(is_program)
+}
