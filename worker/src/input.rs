@@ -46,7 +46,8 @@ impl fmt::Debug for Remote {
 /// What a worker asks for may be chosen by hostile media: every address is checked, and all work,
 /// bytes, times and the number of calls are bounded here.
 pub trait Resources: Send {
-    /// Opens `url` from byte `from` on; called on the supervisor's thread, which waits for it.
+    /// Opens `url` from byte `from` on, whether or not its server can begin there; called on the
+    /// supervisor's thread, which waits for it.
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal>;
 }
 
@@ -59,7 +60,7 @@ pub struct Resource {
     pub url: String,
     /// Bytes of the whole resource, where they are known.
     pub size: Option<u64>,
-    /// It can be opened from another byte.
+    /// Its server can begin at any byte.
     pub seekable: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Opened {
     pub url: String,
     /// Bytes of the whole resource, where they are known.
     pub size: Option<u64>,
-    /// It can be opened from another byte.
+    /// Its server can begin at any byte.
     pub seekable: bool,
 }
 

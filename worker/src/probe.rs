@@ -10,6 +10,7 @@ use std::{
 
 use rustix::{
     fs::{MemfdFlags, memfd_create},
+    net::{SendFlags, send},
     process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit},
 };
 
@@ -19,7 +20,7 @@ type Try = (&'static str, fn() -> io::Result<()>);
 
 /// Every attempt with its outcome; where nothing refuses the last one, it is the last.
 pub(crate) fn attempts() -> Vec<Attempt> {
-    let attempts: [Try; 14] = [
+    let attempts: [Try; 15] = [
         ("read a file", || File::open("/etc/passwd").map(drop)),
         ("read its own maps", || File::open("/proc/self/maps").map(drop)),
         ("list a directory", || fs::read_dir("/").map(drop)),
@@ -30,6 +31,9 @@ pub(crate) fn attempts() -> Vec<Attempt> {
         ("listen on TCP", || TcpListener::bind("127.0.0.1:0").map(drop)),
         ("open a UDP socket", || UdpSocket::bind("127.0.0.1:0").map(drop)),
         ("open a Unix socket", || UnixDatagram::unbound().map(drop)),
+        ("send on another descriptor", || {
+            Ok(send(io::stdout(), b"x", SendFlags::empty()).map(drop)?)
+        }),
         ("start a process", || Command::new("/bin/true").spawn().map(drop)),
         ("raise a limit", || {
             let more = Rlimit { current: Some(64), maximum: Some(64) };

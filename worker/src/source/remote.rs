@@ -26,7 +26,7 @@ pub(super) struct RemoteInput {
     trouble: Trouble,
     url: String,
     opened: Opened,
-    /// How often it was opened from the beginning because nothing else is possible.
+    /// How often it was opened again although its server always begins at the first byte.
     again: u32,
     /// Position of the pipe, and of who reads.
     pipe_at: u64,
@@ -83,19 +83,19 @@ impl RemoteInput {
         if self.pipe_at <= self.at && self.at - self.pipe_at <= READ_ON_BYTES_MAX {
             return self.read_on();
         }
-        let from = if self.opened.seekable { self.at } else { 0 };
         self.again += u32::from(!self.opened.seekable);
         if self.again > AGAIN_MAX {
             return Err(self.trouble.note(SourceError::NoRanges));
         }
-        let opened = self.opener.open(&self.url, from)?;
+        let opened = self.opener.open(&self.url, self.at)?;
         if opened.size != self.opened.size {
             return Err(self.trouble.note(SourceError::Changed));
         }
-        (self.opened, self.pipe_at) = (opened, from);
-        self.read_on()
+        (self.opened, self.pipe_at) = (opened, self.at);
+        Ok(())
     }
 
+    /// Passes over what lies before the reader.
     fn read_on(&mut self) -> io::Result<()> {
         let skipped = self.at - self.pipe_at;
         let read = io::copy(&mut (&self.opened.bytes).take(skipped), &mut io::sink())?;

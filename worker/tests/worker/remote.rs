@@ -47,7 +47,6 @@ fn a_server_without_byte_ranges_is_asked_again_a_few_times() {
         let found = shelf.run("clip").expect("a result").settled();
         assert!(found == expected, "{}", path.display());
         assert!(shelf.asked().len() <= 4, "{:?}", shelf.asked());
-        assert!(shelf.asked().iter().all(|asked| asked == "clip@0"), "{:?}", shelf.asked());
     }
 }
 

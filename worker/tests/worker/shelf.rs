@@ -25,7 +25,7 @@ pub struct Shelf {
     asked: Arc<Mutex<Vec<String>>>,
     /// The size is told.
     pub sized: bool,
-    /// Any byte can be the first.
+    /// Any byte can be the first at no cost.
     pub ranges: bool,
     /// Redirects from a path to another.
     pub moved: HashMap<String, String>,
@@ -94,7 +94,7 @@ impl Resources for Shelf {
         let Some(bytes) = self.files.lock().expect("no panic").get(path).cloned() else {
             return Err(Refusal(format!("http status 404: {url}")));
         };
-        let (size, from) = (bytes.len(), if self.ranges { from as usize } else { 0 });
+        let (size, from) = (bytes.len(), from as usize);
         let end = self.cut.map_or(size, |cut| size.min(cut));
         let (read, write) = std::io::pipe().expect("a pipe");
         let send = move || {
