@@ -7,11 +7,11 @@ use std::{
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{Event, Health, NewEvent, Options, RunDeleted, Timeline, TimelineError};
+use timeline::{Health, Options, Timeline, TimelineError};
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{events, found, run, small, texts},
+    support::{deleted, events, found, small, texts},
 };
 
 fn open(disk: &SimDisk) -> Timeline {
@@ -58,11 +58,6 @@ fn a_full_disk_refuses_the_batch_and_goes_on_when_there_is_room() {
         assert_eq!(texts(&log), expected, "{limit}");
         assert_eq!(texts(&open(&disk.after_kill())), expected, "{limit}");
     }
-}
-
-fn deleted(number: u8) -> NewEvent {
-    let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
-    NewEvent { run: run(number), event }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod damage;
 mod disk;
 mod faults;
 mod format;
+mod full;
 mod kill;
 mod model;
 mod support;

@@ -8,7 +8,7 @@ use std::sync::{
 use media::{RunId, Score, Seq, Signal, WallTime};
 use timeline::{
     Event, EventHead, EventKind, Finding, FindingKind, FramesDecoded, NewEvent, Options,
-    SamplingPolicy, Signals, StoredEvent, Timeline,
+    RunDeleted, SamplingPolicy, Signals, StoredEvent, Timeline,
 };
 
 pub fn run(number: u8) -> RunId {
@@ -25,6 +25,11 @@ pub fn found(number: u8, text: &str) -> NewEvent {
         description: text.to_owned(),
     };
     NewEvent { run: run(number), event: Event::Found(FindingKind::Vlm, finding) }
+}
+
+pub fn deleted(number: u8) -> NewEvent {
+    let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
+    NewEvent { run: run(number), event }
 }
 
 pub fn description(event: &StoredEvent) -> String {
