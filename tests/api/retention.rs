@@ -1,13 +1,15 @@
 //! Quotas, ages and sweeps of a real server: what goes, what stays, and what is refused.
 
 use std::{
+    fs::File,
+    io::Write,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Reply, Server, Setup, clips};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips};
 
 /// An age in days that has passed by the next start: a few milliseconds.
 const SOON: &str = "0.0000001";
@@ -256,4 +258,59 @@ fn what_nothing_names_is_swept_at_start() {
             "{kind}"
         );
     }
+}
+
+/// Writes `bytes`, or as many as there is room for.
+fn write(path: &Path, mut bytes: u64) {
+    let mut file = File::create(path).expect("made");
+    for step in [1 << 20, 4096, 1] {
+        while bytes >= step && file.write_all(&vec![1; step as usize]).is_ok() {
+            bytes -= step;
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_work_is_refused_and_runs_still_end() {
+    const RESERVE_MIB: u64 = 16;
+    const NAME: &str = "on_a_full_disk_work_is_refused_and_runs_still_end";
+    let Some(clips) = clips(NAME).filter(|_| can_mount(NAME)) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips).on_disk(96);
+    let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();
+    let disk = server.sees(&dir.path().join("data"));
+    let free = || {
+        let stat = rustix::fs::statvfs(&disk).expect("there");
+        stat.f_bavail * stat.f_frsize
+    };
+    let clips = ["nature_flower.mp4", "surv_bottle-detection.mp4", "talk_friday.mp4"];
+    let runs: Vec<String> = (0..6).map(|_| server.create_run()).collect();
+    write(&disk.join("ballast"), free() - (RESERVE_MIB << 20) - (200 << 10));
+    let mut replies = runs.iter().zip(clips.iter().cycle()).map(|(run, clip)| {
+        // The look at the disk is a second old at most.
+        std::thread::sleep(Duration::from_millis(1100));
+        ingest(&server, run, clip)
+    });
+    let refused = replies.find(|reply| reply.status != 200).expect("the disk is low by now");
+    assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"), "{}", refused.text);
+    assert!(refused.text.contains("kept in reserve"), "{}", refused.text);
+    assert!(!refused.header("retry-after").is_empty());
+    assert!(free() > (RESERVE_MIB - 4) << 20, "{} bytes are left of the reserve", free());
+
+    write(&disk.join("rest"), u64::MAX);
+    assert!(free() < 4096);
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 503);
+    for run in &runs {
+        let stop = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+        assert_eq!(stop.status, 200, "{}", stop.text);
+        assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    }
+    std::fs::remove_file(disk.join("rest")).expect("removed");
+    std::fs::remove_file(disk.join("ballast")).expect("removed");
+    let started = Instant::now();
+    while server.get("/v1/ready").status != 200 {
+        assert!(started.elapsed() < Duration::from_secs(30), "{}", server.get("/v1/ready").text);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ingested(&server, clips[0]);
 }

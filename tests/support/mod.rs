@@ -26,12 +26,14 @@ pub const BOB: &str = "bob-key";
 pub struct Setup {
     data: PathBuf,
     vars: Vec<(String, String)>,
+    /// Size of the file system of its own that holds the data, in MiB.
+    disk_mib: Option<u32>,
 }
 
 impl Setup {
     /// A server that keeps its data in `data` and knows Alice and Bob.
     pub fn new(data: &Path) -> Setup {
-        Setup { data: data.join("data"), vars: Vec::new() }
+        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
     }
@@ -49,9 +51,25 @@ impl Setup {
         self.var("SERVICE_INGEST_FILE_ROOTS", &root)
     }
 
+    /// Its data are on a small file system of its own, seen by it alone: see [`Server::sees`].
+    pub fn on_disk(mut self, mib: u32) -> Setup {
+        self.disk_mib = Some(mib);
+        self
+    }
+
     /// The command that starts it.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sightline-server"));
+        let server = env!("CARGO_BIN_EXE_sightline-server");
+        let mut command = match self.disk_mib {
+            None => Command::new(server),
+            Some(mib) => {
+                std::fs::create_dir_all(&self.data).expect("made");
+                let mount = format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\" && exec \"$2\"");
+                let mut command = namespace();
+                command.args(["sh", "-c", &mount, "sh"]).arg(&self.data).arg(server);
+                command
+            }
+        };
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.env("SERVICE_DATA_DIR", &self.data).env("SERVICE_BIND_ADDR", "127.0.0.1:0");
         command.envs(self.vars.iter().map(|(name, value)| (name, value)));
@@ -87,6 +105,29 @@ impl Setup {
     }
 }
 
+/// Runs what follows as root of mounts that nobody else sees.
+fn namespace() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount"]);
+    command
+}
+
+/// Whether servers can have a disk of their own here, or a loud line that says why a test did
+/// nothing.
+pub fn can_mount(test: &str) -> bool {
+    match namespace().args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            println!("SKIPPED {test}: cannot mount: {}", String::from_utf8_lossy(&output.stderr));
+            false
+        }
+        Err(error) => {
+            println!("SKIPPED {test}: no unshare: {error}");
+            false
+        }
+    }
+}
+
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
@@ -106,6 +147,11 @@ impl Server {
     /// `127.0.0.1:port`.
     pub fn addr(&self) -> &str {
         self.base.strip_prefix("http://").expect("our own")
+    }
+
+    /// Where the server sees `path`, its mounts included.
+    pub fn sees(&self, path: &Path) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.child.id(), path.display()))
     }
 
     /// A request to send with [`Call::send`].
