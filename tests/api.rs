@@ -11,6 +11,8 @@ mod auth;
 mod bodies;
 #[path = "api/database.rs"]
 mod database;
+#[path = "api/examples.rs"]
+mod examples;
 #[path = "api/feedback.rs"]
 mod feedback;
 #[path = "api/files.rs"]
@@ -21,6 +23,8 @@ mod idempotency;
 mod ingest;
 #[path = "api/lifecycle.rs"]
 mod lifecycle;
+#[path = "api/limits.rs"]
+mod limits;
 #[path = "api/metrics.rs"]
 mod metrics;
 #[path = "api/mirror.rs"]
@@ -45,6 +49,8 @@ mod replay;
 mod retention;
 #[path = "api/routes.rs"]
 mod routes;
+#[path = "api/schemathesis.rs"]
+mod schemathesis;
 #[path = "api/search.rs"]
 mod search;
 #[path = "api/shutdown.rs"]

@@ -229,8 +229,8 @@ fn tenant() -> Parameter {
         .name("x-tenant-id")
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
-        .description(Some("Tenant of the request: metadata, not an authorization boundary"))
-        .schema(Some(terms::Label::schema()))
+        .description(Some("Tenant of the request, empty for none: metadata, no boundary"))
+        .schema(Some(terms::Tenant::schema()))
         .build()
 }
 

@@ -1,10 +1,18 @@
-//! One row a route and outcome.
+//! One row a route and outcome; every status that the document gives a route is shown by a row.
+
+#[path = "routes/book.rs"]
+pub mod book;
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Setup};
+use crate::{
+    support::{Reply, Server, Setup, clips},
+    uploads::file_form,
+};
+use book::Book;
 
 const HASH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const FORM: &str = "multipart/form-data; boundary=x-boundary";
 const MISSING: &str = "run-00000000000000000000000000000000";
 
 fn envelope(reply: &Reply) -> bool {
@@ -15,23 +23,81 @@ fn envelope(reply: &Reply) -> bool {
         && error["details"].is_array()
 }
 
+fn frame() -> Value {
+    json!({
+        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "00ff00ff00ff00ff", "luma_mean": 0.5,
+        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
+    })
+}
+
+/// What no test here shows, and why.
+fn shown_elsewhere(operation: &str, status: u16) -> bool {
+    match (operation, status) {
+        // A failure of our own cannot be asked for; without its database feedback shows one.
+        (_, 500) => !operation.ends_with("Feedback"),
+        // The log takes these on a full disk too; only a log that fails refuses them.
+        ("deleteRun" | "stopRun" | "keepaliveRun", 503) => true,
+        // An answer that does not end is for the tests of streams to read.
+        ("followEvents" | "followRunEvents", 200 | 204 | 503) => true,
+        // Dozens of searches would have to be under way at once.
+        ("search", 503) => true,
+        // `feedback.rs` has a real database.
+        ("submitFeedback" | "listFeedback", 200) => true,
+        _ => false,
+    }
+}
+
 #[test]
-fn every_route_answers_as_the_contract_says() {
+fn every_documented_status_of_every_route_is_shown() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let clips = clips("every_documented_status_of_every_route_is_shown");
+    let root = clips.clone().unwrap_or_else(|| dir.path().to_owned());
+    let setup = Setup::new(dir.path())
+        .root(&root)
+        .var("SERVICE_MAX_UPLOAD_BYTES", "3145728")
+        .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
+    let server = setup.start();
+    let mut book = Book::new(&server);
+    ordinary(&server, &mut book);
+    webhooks(&server, &mut book);
+    refusals_of_any_route(&server, &mut book);
+    match clips {
+        Some(clips) => media(&server, &mut book, &clips),
+        None => {
+            book.forgive(&["ingestRun", "getKeyframe", "uploadFile", "getFile", "deleteFile"]);
+        }
+    }
+    let run = server.create_run();
+    drop(server);
+    without_room(&setup, &mut book, &run);
+    without_patience(dir.path(), &mut book);
+    without_quota(dir.path(), &mut book);
+    assert_eq!(book.missing(shown_elsewhere), Vec::<String>::new(), "documented, and not shown");
+}
+
+/// What each route answers for, by the contract's tables.
+fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
-    let frame = json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "00ff00ff00ff00ff", "luma_mean": 0.5,
-        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
-    });
-    let frames = json!({ "model": "m", "frames": [frame] });
+    let frames = json!({ "model": "m", "frames": [frame()] });
     let none = Value::Null;
     let rows: Vec<(&str, String, Value, u16, &str)> = vec![
         ("GET", "/v1/health".into(), none.clone(), 200, ""),
         ("GET", "/v1/ready".into(), none.clone(), 200, ""),
         ("GET", "/v1/limits".into(), none.clone(), 200, ""),
+        ("GET", "/v1/models".into(), none.clone(), 200, ""),
+        ("GET", "/v1/openapi.json".into(), none.clone(), 200, ""),
+        ("GET", "/v1/metrics".into(), none.clone(), 200, ""),
+        ("GET", "/v1/files".into(), none.clone(), 200, ""),
+        ("GET", "/v1/feedback".into(), none.clone(), 500, "internal_error"),
+        (
+            "POST",
+            format!("/v1/runs/{live}/feedback"),
+            json!({"rating": 1, "category": "c"}),
+            500,
+            "internal_error",
+        ),
         ("POST", "/v1/runs".into(), json!({}), 200, ""),
         (
             "POST",
@@ -126,6 +192,10 @@ fn every_route_answers_as_the_contract_says() {
         ("POST", "/v1/query".into(), json!({"run_id": deleted}), 404, "not_found"),
         ("POST", "/v1/query".into(), json!({"run_id": "nonsense"}), 404, "not_found"),
         ("POST", "/v1/query".into(), json!({}), 422, "validation_error"),
+        ("POST", "/v1/search".into(), json!({"query": " x "}), 200, ""),
+        ("POST", "/v1/search".into(), json!({"query": "x", "run_id": live}), 200, ""),
+        ("POST", "/v1/search".into(), json!({"query": "x", "run_id": deleted}), 404, "not_found"),
+        ("POST", "/v1/search".into(), json!({"query": "  "}), 422, "validation_error"),
     ];
     for (method, path, body, status, code) in rows {
         let call = server.call(method, &path);
@@ -138,7 +208,177 @@ fn every_route_answers_as_the_contract_says() {
         assert_eq!(reply.header("referrer-policy"), "no-referrer", "{name}");
         assert_eq!(reply.header("cache-control"), "no-store", "{name}");
         assert!(reply.header("content-security-policy").contains("default-src 'none'"), "{name}");
+        book.note(method, &path, &reply);
     }
+}
+
+/// What a route need not be looked at for: credentials, ids, types, sizes and rates.
+fn refusals_of_any_route(server: &Server, book: &mut Book) {
+    let live = server.create_run();
+    let long = "t".repeat(129);
+    for (method, template) in book.operations() {
+        let path = book::path(&template, &live);
+        let call = || server.call(&method, &path);
+        let (large_type, large) = match &*template {
+            "/v1/upload" => (FORM, file_form("a.mp4", &vec![b' '; (3 << 20) + 1])),
+            _ => ("application/json", vec![b' '; (2 << 20) + 1]),
+        };
+        let rows = [
+            (400, server.call(&method, &format!("{path}?x=%zz"))),
+            (401, call().key(None)),
+            (401, call().key(Some("no-such-key"))),
+            (401, call().header("authorization", "Bearer another-key")),
+            (422, call().header("x-tenant-id", &long)),
+            (404, server.call(&method, &book::path(&template, MISSING)).json(&json!({}))),
+            (413, call().header("content-type", large_type).body(large)),
+            (415, call().header("content-type", "text/plain").body("{}")),
+        ];
+        for (status, call) in rows {
+            let documented = book.documents(&method, &template, status);
+            let is_for_ids = status == 404 && !template.contains("{id}");
+            if documented && !is_for_ids {
+                let reply = call.send();
+                assert_eq!(reply.status, status, "{method} {template}: {}", reply.text);
+                book.note(&method, &path, &reply);
+            }
+        }
+    }
+}
+
+/// Webhooks whose target is there to be named and takes nothing.
+fn webhooks(server: &Server, book: &mut Book) {
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/webhooks");
+    let target = json!({"url": "https://127.0.0.1:9/hook"});
+    let made = server.post(&path, &target);
+    assert_eq!(made.status, 200, "{}", made.text);
+    book.note("POST", &path, &made);
+    let of = format!("{path}/{}", made.json()["webhook_id"].as_str().expect("an id"));
+    let letters = format!("{of}/dead-letters");
+    let rows = [
+        ("GET", &path, 200),
+        ("GET", &letters, 200),
+        ("DELETE", &of, 200),
+        ("DELETE", &of, 404),
+        ("GET", &letters, 404),
+    ];
+    for (method, path, status) in rows {
+        let reply = server.call(method, path).send();
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.text);
+        book.note(method, path, &reply);
+    }
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let refused = server.post(&path, &target);
+    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"));
+    book.note("POST", &path, &refused);
+}
+
+/// What needs a real clip: frames, stills and files.
+fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
+    let run = server.create_run();
+    let mut show = |call: (&str, &str), headers: &[(&str, &str)], body: Vec<u8>, status: u16| {
+        let (method, path) = call;
+        let request = server.call(method, path).body(body);
+        let request = headers.iter().fold(request, |call, (name, value)| call.header(name, value));
+        let reply = request.send();
+        assert_eq!(reply.status, status, "{method} {path} {headers:?}: {}", reply.text);
+        book.note(method, path, &reply);
+        reply
+    };
+    let json_type = ("content-type", "application/json");
+    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 10}).to_string();
+    let ingest_path = format!("/v1/runs/{run}/ingest");
+    show(("POST", &ingest_path), &[json_type], ingest.into(), 200);
+    let kept = show(("GET", &format!("/v1/runs/{run}/keyframes")), &[], Vec::new(), 200).json();
+    let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
+    let still = format!("/v1/runs/{run}/keyframes/{hash}");
+    show(("GET", &still), &[], Vec::new(), 200);
+    show(("GET", &still), &[("if-none-match", "*")], Vec::new(), 304);
+    show(("GET", &still), &[("if-match", "\"x\"")], Vec::new(), 412);
+
+    let clip = std::fs::read(clips.join("talk_friday.mp4")).expect("there");
+    let form = ("content-type", FORM);
+    let upload = || file_form("a.mp4", &clip);
+    let kept = show(("POST", "/v1/upload"), &[form], upload(), 200).json();
+    let file = format!("/v1/files/{}", kept["file_name"].as_str().expect("a name"));
+    show(("GET", &file), &[], Vec::new(), 200);
+    show(("GET", &file), &[("range", "bytes=0-9")], Vec::new(), 206);
+    show(("GET", &file), &[("range", "bytes=99999999999-")], Vec::new(), 416);
+    show(("GET", &file), &[("if-none-match", "*")], Vec::new(), 304);
+    show(("GET", &file), &[("if-match", "\"x\"")], Vec::new(), 412);
+    show(("DELETE", &file), &[], Vec::new(), 200);
+    show(("GET", &file), &[], Vec::new(), 404);
+    show(("DELETE", &file), &[], Vec::new(), 404);
+    show(("POST", &format!("/v1/runs/{run}/stop")), &[], Vec::new(), 200);
+    let ingest = json!({"source_uri": "talk_friday.mp4"}).to_string();
+    show(("POST", &ingest_path), &[json_type], ingest.into(), 409);
+}
+
+/// What a server without room on disk answers, which had some when `run` was made.
+fn without_room(setup: &Setup, book: &mut Book, run: &str) {
+    let server = setup.clone().var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
+    let frames = json!({"model": "m", "frames": [frame()]});
+    let rows = [
+        ("POST", "/v1/runs".to_owned(), json!({})),
+        ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk_friday.mp4"})),
+        ("POST", format!("/v1/runs/{run}/analyze"), frames),
+        ("POST", format!("/v1/runs/{run}/webhooks"), json!({"url": "https://127.0.0.1:9/hook"})),
+        ("GET", "/v1/ready".to_owned(), Value::Null),
+    ];
+    for (method, path, body) in rows {
+        let call = server.call(method, &path);
+        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+        assert_eq!(reply.status, 503, "{method} {path}: {}", reply.text);
+        book.note(method, &path, &reply);
+    }
+    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
+    let reply = upload.body(file_form("a.mp4", b"x")).send();
+    assert_eq!(reply.status, 503, "{}", reply.text);
+    book.note("POST", "/v1/upload", &reply);
+    for (method, action) in [("POST", "/stop"), ("DELETE", "")] {
+        let reply = server.call(method, &format!("/v1/runs/{run}{action}")).send();
+        assert_eq!(reply.status, 200, "{action} needs no room: {}", reply.text);
+    }
+}
+
+/// What a server answers that takes one request a second, one run, and no scraper.
+fn without_patience(dir: &std::path::Path, book: &mut Book) {
+    let setup = Setup::new(&dir.join("impatient")).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
+    let server = setup.start();
+    server.create_run();
+    let reply = server.post("/v1/runs", &json!({}));
+    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    book.note("POST", "/v1/runs", &reply);
+    drop(server);
+    let server = setup.var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "1").start();
+    for (method, template) in book.operations() {
+        let path = book::path(&template, MISSING);
+        let refused = (0..20).map(|_| {
+            // Takes what there is: an event stream that is let through does not end.
+            server.get("/v1/health");
+            server.call(&method, &path).send()
+        });
+        let reply = refused.into_iter().find(|reply| reply.status == 429).expect("too many");
+        assert!(!reply.header("retry-after").is_empty(), "{method} {path}");
+        book.note(&method, &path, &reply);
+    }
+    drop(server);
+    let keyless = Setup::new(&dir.join("keyless"))
+        .var("SERVICE_API_KEYS", "")
+        .var("SERVICE_REQUIRE_API_KEY", "false")
+        .start();
+    let reply = keyless.get("/v1/metrics");
+    assert_eq!((reply.status, reply.code().as_str()), (503, "metrics_unavailable"));
+    book.note("GET", "/v1/metrics", &reply);
+}
+
+/// What a server answers that stores nothing more for a principal.
+fn without_quota(dir: &std::path::Path, book: &mut Book) {
+    let server = Setup::new(&dir.join("full")).var("SERVICE_PRINCIPAL_QUOTA_BYTES", "1").start();
+    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
+    let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send();
+    assert_eq!(reply.status, 409, "{}", reply.text);
+    book.note("POST", "/v1/upload", &reply);
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub const ALICE: &str = "alice-key";
 pub const BOB: &str = "bob-key";
 
 /// How a server is started; the environment is otherwise empty.
+#[derive(Clone)]
 pub struct Setup {
     data: PathBuf,
     vars: Vec<(String, String)>,

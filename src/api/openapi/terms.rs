@@ -3,7 +3,7 @@
 //! Types of the domain know nothing of documents; a field that holds one says
 //! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
 
-use media::{MarkerStatus, Rate};
+use media::{LABEL_BYTES, MarkerStatus, Rate};
 use serde_json::{Value, json};
 use timeline::{EventKind, SamplingPolicy};
 use utoipa::{
@@ -61,9 +61,13 @@ terms! {
     /// Wall-clock time in UTC.
     Time = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     /// 1 to 128 bytes without control characters.
-    Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$").min_length(Some(1)).max_length(Some(128));
+    Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
+        .min_length(Some(*LABEL_BYTES.start()))
+        .max_length(Some(*LABEL_BYTES.end()));
     /// 1 to 1024 bytes without the white space around it.
     SearchText = pattern(r"\S").min_length(Some(1)).max_length(Some(1024));
+    /// At most 128 bytes without control characters.
+    Tenant = pattern(r"^[^\u0000-\u001f\u007f-\u009f]*$").max_length(Some(*LABEL_BYTES.end()));
     /// A number in [0, 1].
     Fraction = number(0.0, 1.0);
     /// Frames a second.

@@ -1,0 +1,289 @@
+//! Every bound that the document states, at the bound and one past it, against a live server.
+//!
+//! Driven by the document: a route that states a bound is tested without a line here, but for
+//! a body that it accepts.
+
+use serde_json::{Value, json};
+
+use crate::{
+    routes::book::path,
+    support::{Reply, Server, Setup},
+};
+
+/// A value for a field, and whether the document says that it is accepted.
+struct Case {
+    /// As a complaint names it, such as `frames[0].pts_ms`.
+    field: String,
+    /// As JSON Pointer.
+    pointer: String,
+    value: Value,
+    accepted: bool,
+}
+
+/// A body that the operation accepts, but for what it names not being there.
+fn body(operation: &str, run: &str) -> Value {
+    match operation {
+        "createRun" => json!({}),
+        "ingestRun" => json!({"source_uri": "missing.mp4"}),
+        "analyzeRun" => json!({"model": "m", "frames": [frame(0)]}),
+        "query" => json!({"run_id": run}),
+        "search" => json!({"query": "q"}),
+        "createWebhook" => json!({"url": "https://127.0.0.1:9/hook", "kinds": ["vlm"]}),
+        "submitFeedback" => json!({"rating": 5, "category": "c"}),
+        other => panic!("{other} takes a body: say here which one it accepts"),
+    }
+}
+
+fn frame(index: usize) -> Value {
+    json!({
+        "frame_index": index, "pts_ms": 40, "perceptual_hash": "00000000000000ff",
+        "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
+        "noise_variance_score": 0.1, "scene_score": 0.0,
+    })
+}
+
+/// What a schema really says: behind references, and beside null.
+fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    if let Some(target) = schema["$ref"].as_str() {
+        let pointer = target.strip_prefix('#').expect("of the same document");
+        return resolved(document, document.pointer(pointer).expect("there"));
+    }
+    let options = schema["oneOf"].as_array().into_iter().flatten();
+    let real = options.filter(|option| option["type"] != "null").collect::<Vec<_>>();
+    match real[..] {
+        [one] => resolved(document, one),
+        _ => schema,
+    }
+}
+
+fn has_type(schema: &Value, name: &str) -> bool {
+    match &schema["type"] {
+        Value::Array(names) => names.iter().any(|found| found == name),
+        found => found == name,
+    }
+}
+
+/// The values at the bounds of `schema` and past them.
+fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
+    let mut values = Vec::new();
+    if has_type(schema, "integer") {
+        let number =
+            |bound: &Value| bound.as_i64().map(i128::from).or(bound.as_u64().map(i128::from));
+        let integer = |value: i128| -> Value {
+            serde_json::from_str(&value.to_string()).expect("digits are JSON")
+        };
+        for (bound, past) in [("minimum", -1), ("maximum", 1)] {
+            if let Some(bound) = number(&schema[bound]) {
+                values.extend([(integer(bound), true), (integer(bound + past), false)]);
+            }
+        }
+        values.push((json!(1.5), false));
+    }
+    if has_type(schema, "number") {
+        for (bound, past) in [("minimum", -0.001), ("maximum", 0.001)] {
+            if let Some(bound) = schema[bound].as_f64() {
+                values.extend([(json!(bound), true), (json!(bound + past), false)]);
+            }
+        }
+    }
+    if has_type(schema, "string") {
+        values.extend(texts(field, schema));
+    }
+    values.push((json!({"an": "object"}), false));
+    values
+}
+
+/// A text of so many bytes that the field takes but for its length.
+fn text(field: &str, len: u64) -> Value {
+    let start = if field == "url" { "https://127.0.0.1:9/" } else { "" };
+    json!(format!("{start}{}", "a".repeat((len as usize).saturating_sub(start.len()))))
+}
+
+fn texts(field: &str, schema: &Value) -> Vec<(Value, bool)> {
+    if let Some(names) = schema["enum"].as_array() {
+        let known = names.iter().map(|name| (name.clone(), true));
+        return known.chain([(json!("no such name"), false)]).collect();
+    }
+    let mut values = Vec::new();
+    if let Some(min) = schema["minLength"].as_u64().filter(|min| *min > 0) {
+        values.extend([(text(field, min), true), (json!("a".repeat(min as usize - 1)), false)]);
+    }
+    if let Some(max) = schema["maxLength"].as_u64() {
+        values.extend([(text(field, max), true), (text(field, max + 1), false)]);
+    }
+    let nul = json!("\u{0}");
+    if schema["pattern"].is_string() && !jsonschema::draft202012::is_valid(schema, &nul) {
+        values.push((nul, false));
+    }
+    values
+}
+
+/// Cases for what `schema` says of `example`.
+fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) -> Vec<Case> {
+    let schema = resolved(document, schema);
+    let (field, pointer) = at;
+    let case = |value, accepted| Case {
+        field: field.to_owned(),
+        pointer: pointer.to_owned(),
+        value,
+        accepted,
+    };
+    if let Some(fields) = schema["properties"].as_object() {
+        let inner = fields.iter().flat_map(|(name, schema)| {
+            let dot = if field.is_empty() { "" } else { "." };
+            let at = (format!("{field}{dot}{name}"), format!("{pointer}/{name}"));
+            cases(document, schema, &example[name], (&at.0, &at.1))
+        });
+        return inner.collect();
+    }
+    if !has_type(schema, "array") {
+        return values(field, schema)
+            .into_iter()
+            .map(|(value, accepted)| case(value, accepted))
+            .collect();
+    }
+    let mut found = Vec::new();
+    let item = |at: usize| if example[0].is_object() { frame(at) } else { example[0].clone() };
+    let of_len = |len: u64| (0..len as usize).map(item).collect::<Value>();
+    for (bound, past) in [("minItems", -1), ("maxItems", 1)] {
+        if let Some(bound) = schema[bound].as_u64() {
+            found.push(case(of_len(bound), true));
+            found.push(case(of_len(bound.saturating_add_signed(past)), false));
+        }
+    }
+    if !example[0].is_object() {
+        return found;
+    }
+    let at = (format!("{field}[0]"), format!("{pointer}/0"));
+    found.extend(cases(document, &schema["items"], &example[0], (&at.0, &at.1)));
+    found
+}
+
+/// Whether the reply complains of what `field` is, and not of what it names.
+fn is_refused(reply: &Reply, field: &str) -> bool {
+    let details = reply.json()["error"]["details"].as_array().cloned().unwrap_or_default();
+    details.iter().any(|detail| {
+        let message = detail["message"].as_str().unwrap_or_default();
+        detail["field"] == field && message.starts_with("must")
+    })
+}
+
+fn check(reply: &Reply, case: &Case, operation: &str) {
+    let shown: String = case.value.to_string().chars().take(40).collect();
+    let name = format!("{operation} {} {shown}: {} {}", case.field, reply.status, reply.text);
+    assert_eq!(is_refused(reply, &case.field), !case.accepted, "{name}");
+    assert!(case.accepted || reply.status == 422, "{name}");
+}
+
+fn set(mut body: Value, case: &Case) -> Value {
+    // A field of the body that its example leaves out is made.
+    if let Some(place) = body.pointer_mut(&case.pointer) {
+        *place = case.value.clone();
+        return body;
+    }
+    let (parent, name) = case.pointer.rsplit_once('/').expect("a pointer");
+    body.pointer_mut(parent).expect("an object")[name] = case.value.clone();
+    body
+}
+
+fn check_body(
+    server: &Server,
+    document: &Value,
+    operation: &Value,
+    path: &str,
+    run: &str,
+) -> usize {
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    if schema.is_null() {
+        return 0;
+    }
+    let name = operation["operationId"].as_str().expect("a name");
+    let base = body(name, run);
+    let cases = cases(document, schema, &base, ("", ""));
+    for case in &cases {
+        check(&server.post(path, &set(base.clone(), case)), case, name);
+    }
+    cases.len()
+}
+
+fn check_parameters(
+    server: &Server,
+    document: &Value,
+    (method, operation): (&str, &Value),
+    path: &str,
+) -> usize {
+    let name = operation["operationId"].as_str().expect("a name");
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    // An event stream that is accepted does not end.
+    let is_stream = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
+    let mut count = 0;
+    for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+        let field = parameter["name"].as_str().expect("a name");
+        let schema = resolved(document, &parameter["schema"]);
+        for (value, accepted) in values(field, schema) {
+            if accepted && is_stream {
+                continue;
+            }
+            let text = match &value {
+                Value::String(text) => text.replace('\u{0}', "%00").replace(' ', "+"),
+                Value::Object(_) if has_type(schema, "string") => continue,
+                Value::Object(_) => "an-object".to_owned(),
+                other => other.to_string(),
+            };
+            let case = Case { field: field.to_owned(), pointer: String::new(), value, accepted };
+            let reply = server.call(method, &format!("{path}?{field}={text}")).send();
+            check(&reply, &case, name);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(dir.path());
+    let server = setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8").start();
+    let document = server.get("/v1/openapi.json").json();
+    let mut count = 0;
+    for (template, item) in document["paths"].as_object().expect("an object") {
+        for (method, operation) in item.as_object().expect("an object") {
+            // A run of its own: some of what is tested ends or deletes it.
+            let run = server.create_run();
+            let path = path(template, &run);
+            count += check_body(&server, &document, operation, &path, &run);
+            let of = (&*method.to_ascii_uppercase(), operation);
+            count += check_parameters(&server, &document, of, &path);
+        }
+    }
+    assert!(count > 150, "{count} cases: the document states more bounds than that");
+    println!("{count} values at bounds and past them");
+}
+
+#[test]
+fn the_limits_route_and_the_document_say_the_same() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let document = server.get("/v1/openapi.json").json();
+    let limits = server.get("/v1/limits").json()["limits"].clone();
+    let body = |route: &str| match route {
+        "ingest" => document.pointer("/paths/~1v1~1runs~1{id}~1ingest/post"),
+        "analyze" => document.pointer("/paths/~1v1~1runs~1{id}~1analyze/post"),
+        "search" => document.pointer("/paths/~1v1~1search/post"),
+        "query" => document.pointer("/paths/~1v1~1query/post"),
+        _ => None,
+    };
+    let mut compared = 0;
+    for (name, limit) in limits.as_object().expect("an object") {
+        let Some((route, field)) = name.split_once('.') else { continue };
+        let Some(operation) = body(route) else { continue };
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let schema = resolved(&document, &resolved(&document, schema)["properties"][field]);
+        let kinds = [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")];
+        let stated = kinds.map(|(min, max)| (schema[min].as_f64(), schema[max].as_f64()));
+        let shown = (limit["min"].as_f64(), limit["max"].as_f64());
+        assert!(stated.contains(&shown), "{name}: {shown:?} and {stated:?}");
+        compared += 1;
+    }
+    assert!(compared >= 10, "{compared} limits were compared");
+}

@@ -1,0 +1,117 @@
+//! What the document says of each route, and which of it has been seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::support::{Reply, Server};
+
+/// The path of an operation, with ids of the right form.
+pub fn path(template: &str, run: &str) -> String {
+    let hash = "ab".repeat(32);
+    let webhook = format!("wh-{}", "0".repeat(32));
+    let path = template.replace("{id}", run).replace("{sha256}", &hash);
+    path.replace("{name}", "missing.mp4").replace("{webhook_id}", &webhook)
+}
+
+/// The document, and the statuses that its operations have been seen to answer with.
+pub struct Book {
+    /// By method and path template.
+    operations: BTreeMap<(String, String), Value>,
+    responses: Value,
+    seen: BTreeSet<(String, u16)>,
+    forgiven: BTreeSet<String>,
+}
+
+impl Book {
+    /// Reads the document of `server`.
+    pub fn new(server: &Server) -> Book {
+        let document = server.get("/v1/openapi.json").json();
+        let mut operations = BTreeMap::new();
+        for (path, item) in document["paths"].as_object().expect("an object") {
+            for (method, operation) in item.as_object().expect("an object") {
+                operations.insert((method.to_ascii_uppercase(), path.clone()), operation.clone());
+            }
+        }
+        let responses = document["components"]["responses"].clone();
+        Book { operations, responses, seen: BTreeSet::new(), forgiven: BTreeSet::new() }
+    }
+
+    /// Every method and path template.
+    pub fn operations(&self) -> Vec<(String, String)> {
+        self.operations.keys().cloned().collect()
+    }
+
+    /// Whether the operation may answer so.
+    pub fn documents(&self, method: &str, template: &str, status: u16) -> bool {
+        let operation = &self.operations[&(method.to_owned(), template.to_owned())];
+        operation["responses"][status.to_string()].is_object()
+    }
+
+    /// Does not ask for the statuses of these operations: what they need is not there.
+    pub fn forgive(&mut self, operations: &[&str]) {
+        self.forgiven.extend(operations.iter().map(|name| (*name).to_owned()));
+    }
+
+    /// Notes an answer, which must be one that the document has, with the headers it names.
+    pub fn note(&mut self, method: &str, path: &str, reply: &Reply) {
+        let template = self.template(method, path);
+        let operation = &self.operations[&(method.to_owned(), template.clone())];
+        let name = operation["operationId"].as_str().expect("a name").to_owned();
+        let mut response = &operation["responses"][reply.status.to_string()];
+        assert!(response.is_object(), "{name} does not document {}: {}", reply.status, reply.text);
+        if let Some(target) = response["$ref"].as_str() {
+            response = &self.responses[target.rsplit('/').next().expect("a name")];
+        }
+        if let Some(contents) = response["content"].as_object() {
+            let found = reply.header("content-type");
+            let found = found.split(';').next().unwrap_or_default();
+            let known = contents.keys().any(|known| {
+                known == found || matches!(&**known, "image/jpeg" | "application/octet-stream")
+            });
+            assert!(known, "{name} {}: {found}", reply.status);
+        }
+        let headers = response["headers"].as_object().into_iter().flatten();
+        for (header, _) in headers.filter(|(header, _)| *header != "link") {
+            assert!(!reply.header(header).is_empty(), "{name} {} has no {header}", reply.status);
+        }
+        self.seen.insert((name, reply.status));
+    }
+
+    /// The template that fits best: with the fewest parts left open.
+    fn template(&self, method: &str, path: &str) -> String {
+        let path = path.split('?').next().unwrap_or_default();
+        let fits = |template: &str| {
+            let (parts, wanted): (Vec<_>, Vec<_>) =
+                (path.split('/').collect(), template.split('/').collect());
+            parts.len() == wanted.len()
+                && wanted
+                    .iter()
+                    .zip(&parts)
+                    .all(|(want, part)| want.starts_with('{') || want == part)
+        };
+        let found =
+            self.operations.keys().filter(|(known, template)| known == method && fits(template));
+        let best = found.min_by_key(|(_, template)| template.matches('{').count());
+        best.unwrap_or_else(|| panic!("the document has no {method} {path}")).1.clone()
+    }
+
+    /// What is documented and was not seen, but for what is shown elsewhere.
+    pub fn missing(&self, shown_elsewhere: impl Fn(&str, u16) -> bool) -> Vec<String> {
+        let mut missing = Vec::new();
+        for operation in self.operations.values() {
+            let name = operation["operationId"].as_str().expect("a name");
+            if self.forgiven.contains(name) {
+                continue;
+            }
+            for status in operation["responses"].as_object().expect("an object").keys() {
+                let status = status.parse().expect("a status");
+                if !self.seen.contains(&(name.to_owned(), status)) && !shown_elsewhere(name, status)
+                {
+                    missing.push(format!("{name} {status}"));
+                }
+            }
+        }
+        missing
+    }
+}

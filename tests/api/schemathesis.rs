@@ -1,0 +1,98 @@
+//! schemathesis against a live server: what the document says is what the server does.
+//!
+//! The tool comes from PyPI into a virtual environment of the target directory, its version
+//! pinned. Settings and exceptions are in `tests/schemathesis`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{ALICE, Server, Setup, clips};
+
+const NAME: &str = "the_server_does_what_its_document_says";
+
+fn settings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis")
+}
+
+fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Err(format!("{command:?}:\n{}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+/// The tool, installed once; an error says why it cannot be.
+fn installed() -> Result<PathBuf, String> {
+    let requirements = settings().join("requirements.txt");
+    let pinned = fs::read_to_string(&requirements).expect("in the repository");
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(pinned.trim().replace("==", "-"));
+    let (tool, done) = (venv.join("bin/schemathesis"), venv.join("installed"));
+    if !done.exists() {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+        let mut pip = Command::new(venv.join("bin/pip"));
+        run(pip
+            .args(["install", "--quiet", "--disable-pip-version-check", "-r"])
+            .arg(requirements))?;
+        fs::write(done, "").expect("our own directory");
+    }
+    Ok(tool)
+}
+
+/// Runs that the tool may do anything to, with frames, markers and stills where there are clips.
+fn populate(server: &Server) -> (Vec<String>, Vec<String>) {
+    let runs: Vec<String> = (0..12).map(|_| server.create_run()).collect();
+    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 40});
+    let mut stills = vec!["ab".repeat(32)];
+    for run in &runs[..8] {
+        if server.post(&format!("/v1/runs/{run}/ingest"), &ingest).status != 200 {
+            println!("SKIPPED in part, {NAME}: no clips, so no run has frames");
+            break;
+        }
+        let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+        assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+        let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+        let hash = |still: &Value| still["image_sha256"].as_str().expect("a hash").to_owned();
+        stills.extend(kept["keyframes"].as_array().expect("an array").iter().map(hash));
+    }
+    (runs, stills)
+}
+
+/// A dictionary of the tool: a quoted word a line.
+fn dictionary(words: &[String]) -> String {
+    words.iter().map(|word| format!("\"{word}\"\n")).collect()
+}
+
+#[test]
+fn the_server_does_what_its_document_says() {
+    let tool = match installed() {
+        Ok(tool) => tool,
+        Err(error) => return println!("SKIPPED {NAME}: schemathesis cannot be installed: {error}"),
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = clips(NAME).unwrap_or_else(|| dir.path().to_owned());
+    let server = Setup::new(dir.path()).root(&root).start();
+    let (runs, stills) = populate(&server);
+    let work = dir.path().join("schemathesis");
+    fs::create_dir(&work).expect("made");
+    for name in ["schemathesis.toml", "hooks.py"] {
+        fs::copy(settings().join(name), work.join(name)).expect("copied");
+    }
+    fs::write(work.join("runs.txt"), dictionary(&runs)).expect("written");
+    fs::write(work.join("stills.txt"), dictionary(&stills)).expect("written");
+    fs::write(work.join("openapi.json"), server.get("/v1/openapi.json").text).expect("written");
+    let mut command = Command::new(tool);
+    command.current_dir(&work).env("SIGHTLINE_KEY", ALICE);
+    command.args(["--config-file", "schemathesis.toml", "run", "openapi.json", "--url"]);
+    let output = run(command.arg(format!("http://{}", server.addr())));
+    let report = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let report = report.unwrap_or_else(|failures| panic!("{failures}"));
+    println!("{report}");
+    assert_eq!(server.get("/v1/health").status, 200);
+}
