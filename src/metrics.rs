@@ -7,6 +7,7 @@
 mod family;
 mod http;
 mod process;
+mod remote;
 
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
@@ -15,6 +16,7 @@ use crate::session::Lifecycle;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
+pub use remote::RemoteFailure;
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -58,6 +60,10 @@ series! {
     gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
+    /// Bytes of remote sources that were fetched.
+    remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
+    /// Remote sources that were not read, by what went wrong.
+    remote_failures: Counters<RemoteFailure> = Counters::new, "service_remote_failures_total", "class";
     /// Time of one sync of the log.
     fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
     /// Events appended to the log.

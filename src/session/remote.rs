@@ -120,6 +120,7 @@ impl Cause {
 /// A job's connections, until dropped.
 pub struct Feed {
     cause: Cause,
+    budget: Arc<Budget>,
     _end: DropGuard,
 }
 
@@ -127,6 +128,11 @@ impl Feed {
     /// Why bytes did not come, if they did not.
     pub fn cause(&self) -> Option<RemoteError> {
         self.cause.take()
+    }
+
+    /// Bytes fetched so far.
+    pub fn bytes(&self) -> u64 {
+        self.budget.used()
     }
 }
 
@@ -141,7 +147,8 @@ impl RemoteSources {
         let end = cancel.child_token();
         let cause = Cause::default();
         let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, Limits::remote().wall);
-        let feed = Feed { cause: cause.clone(), _end: end.clone().drop_guard() };
+        let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
+        let feed = Feed { cause: cause.clone(), budget: counted, _end };
         let input = match source {
             RemoteSource::Url(target) => {
                 let playlists = self.config.hls;

@@ -249,6 +249,10 @@ impl Runner {
                 tracing::warn!(%request_id, run = %run.id(), %error, "a media worker failed");
                 Err(error)
             }
+            Err(IngestError::Remote(error)) => {
+                self.parts.metrics.remote_failures.of((&error).into()).inc();
+                Err(IngestError::Remote(error))
+            }
             outcome => outcome,
         }
     }

@@ -172,6 +172,14 @@ fn an_endless_source_ends_at_its_budget_and_is_never_held() {
         let message = reply.source_message();
         assert_eq!(message, "too large: more than 268435456 bytes", "{path}");
     }
+    let metrics = server.get("/v1/metrics").text;
+    assert!(
+        metrics.contains("service_remote_failures_total{class=\"too_large\"} 2\n"),
+        "{metrics}"
+    );
+    let line = metrics.lines().find_map(|line| line.strip_prefix("service_remote_bytes_total "));
+    let fetched = line.and_then(|count| count.parse::<u64>().ok()).expect("counted");
+    assert!((512 << 20..520 << 20).contains(&fetched), "{fetched} bytes");
     let grown = memory_kb(&server, "VmHWM").saturating_sub(before);
     println!("256 MiB fetched twice: {grown} kB more at the most");
     assert!(grown < 48 << 10, "{grown} kB more for bodies that only pass through");

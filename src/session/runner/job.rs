@@ -117,6 +117,9 @@ impl Job {
         let outcome = tracing::info_span!(target: SPANS, "worker")
             .in_scope(|| runner.parts.supervisor.run_job(spec, &cancel, &mut take));
         let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
+        if let Some(feed) = &feed {
+            runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
+        }
         let error = match explained(outcome, feed, self.ingest.max_frames) {
             Ok(report) => return self.finish(&report),
             Err(error) => error,

@@ -66,6 +66,11 @@ impl Budget {
         count(&self.fetches, 1, self.fetches_max, Amount::Fetches)
     }
 
+    /// Bytes counted so far.
+    pub fn used(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
     /// When all time is used up.
     pub fn end(&self) -> Instant {
         self.end
