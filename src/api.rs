@@ -32,7 +32,12 @@ mod wire;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, response::Response};
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware::{from_fn_with_state, map_request},
+    response::Response,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -74,17 +79,17 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::dead_letters))
 }
 
-/// The routes that need a key and act once where the request asks for it; with `app`, they do.
-fn acting_once(app: Option<&Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    let whole = OpenApiRouter::new()
+/// Routes that need a key, and act once where a request asks for it.
+fn acting_once() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
         .routes(routes!(runs::create))
         .routes(routes!(ingest::ingest))
-        .routes(routes!(analyze::analyze));
-    let streamed = OpenApiRouter::new().routes(routes!(upload::upload));
-    let Some(app) = app else { return whole.merge(streamed) };
-    let once = from_fn_with_state(Arc::clone(app), idempotency::once);
-    let once_at_its_end = from_fn_with_state(Arc::clone(app), idempotency::once_at_its_end);
-    whole.route_layer(once).merge(streamed.route_layer(once_at_its_end))
+        .routes(routes!(analyze::analyze))
+}
+
+/// Likewise, with bodies that are not read whole before they are acted on.
+fn streamed() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(upload::upload))
 }
 
 /// Every route that needs none, or sees to it by itself.
@@ -94,8 +99,15 @@ fn open() -> OpenApiRouter<Arc<App>> {
 
 /// Every route of the service.
 pub fn router(app: Arc<App>) -> Router {
-    let protected = Router::from(protected().merge(acting_once(Some(&app))))
-        .route_layer(from_fn_with_state(Arc::clone(&app), auth::authenticate));
+    let keyed = from_fn_with_state(Arc::clone(&app), auth::authenticate);
+    let once = from_fn_with_state(Arc::clone(&app), idempotency::once);
+    let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::once_at_its_end);
+    let streamed = Router::from(streamed())
+        .route_layer(once_at_its_end)
+        .route_layer(keyed.clone())
+        .route_layer(map_request(upload::linger));
+    let acting_once = Router::from(acting_once()).route_layer(once);
+    let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
     Router::from(open())
         .merge(protected)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
@@ -105,7 +117,9 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// The OpenAPI document of [`router`].
 pub fn document() -> utoipa::openapi::OpenApi {
-    openapi::complete(protected().merge(acting_once(None)).merge(open()).into_openapi())
+    openapi::complete(
+        protected().merge(acting_once()).merge(streamed()).merge(open()).into_openapi(),
+    )
 }
 
 /// The text of [`document`], for people to read and `schemas/openapi.json` to hold.

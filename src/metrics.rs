@@ -72,6 +72,10 @@ series! {
     runs: Gauges<Lifecycle> = Gauges::new, "service_runs", "state";
     /// Requests and how long their answers took to begin.
     http: Http = Http::new, "service_http_requests_total", SHORT;
+    /// Bytes of files received from clients, kept or not.
+    upload_bytes: IntCounter = family::counter, "service_upload_bytes_total";
+    /// Answers that were given again for their idempotency key.
+    replays: IntCounter = family::counter, "service_idempotent_replays_total";
     /// Requests that were refused to keep a limit.
     refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
     /// Connections that are open.

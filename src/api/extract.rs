@@ -111,20 +111,30 @@ impl FromRequest<Arc<App>> for Body {
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let refuse =
-        |text: &str| Err(ApiError::Plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text.to_owned()));
+    let is_json = |essence: &str| {
+        essence == "application/json"
+            || essence.starts_with("application/") && essence.ends_with("+json")
+    };
+    check_body(headers, "application/json", is_json)
+}
+
+/// Refuses a body that is compressed, or whose lower-case media type is not as `expected`.
+pub fn check_body(
+    headers: &HeaderMap,
+    expected: &str,
+    is_expected: impl Fn(&str) -> bool,
+) -> Result<(), ApiError> {
+    let refuse = |text: String| Err(ApiError::Plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let encoding = headers.contains_key(header::CONTENT_ENCODING);
     if encoding && text(header::CONTENT_ENCODING) != Some("identity") {
-        return refuse("compressed request bodies are not accepted");
+        return refuse("compressed request bodies are not accepted".to_owned());
     }
     let essence = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
-    let is_json = essence.is_some_and(|essence| {
-        let essence = essence.trim().to_ascii_lowercase();
-        essence == "application/json"
-            || essence.starts_with("application/") && essence.ends_with("+json")
-    });
-    if is_json { Ok(()) } else { refuse("expected a request with content-type application/json") }
+    if essence.is_some_and(|essence| is_expected(&essence.trim().to_ascii_lowercase())) {
+        return Ok(());
+    }
+    refuse(format!("expected a request with content-type {expected}"))
 }
 
 /// The parameters of the query, as the fields of an object of strings.

@@ -6,7 +6,7 @@
 
 mod answer;
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -29,7 +29,8 @@ use answer::{kept, replay};
 pub use answer::response;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const KEY_BYTES_MAX: usize = 255;
+/// Bytes of a key.
+pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 
 /// The header that makes a request act once.
 #[derive(IntoParams)]
@@ -94,6 +95,7 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         Begun::Fresh(attempt) => attempt,
         Begun::Answered(known, answer) => {
             check_body(known, fingerprint)?;
+            app.metrics.replays.inc();
             return Ok(replay(answer));
         }
         Begun::Interrupted(attempt, past) => {
@@ -194,7 +196,7 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut keys = headers.get_all(KEY).into_iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
-    let fits = visible && (1..=KEY_BYTES_MAX).contains(&key.len()) && keys.next().is_none();
+    let fits = visible && KEY_BYTES.contains(&key.len()) && keys.next().is_none();
     let text = key.to_str().ok().filter(|_| fits);
     let told = || ApiError::field(KEY.as_str(), "must be one of 1 to 255 visible ASCII characters");
     text.map(Some).ok_or_else(told)

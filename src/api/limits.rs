@@ -17,6 +17,7 @@ use super::{
     events::{self, QueryLimit, WaitMs},
     extract::{BODY_BYTES_MAX, Caller},
     feedback::{Category, Rating, Words},
+    idempotency,
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
@@ -24,7 +25,7 @@ use super::{
     webhooks::{Description, WebhookUrl},
     wire::shown,
 };
-use crate::{app, delivery::webhook, session, upload};
+use crate::{app, delivery::webhook, idempotency as keys, session, upload};
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
@@ -197,6 +198,11 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
             "webhook_attempts",
             Limit::most(config.webhooks.attempts, "attempts").by("SERVICE_WEBHOOK_ATTEMPTS"),
         ),
+        ("idempotency_key", Limit::within(idempotency::KEY_BYTES, "bytes")),
+        ("idempotency_kept", Limit::most(keys::KEPT.as_secs(), "seconds")),
+        ("idempotency_answer", Limit::most(keys::ANSWER_BYTES_MAX, "bytes")),
+        ("idempotency_answers", Limit::most(keys::BYTES_MAX, "bytes of a principal")),
+        ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(app::DRAIN.as_secs(), "seconds")),
         ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),

@@ -13,7 +13,7 @@ use axum::{
     extract::{Request, State},
 };
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use media::BlobHash;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -22,7 +22,7 @@ use worker::WorkerError;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::Caller,
+    extract::{Caller, check_body},
     idempotency::{Ticket, response},
     openapi::{Fails, terms},
     wire::shown,
@@ -109,7 +109,6 @@ pub async fn upload(
     mut request: Request,
 ) -> ApiResult {
     let ticket = request.extensions_mut().remove::<Ticket>();
-    let request = request.map(|body| Body::new(Lingering::new(body)));
     check_head(request.headers(), app.config.upload_bytes_max)?;
     app.check_open()?;
     let place = app.uploads.enter(&caller.principal)?;
@@ -119,6 +118,7 @@ pub async fn upload(
     if let Some(ticket) = &ticket
         && let Some(answered) = ticket.check(fingerprint)?
     {
+        app.metrics.replays.inc();
         return Ok(answered);
     }
     let server = Arc::clone(&app);
@@ -142,15 +142,16 @@ pub async fn upload(
     Ok(response(server.blocking(kept).await??))
 }
 
+/// Lets the sender of a request finish also when it is refused.
+pub async fn linger(request: Request) -> Request {
+    request.map(|body| Body::new(Lingering::new(body)))
+}
+
 /// Refuses what the head of the request already tells.
 fn check_head(headers: &HeaderMap, bytes_max: u64) -> Result<(), ApiError> {
-    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let essence = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
-    if !essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("multipart/form-data")) {
-        let expected = "expected a request with content-type multipart/form-data".to_owned();
-        return Err(ApiError::Plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected));
-    }
-    let length: Option<u64> = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    check_body(headers, "multipart/form-data", |essence| essence == "multipart/form-data")?;
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length: Option<u64> = length.and_then(|length| length.parse().ok());
     if length.is_some_and(|length| length > bytes_max.saturating_add(FORM_BYTES_MAX)) {
         return Err(UploadError::TooLarge { max: bytes_max }.into());
     }
@@ -209,6 +210,7 @@ async fn store(
             continue;
         }
         app.check_open()?;
+        app.metrics.upload_bytes.inc_by(size as u64);
         let written = std::mem::take(&mut batch);
         size = 0;
         incoming = app

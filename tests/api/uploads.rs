@@ -177,6 +177,9 @@ fn what_is_no_media_file_is_refused_and_leaves_nothing() {
         let reply = call.send();
         assert_eq!((reply.status, reply.code().as_str()), (status, ""), "{kind}: {}", reply.text);
     }
+    let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+    let packed = call.header("content-encoding", "gzip").body(file_form("a.mp4", &clip)).send();
+    assert_eq!((packed.status, packed.code().as_str()), (415, ""), "{}", packed.text);
     let fields_around = [part("name=\"note\"", b"hi"), part(named, &clip), part("name=\"z\"", b"")];
     let reply = send(&server, form(&fields_around));
     assert_eq!(reply.status, 200, "other fields are passed over: {}", reply.text);
@@ -212,6 +215,8 @@ fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
             assert_eq!(reply.code(), "", "plain text");
         }
     }
+    let call = server.call("POST", "/v1/upload").key(Some("wrong")).header("content-type", TYPE);
+    assert_eq!(call.body(larger(5 << 20)).send().status, 401, "told, not reset");
     assert_eq!(stored(dir.path()).len(), 1, "only the first");
     let limits = server.get("/v1/limits").json();
     assert_eq!(limits["limits"]["upload"]["max"], limit, "{limits}");

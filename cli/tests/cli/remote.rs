@@ -197,3 +197,34 @@ fn events_and_markers_are_tables_for_people() {
     let asked = script.asked().pop().expect("asked").line;
     assert_eq!(asked, format!("GET /v1/runs/{RUN}/markers?status=exact&from_frame=2 HTTP/1.1"));
 }
+
+#[test]
+fn a_file_is_uploaded_and_ingested_by_its_name_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("clip.mp4");
+    std::fs::write(&file, "the bytes").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let kept = json!({ "file_path": "/data/uploads/o/1.mp4", "file_name": "1.mp4" }).to_string();
+    let script = Script::start(vec![
+        (200, kept.clone()),
+        (200, kept),
+        (200, json!({ "decoded_frames": 3, "decoder": "software:h264" }).to_string()),
+        (413, "the file is larger than 5 bytes, the most that is accepted".to_owned()),
+    ]);
+    assert_eq!(script.run(&["upload", file]).stdout, "/data/uploads/o/1.mp4\n");
+    let ingest = script.run(&["runs", "ingest", RUN, file, "--upload"]);
+    assert_eq!(ingest.stdout, "3 frames decoded (software:h264)\n", "{}", ingest.stderr);
+    let refused = script.run(&["upload", file]);
+    assert_eq!(refused.code, 5, "{}", refused.stderr);
+    assert!(refused.stderr.contains("larger than 5 bytes"), "{}", refused.stderr);
+    let asked = script.asked();
+    for upload in [&asked[0], &asked[1], &asked[3]] {
+        assert_eq!(upload.line, "POST /v1/upload HTTP/1.1");
+        let form = "form-data; name=\"file\"; filename=\"clip.mp4\"\r\n";
+        assert!(upload.body.contains(form) && upload.body.contains("the bytes"), "{}", upload.body);
+    }
+    let body: Value = serde_json::from_str(&asked[2].body).expect("JSON");
+    assert_eq!(body["source_uri"], "/data/uploads/o/1.mp4");
+    let missing = script.run(&["upload", "/no/such/clip.mp4"]);
+    assert_eq!(missing.code, 3, "{}", missing.stderr);
+}
