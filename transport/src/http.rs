@@ -103,7 +103,8 @@ pub async fn serve(
     let connections = TaskTracker::new();
     while let Some((stream, place)) = accept(&listener, &crowd, &site, &stop).await {
         let leave = place.leave.clone();
-        let connection = connection(stream, site.clone(), limits, stop.clone(), place);
+        // Boxed: each of the layers around it would hold its kilobytes twice.
+        let connection = Box::pin(connection(stream, site.clone(), limits, stop.clone(), place));
         let cut = cut.clone();
         connections.spawn(async move {
             cut.run_until_cancelled(leave.run_until_cancelled(connection)).await;
@@ -192,7 +193,8 @@ async fn connection(
     ));
     let service = service_fn(move |request| {
         let in_flight = activity.begin();
-        answer(request, site.clone(), limits, in_flight)
+        // Boxed: an idle connection, or one that streams, then has no room for it.
+        Box::pin(answer(request, site.clone(), limits, in_flight))
     });
     let builder = builder(&limits);
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
