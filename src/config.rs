@@ -149,6 +149,7 @@ impl Config {
                  SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
             );
         }
+        let warnings = ring.warnings().collect();
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
         let mut config = Config {
             bind_addr: vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address),
@@ -198,7 +199,7 @@ impl Config {
             traces_endpoint: vars.read("SERVICE_TRACES_ENDPOINT", "", collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),
-            warnings: Vec::new(),
+            warnings,
         };
         if require_keys && config.cors_origins == Origins::Any {
             vars.refuse(
@@ -206,7 +207,7 @@ impl Config {
                 "must list origins while keys are required, not *",
             );
         }
-        config.warnings = vars.unknown();
+        config.warnings.extend(vars.unknown());
         config.warnings.extend(remote::warnings(&config.egress));
         config.shown = vars.shown;
         if vars.errors.is_empty() { Ok(config) } else { Err(vars.errors) }

@@ -36,6 +36,8 @@ fn main() -> ExitCode {
     }
     sightline::tls::install_provider();
     let arguments = Arguments::parse();
+    // What the server stores is for nobody else on this machine.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     if arguments.print_openapi {
         println!("{}", sightline::api::document_text());
         return ExitCode::SUCCESS;

@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "api/abuse.rs"]
+mod abuse;
 #[path = "api/analyze.rs"]
 mod analyze;
 #[path = "api/auth.rs"]
@@ -11,6 +13,8 @@ mod auth;
 mod bodies;
 #[path = "api/database.rs"]
 mod database;
+#[path = "api/edges.rs"]
+mod edges;
 #[path = "api/examples.rs"]
 mod examples;
 #[path = "api/feedback.rs"]
@@ -21,6 +25,8 @@ mod files;
 mod idempotency;
 #[path = "api/ingest.rs"]
 mod ingest;
+#[path = "api/json_suite.rs"]
+mod json_suite;
 #[path = "api/lifecycle.rs"]
 mod lifecycle;
 #[path = "api/limits.rs"]

@@ -34,7 +34,11 @@ const ANONYMOUS: &str = "anonymous";
 #[derive(Clone, Default)]
 pub struct KeyRing {
     keys: Vec<([u8; 32], Principal)>,
+    short: Vec<Principal>,
 }
+
+/// A key of fewer bytes can be guessed.
+const KEY_BYTES_MIN: usize = 16;
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,8 +70,19 @@ impl KeyRing {
         if self.keys.iter().any(|(known, owner)| *known == digest || *owner == principal) {
             return Err("names a key or a key name twice".into());
         }
+        if key.len() < KEY_BYTES_MIN {
+            self.short.push(principal.clone());
+        }
         self.keys.push((digest, principal));
         Ok(())
+    }
+
+    /// What there is to say against the keys.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.short.iter().map(|principal| {
+            let name = principal.as_str();
+            format!("the API key of {name} is shorter than {KEY_BYTES_MIN} bytes: use a longer one")
+        })
     }
 
     /// No key is accepted.
@@ -113,6 +128,16 @@ mod tests {
         for unknown in ["", "secret", "secret-11", "alice", "alice:secret-1"] {
             assert_eq!(name(unknown), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_short_key_is_warned_about_by_name() {
+        let mut ring = KeyRing::default();
+        ring.add("alice:fifteen-bytes-k").expect("named");
+        ring.add("bob:sixteen-bytes-key").expect("named");
+        let warnings: Vec<String> = ring.warnings().collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("alice") && !warnings[0].contains("fifteen"), "{warnings:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ fn resolve(pairs: &[(&str, &str)]) -> Result<Config, Vec<VarError>> {
 
 #[test]
 fn defaults_are_those_of_the_contract() {
-    let config = resolve(&[("SERVICE_API_KEYS", "k")]).expect("valid");
+    let config = resolve(&[("SERVICE_API_KEYS", "0123456789abcdef")]).expect("valid");
     assert_eq!(config.bind_addr.to_string(), "127.0.0.1:8080");
     assert_eq!(config.data_dir, Path::new(".sightline-data"));
     assert_eq!((config.active_limit, config.run_ttl.as_secs()), (5, 3600));
@@ -95,7 +95,11 @@ fn without_a_key_the_server_says_how_to_set_one_or_turn_keys_off() {
 
 #[test]
 fn unknown_variables_get_a_suggestion() {
-    let pairs = [("SERVICE_API_KEYS", "k"), ("SERVICE_BIND_ADR", "x"), ("SERVICE_FROBNICATE", "1")];
+    let pairs = [
+        ("SERVICE_API_KEYS", "0123456789abcdef"),
+        ("SERVICE_BIND_ADR", "x"),
+        ("SERVICE_FROBNICATE", "1"),
+    ];
     let warnings = resolve(&pairs).expect("only warnings").warnings;
     assert_eq!(
         warnings,

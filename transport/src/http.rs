@@ -282,8 +282,9 @@ fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Respons
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     // The router's headers stand, its id above all; only the type is of the new text.
-    let plain = told.headers_mut().remove(header::CONTENT_TYPE);
-    parts.headers.extend(plain.map(|plain| (header::CONTENT_TYPE, plain)));
+    if let Some(plain) = told.headers_mut().remove(header::CONTENT_TYPE) {
+        parts.headers.insert(header::CONTENT_TYPE, plain);
+    }
     if close {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -159,3 +159,64 @@ async fn a_drain_finishes_what_fits_and_cuts_the_rest() {
         assert!(TcpStream::connect(served.addr).await.is_err(), "no longer listening");
     }
 }
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_and_pings_for_nothing_end_a_connection() {
+    let served = start(short()).await;
+    let no_window = [0, 4, 0, 0, 0, 0];
+    let preface = |settings: &[u8]| {
+        [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, settings)[..]].concat()
+    };
+    let get = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x01, 1, b'a']);
+    let rows = [
+        ("an answer without a window", [preface(&no_window), get].concat()),
+        ("nothing but pings", preface(&[])),
+    ];
+    for (name, opening) in rows {
+        let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+        stream.write_all(&opening).await.expect("sent");
+        let (mut reader, mut writer) = stream.split();
+        let pings = async {
+            while writer.write_all(&frame(6, 0, 0, &[1; 8])).await.is_ok() {
+                tokio::time::sleep(IDLE / 6).await;
+            }
+        };
+        let ended = async { while reader.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {} };
+        let both = async {
+            tokio::select! { () = pings => {}, () = ended => {} }
+        };
+        let ends = tokio::time::timeout(Duration::from_secs(10), both).await;
+        assert!(ends.is_ok(), "{name}: still open");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_drips_is_given_up_on() {
+    let served = start(short()).await;
+    let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+    stream.write_all(b"GET / HTTP/1.1\r\nx-pad: ").await.expect("sent");
+    let (mut reader, mut writer) = stream.split();
+    let drips = async {
+        loop {
+            tokio::time::sleep(IDLE / 6).await;
+            if writer.write_all(b"a").await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let mut reply = vec![0; 1024];
+    let read = async { reader.read(&mut reply).await.unwrap_or_default() };
+    let both = async {
+        tokio::select! { () = drips => 0, read = read => read }
+    };
+    let read = tokio::time::timeout(Duration::from_secs(10), both).await.expect("still open");
+    assert!(reply[..read].starts_with(b"HTTP/1.1 408"), "{:?}", &reply[..read]);
+}

@@ -1,0 +1,214 @@
+//! Edges of the whole: one request id everywhere, who may read the files, floods of wrong keys.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{ALICE, Server, Setup};
+
+/// The answer to raw bytes, up to the close of the connection.
+fn raw(server: &Server, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.addr()).expect("accepted");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    // A refusal may come before everything is sent.
+    stream.write_all(bytes).ok();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("readable");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+#[test]
+fn every_answer_of_every_layer_names_its_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let close = "connection: close\r\n";
+    let key = format!("x-api-key: {ALICE}\r\n");
+    let long = "a".repeat(70_000);
+    let rows = [
+        ("no route", format!("GET /nothing HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 404),
+        ("no method", format!("PUT /v1/health HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 405),
+        ("no key", format!("GET /v1/runs HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 401),
+        ("a preflight", format!("OPTIONS /v1/runs HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 400),
+        (
+            "a body past the limit",
+            format!(
+                "POST /v1/runs HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: application/json\
+                 \r\ncontent-length: 2097153\r\n\r\n{}",
+                "a".repeat(2_097_153)
+            ),
+            413,
+        ),
+        ("a huge head", format!("GET / HTTP/1.1\r\nx-pad: {long}\r\n{close}\r\n"), 431),
+        ("no HTTP", "nonsense\r\n\r\n".to_owned(), 400),
+        ("health", format!("GET /v1/health HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 200),
+    ];
+    for (name, bytes, status) in rows {
+        let reply = raw(&server, bytes.as_bytes());
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{name}: {reply}");
+        assert!(reply.contains("\r\nx-request-id: req-"), "{name}: {reply}");
+        assert!(reply.contains("\r\nx-content-type-options: nosniff"), "{name}: {reply}");
+    }
+}
+
+#[test]
+fn a_huge_head_on_http2_names_its_request_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let addr = server.addr().to_owned();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let response = runtime.block_on(async move {
+        let stream = tokio::net::TcpStream::connect(addr).await.expect("accepted");
+        let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let mut sender = sender.ready().await.expect("ready");
+        let request = http::Request::get("http://a/v1/health").header("x-pad", "a".repeat(70_000));
+        let request = request.body(()).expect("a request");
+        let (response, _) = sender.send_request(request, true).expect("sent");
+        response.await.expect("an answer")
+    });
+    assert_eq!(response.status(), 431);
+    let id = response.headers()["x-request-id"].to_str().expect("ASCII");
+    assert!(id.starts_with("req-"), "{id}");
+}
+
+#[test]
+fn log_event_body_and_header_have_the_same_request_id() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("stderr");
+    let mut child = Setup::new(dir.path())
+        .command()
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).expect("a file"))
+        .spawn()
+        .expect("it starts");
+    let line = |wanted: &dyn Fn(&Value) -> bool| -> Value {
+        let started = Instant::now();
+        loop {
+            let text = fs::read_to_string(&log).expect("readable");
+            let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            if let Some(found) = lines.into_iter().find(|line: &Value| wanted(line)) {
+                return found;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "no such line: {text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let listening = line(&|line| line["message"] == "listening");
+    let base = format!("http://{}", listening["addr"].as_str().expect("an address"));
+    let client = reqwest::blocking::Client::new();
+    let post = |path: &str, body: &Value| {
+        let request = client.post(format!("{base}{path}")).header("x-api-key", ALICE);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let reply = request.send().expect("an answer");
+        let id = reply.headers()["x-request-id"].to_str().expect("ASCII").to_owned();
+        let body = reply.text().expect("text");
+        (id, serde_json::from_str::<Value>(&body).expect("JSON"))
+    };
+    let (id, created) = post("/v1/runs", &json!({}));
+    assert_eq!(created["request_id"], id.as_str());
+    let (_, events) = post("/v1/query", &json!({ "run_id": created["run_id"] }));
+    assert_eq!(events["matches"][0]["payload"]["request_id"], id.as_str());
+    let logged = line(&|line| line["request_id"] == id.as_str());
+    assert_eq!((&logged["path"], &logged["status"]), (&json!("/v1/runs"), &json!(200)));
+    let warned = line(&|line| line["message"].as_str().is_some_and(|text| text.contains("alice")));
+    let warning = warned["message"].as_str().expect("text");
+    assert!(warning.contains("shorter than 16 bytes") && !warning.contains(ALICE), "{warning}");
+    child.kill().expect("killed");
+    child.wait().expect("waited for");
+}
+
+#[test]
+fn what_is_stored_is_for_nobody_else() {
+    fn check(path: &Path, checked: &mut usize) {
+        let metadata = fs::symlink_metadata(path).expect("there");
+        let mode = metadata.permissions().mode() & 0o777;
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, expected, "{}: {mode:o}", path.display());
+        *checked += 1;
+        if metadata.is_dir() {
+            for entry in fs::read_dir(path).expect("readable") {
+                check(&entry.expect("readable").path(), checked);
+            }
+        }
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    server.create_run();
+    let mut checked = 0;
+    check(&dir.path().join("data"), &mut checked);
+    assert!(checked > 4, "only {checked} files");
+}
+
+fn resident(server: &Server) -> f64 {
+    let text = server.get("/v1/metrics").text;
+    let value = text.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+    value.expect("exposed").parse().expect("a number")
+}
+
+#[test]
+fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_TENANT_RPS", "50").start();
+    let refused = |key: &str| {
+        let reply = server.call("GET", "/v1/runs").key(Some(key)).send();
+        let headers = ["retry-after", "www-authenticate"].map(|name| reply.header(name).to_owned());
+        (reply.status, reply.text.replace(reply.header("x-request-id"), ""), headers)
+    };
+    let first = refused("wrong");
+    assert_eq!((first.0, first.2[1].as_str()), (401, "Bearer"));
+    for at in 0..500 {
+        assert_eq!(refused(&format!("warm-{at}")), first);
+    }
+    let before = resident(&server);
+    for at in 0..3000 {
+        let near = format!("{ALICE}{}", "x".repeat(at % 40 + 1));
+        assert_eq!(refused(&near), first, "one byte more or forty");
+        if at % 3 == 0 {
+            assert_eq!(refused(&format!("{at}-{}", "k".repeat(1000))), first);
+        }
+    }
+    let grown = resident(&server) - before;
+    assert!(grown < 8e6, "{grown} bytes for 4000 wrong keys");
+    assert_eq!(server.get("/v1/runs").status, 200, "the owner's rate is its own");
+}
+
+#[test]
+fn browsers_are_told_exactly_what_they_may_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ours = "https://console.example";
+    let server = Setup::new(dir.path()).var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
+    for path in ["/v1/runs", "/v1/nothing", "/v1/health"] {
+        assert_eq!(server.call("OPTIONS", path).key(None).send().status, 400, "{path}");
+        for other in ["https://console.example.evil", "http://console.example", "null"] {
+            let reply = server.call("OPTIONS", path).key(None).header("origin", other).send();
+            assert_eq!((reply.status, reply.code().as_str()), (403, "cors_forbidden"), "{other}");
+            assert_eq!(reply.header("access-control-allow-origin"), "", "{other}");
+        }
+    }
+    for (path, key, status) in [("/v1/runs", Some(ALICE), 200), ("/v1/runs", None, 401)] {
+        let reply = server.call("GET", path).key(key).header("origin", ours).send();
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.header("access-control-allow-origin"), ours, "errors can be read too");
+        let exposed = reply.header("access-control-expose-headers");
+        for header in ["x-request-id", "retry-after", "link", "etag", "location"] {
+            assert!(exposed.split(", ").any(|name| name == header), "{header} in {exposed}");
+        }
+        assert_eq!(reply.header("vary"), "origin");
+        assert_eq!(reply.header("access-control-allow-credentials"), "", "keys are no cookies");
+    }
+    let open = Setup::new(&dir.path().join("open"))
+        .var("SERVICE_REQUIRE_API_KEY", "false")
+        .var("SERVICE_CORS_ALLOWED_ORIGINS", "*")
+        .start();
+    let reply =
+        open.call("GET", "/v1/runs").key(None).header("origin", "https://any.example").send();
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, "*"));
+}

@@ -1,0 +1,87 @@
+//! The public JSON test suite as bodies of every POST route: the right class, and never a 5xx.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::support::{Server, Setup, setting};
+
+/// The suite, or a loud line that says why a test did nothing.
+fn suite(test: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = setting("SIGHTLINE_MEDIA_DIR")
+        .map_or(root.join("../shared/media"), PathBuf::from)
+        .join("../json-test-suite");
+    let dir = setting("SIGHTLINE_JSON_SUITE_DIR").map_or(beside, PathBuf::from);
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries.flatten(),
+        Err(error) => {
+            println!("SKIPPED {test}: no JSON suite: {error}: {}", dir.display());
+            return None;
+        }
+    };
+    let mut files: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .map(|path| {
+            let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+            (name, fs::read(&path).expect("readable"))
+        })
+        .collect();
+    files.sort();
+    Some(files)
+}
+
+/// Every POST route of the server's own document, and whether its body is JSON.
+fn routes(server: &Server) -> Vec<(String, bool)> {
+    let document = server.get("/v1/openapi.json").json();
+    let paths = document["paths"].as_object().expect("paths");
+    let posts = paths.iter().filter(|(_, item)| item["post"].is_object());
+    let routes: Vec<(String, bool)> = posts
+        .map(|(path, item)| {
+            let content = &item["post"]["requestBody"]["content"];
+            (path.clone(), content["application/json"].is_object())
+        })
+        .collect();
+    assert!(routes.iter().filter(|(_, is_json)| *is_json).count() >= 4, "{routes:?}");
+    routes
+}
+
+#[test]
+fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
+    let Some(files) = suite("no_body_of_the_suite_is_taken_for_what_it_is_not") else { return };
+    assert!(files.len() > 300, "the suite is whole: {}", files.len());
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let mut wrong = Vec::new();
+    for (path, is_json) in routes(&server) {
+        let run = server.create_run();
+        let path = path.replace("{id}", &run);
+        for (name, body) in &files {
+            let call = server.call("POST", &path).header("content-type", "application/json");
+            let Ok(reply) = call.body(body.clone()).try_send() else {
+                wrong.push(format!("POST {path} {name}: no answer"));
+                continue;
+            };
+            let fits = match name.as_bytes()[0] {
+                _ if reply.status >= 500 => is_missing_database(&reply.text),
+                _ if !is_json => true,
+                b'n' => reply.status == 400,
+                // What is JSON may still be no request; it is not malformed.
+                b'y' => reply.status != 400,
+                _ => true,
+            };
+            if !fits {
+                wrong.push(format!("POST {path} {name}: {} {}", reply.status, reply.text));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(server.get("/v1/health").status, 200);
+}
+
+/// The one 500 that the contract asks for: feedback without a database.
+fn is_missing_database(text: &str) -> bool {
+    text.contains("not configured")
+}
