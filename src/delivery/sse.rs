@@ -82,13 +82,16 @@ struct Topics {
     all: usize,
 }
 
+/// A read that several streams wait for; `None` when the log fails.
+type Reading = OnceCell<Option<Arc<Page>>>;
+
 /// Every open stream.
 pub struct Streams {
     registry: Arc<Registry>,
     limits: StreamLimits,
     topics: Mutex<Topics>,
     /// Reads under way, each shared by the streams that stand at the same place.
-    pages: Mutex<HashMap<Key, Weak<OnceCell<Option<Arc<Page>>>>>>,
+    pages: Mutex<HashMap<Key, Weak<Reading>>>,
     published: Arc<Notify>,
     closed: CancellationToken,
 }
