@@ -1,4 +1,6 @@
 //! One row a route and outcome; every status that the document gives a route is shown by a row.
+//!
+//! Long because it is the table of every route.
 
 #[path = "routes/book.rs"]
 pub mod book;
