@@ -2,6 +2,7 @@
 //!
 //! A handler's error travels to the outermost layer as a response extension and becomes the
 //! envelope there, where the request id is known. Sources are logged there, and only there.
+//! Long because it is every failure of the API.
 
 use std::{sync::Arc, time::Duration};
 
