@@ -320,9 +320,11 @@ impl Slow {
         let (opening, drips) = self.opening();
         ready.fetch_add(1, Relaxed);
         stream.write_all(&opening).await?;
-        while drips {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            stream.write_all(b"a").await?;
+        if drips {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                stream.write_all(b"a").await?;
+            }
         }
         if matches!(self, Slow::Http2) {
             // Takes what comes, and asks for nothing.
