@@ -1,24 +1,23 @@
-//! The composition root: opens every part in start order and closes them in reverse.
+//! The composition root: opens every part in start order.
 
 use std::{
     fs::{self, File},
     io,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use ::search::SearchError;
-use media::WallTime;
-use timeline::{BlobStore, Health, Options, Timeline, TimelineError};
-use tokio::{net::TcpListener, task::JoinHandle};
+use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 use transport::egress::{Egress, TrustError};
-use transport::{Crowd, Drained, Ends, Limits, Site, TransportError};
+use transport::{Crowd, TransportError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
-    api::{Rates, refusal_headers, router},
+    api::Rates,
+    clock::wall_now,
     config::{Config, Principal},
     database::{Database, Mirror},
     delivery::{sse::Streams, webhook::Webhooks},
@@ -41,14 +40,8 @@ use crate::{
     upload::{UploadError, Uploads},
 };
 
-/// How long requests and jobs may finish after a stop.
-pub(crate) const DRAIN: Duration = Duration::from_secs(10);
-/// After that, how long the answers of cancelled jobs may take.
-const ANSWERS: Duration = Duration::from_secs(3);
 /// Analyses that may wait for a processor.
 pub(crate) const ANALYSES_WAITING: usize = 64;
-/// How often idle runs are looked for.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +81,38 @@ pub enum StartError {
     /// The socket has no address.
     #[error("cannot tell the listening address: {0}")]
     Address(#[source] io::Error),
+}
+
+/// What lies on disk, and what counts it.
+struct Stores {
+    registry: Arc<Registry>,
+    blobs: BlobStore,
+    ledger: Ledger,
+    quota: Arc<Quota>,
+    retention: Arc<Retention>,
+}
+
+impl Stores {
+    fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Stores, StartError> {
+        let log_dir = config.data_dir.join("log");
+        let (timeline, recovery) = Timeline::open(&log_dir, log_options(metrics))?;
+        tracing::info!(?recovery, "log opened");
+        let counted = Arc::clone(metrics);
+        timeline.on_publish(Box::new(move |heads| {
+            heads.iter().for_each(|head| counted.events.of(head.kind).inc());
+        }));
+        let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
+        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
+        let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
+        let quota = Quota::new(config.quotas);
+        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now())?;
+        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(metrics));
+        let retention = Retention::new(config.retention, runs, stills, counted);
+        let unfinished = recovery.leftovers + blobs.unfinished();
+        metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
+        retention.count_stored()?;
+        Ok(Stores { registry, blobs, ledger, quota, retention })
+    }
 }
 
 /// Everything a handler reaches.
@@ -159,21 +184,7 @@ impl App {
         let egress = Egress::new(&config.egress)?;
         let supervisor = Supervisor::new(worker);
         let workers = Workers::look(&supervisor);
-        let log_dir = config.data_dir.join("log");
-        let options = log_options(&metrics);
-        let (timeline, recovery) = Timeline::open(&log_dir, options)?;
-        tracing::info!(?recovery, "log opened");
-        let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
-        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
-        let database = config.database.as_ref().map(Database::new);
-        let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
-        let quota = Quota::new(config.quotas);
-        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now())?;
-        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
-        let retention = Retention::new(config.retention, runs, stills, counted);
-        let unfinished = recovery.leftovers + blobs.unfinished();
-        metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
-        retention.count_stored()?;
+        let Stores { registry, blobs, ledger, quota, retention } = Stores::open(&config, &metrics)?;
         let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
         let webhooks = Webhooks::open(
             Arc::clone(&registry),
@@ -182,15 +193,12 @@ impl App {
             Arc::clone(&metrics),
             config.webhooks,
         )?;
+        let database = config.database.as_ref().map(Database::new);
         let mirror = database.clone().map(|database| {
             let timeline = registry.timeline().clone();
             Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
         });
         let mirror = mirror.transpose()?;
-        let counted = Arc::clone(&metrics);
-        registry.timeline().on_publish(Box::new(move |heads| {
-            heads.iter().for_each(|head| counted.events.of(head.kind).inc());
-        }));
         let streams = Streams::new(Arc::clone(&registry), config.streams);
         let cache = config.data_dir.join("search-cache");
         let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
@@ -311,121 +319,5 @@ impl Workers {
                 Workers { capabilities: None, sandbox: "unavailable" }
             }
         }
-    }
-}
-
-/// Wall time by the system's clock.
-pub(crate) fn wall_now() -> WallTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
-}
-
-/// A server that accepts connections.
-pub struct Server {
-    app: Arc<App>,
-    accepting: JoinHandle<Drained>,
-    sweeping: JoinHandle<()>,
-    /// Ends what tells others of events.
-    telling: CancellationToken,
-    ends: Ends,
-}
-
-impl Server {
-    /// Listens, and serves from then on.
-    pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
-        let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
-        let addr = listener.local_addr().map_err(StartError::Address)?;
-        let site = Site { router: router(Arc::clone(&app)), refusal_headers };
-        let ends = Ends::default();
-        let serving = transport::serve(
-            listener,
-            site,
-            Limits::default(),
-            Arc::clone(&app.crowd),
-            ends.clone(),
-        );
-        let accepting = tokio::spawn(serving);
-        let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
-        tokio::spawn(Arc::clone(&app.streams).run());
-        let telling = CancellationToken::new();
-        tell(&app, &telling);
-        tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
-        tracing::info!(%addr, "listening");
-        Ok(Server { app, accepting, sweeping, telling, ends })
-    }
-
-    /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
-    ///
-    /// Connections are accepted as long as jobs run, so that they can be watched and stopped.
-    /// True when everything that was acknowledged is on disk.
-    pub async fn drain(self, hurry: CancellationToken) -> bool {
-        let end = tokio::time::Instant::now() + DRAIN;
-        let patience = || async {
-            tokio::select! {
-                () = tokio::time::sleep_until(end) => {}
-                () = hurry.cancelled() => {}
-            }
-        };
-        self.app.draining.cancel();
-        self.app.runner.drain(patience()).await;
-        // Not before: streams tell how jobs ended.
-        self.app.streams.close();
-        self.ends.stop.cancel();
-        let cut = async {
-            patience().await;
-            tokio::time::sleep(ANSWERS).await;
-            self.ends.cut.cancel();
-        };
-        let mut accepting = self.accepting;
-        let drained = tokio::select! {
-            drained = &mut accepting => drained,
-            () = cut => accepting.await,
-        };
-        match drained {
-            Ok(Drained { cut: 0 }) => tracing::info!("every connection finished"),
-            Ok(Drained { cut }) => tracing::warn!(cut, "connections were cut"),
-            Err(error) => tracing::error!(%error, "the accept loop died"),
-        }
-        self.sweeping.abort();
-        self.telling.cancel();
-        let timeline = self.app.registry.timeline().clone();
-        let healthy = timeline.state() == Health::Writable;
-        let closed = tokio::task::spawn_blocking(move || timeline.close()).await;
-        healthy && closed.is_ok()
-    }
-
-    /// Resolves when the log no longer takes events.
-    pub async fn poisoned(&self) {
-        let mut tick = tokio::time::interval(SWEEP);
-        loop {
-            tick.tick().await;
-            if let Health::Poisoned { reason } = self.app.registry.timeline().state() {
-                tracing::error!(reason, "the log is read-only");
-                return;
-            }
-        }
-    }
-
-    /// What handlers reach.
-    pub fn app(&self) -> &Arc<App> {
-        &self.app
-    }
-}
-
-/// Starts what tells others of events, until `stop`.
-fn tell(app: &Arc<App>, stop: &CancellationToken) {
-    app.webhooks.start(stop.clone());
-    if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(database.prepare()).await });
-        mirror.start(stop.clone());
-    }
-}
-
-async fn sweep(registry: Arc<Registry>) {
-    let mut tick = tokio::time::interval(SWEEP);
-    loop {
-        tick.tick().await;
-        registry.expire_idle(Instant::now()).await;
     }
 }

@@ -8,6 +8,9 @@ use std::{path::Path, sync::Arc};
 use media::ErrorKind;
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
+/// Memory that pages may stay in; the system's page cache is behind it.
+const CACHE_BYTES: usize = 8 << 20;
+
 /// Why records cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger failed: {0}")]
@@ -30,7 +33,9 @@ pub struct Ledger(Arc<Database>);
 impl Ledger {
     /// Opens the file at `path`, made when there is none.
     pub fn open(path: &Path) -> Result<Ledger, LedgerError> {
-        let database = Database::create(path).map_err(redb::Error::from)?;
+        let mut builder = Database::builder();
+        let database =
+            builder.set_cache_size(CACHE_BYTES).create(path).map_err(redb::Error::from)?;
         Ok(Ledger(Arc::new(database)))
     }
 

@@ -5,9 +5,10 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use sightline::{
-    app::{self, App, Server},
+    app::{self, App},
     config::Config,
     metrics::Metrics,
+    server::Server,
     telemetry,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};

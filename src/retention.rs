@@ -133,7 +133,7 @@ impl Retention {
     }
 
     async fn sweep(self: &Arc<Self>, stop: &CancellationToken) -> Result<Sweep, TimelineError> {
-        let now = crate::app::wall_now();
+        let now = crate::clock::wall_now();
         let mut swept = Sweep::default();
         if let Some(age) = self.ages.runs {
             swept.runs_deleted = self.registry.delete_ended_before(ago(now, age), stop).await;

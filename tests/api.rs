@@ -61,6 +61,8 @@ mod schemathesis;
 mod search;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/slow.rs"]
+mod slow;
 #[path = "api/stream.rs"]
 mod stream;
 #[path = "api/traces.rs"]

@@ -21,7 +21,7 @@ use utoipa::IntoParams;
 
 use super::{ApiResult, App, error::ApiError, extract::Caller};
 use crate::{
-    app::wall_now,
+    clock::wall_now,
     idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope},
 };
 use answer::{kept, replay};

@@ -25,7 +25,7 @@ use super::{
     webhooks::{Description, WebhookUrl},
     wire::shown,
 };
-use crate::{app, delivery::webhook, idempotency as keys, session, upload};
+use crate::{app, delivery::webhook, idempotency as keys, server, session, upload};
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
@@ -204,7 +204,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("idempotency_answers", Limit::most(keys::BYTES_MAX, "bytes of a principal")),
         ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
-        ("drain", Limit::most(app::DRAIN.as_secs(), "seconds")),
+        ("drain", Limit::most(server::DRAIN.as_secs(), "seconds")),
         ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
         ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
         ("remote_redirects", Limit::most(transport::egress::REDIRECTS_MAX, "redirects")),

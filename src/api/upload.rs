@@ -28,7 +28,7 @@ use super::{
     wire::shown,
 };
 use crate::{
-    app::wall_now,
+    clock::wall_now,
     config::Principal,
     idempotency::{Answer, Fingerprint},
     session::runner::IngestError,

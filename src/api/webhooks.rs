@@ -181,7 +181,7 @@ pub async fn create(
         kinds,
         description,
         secret: secret.unwrap_or_else(Secret::generate),
-        created_at: crate::app::wall_now(),
+        created_at: crate::clock::wall_now(),
     };
     let webhook = app.webhooks.create(webhook).await?.webhook;
     Ok(Json(WebhookCreated {

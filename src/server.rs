@@ -1,0 +1,134 @@
+//! The running server: accepts connections, and closes every part in reverse order.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use timeline::Health;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use transport::{Drained, Ends, Limits, Site};
+
+use crate::{
+    api::{refusal_headers, router},
+    app::{App, StartError},
+    session::registry::Registry,
+};
+
+/// How long requests and jobs may finish after a stop.
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
+/// After that, how long the answers of cancelled jobs may take.
+const ANSWERS: Duration = Duration::from_secs(3);
+/// How often idle runs are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A server that accepts connections.
+pub struct Server {
+    app: Arc<App>,
+    accepting: JoinHandle<Drained>,
+    sweeping: JoinHandle<()>,
+    /// Ends what tells others of events.
+    telling: CancellationToken,
+    ends: Ends,
+}
+
+impl Server {
+    /// Listens, and serves from then on.
+    pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
+        let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
+        let addr = listener.local_addr().map_err(StartError::Address)?;
+        let site = Site { router: router(Arc::clone(&app)), refusal_headers };
+        let ends = Ends::default();
+        let serving = transport::serve(
+            listener,
+            site,
+            Limits::default(),
+            Arc::clone(&app.crowd),
+            ends.clone(),
+        );
+        let accepting = tokio::spawn(serving);
+        let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
+        tokio::spawn(Arc::clone(&app.streams).run());
+        let telling = CancellationToken::new();
+        tell(&app, &telling);
+        tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
+        tracing::info!(%addr, "listening");
+        Ok(Server { app, accepting, sweeping, telling, ends })
+    }
+
+    /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
+    ///
+    /// Connections are accepted as long as jobs run, so that they can be watched and stopped.
+    /// True when everything that was acknowledged is on disk.
+    pub async fn drain(self, hurry: CancellationToken) -> bool {
+        let end = tokio::time::Instant::now() + DRAIN;
+        let patience = || async {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => {}
+                () = hurry.cancelled() => {}
+            }
+        };
+        self.app.draining.cancel();
+        self.app.runner.drain(patience()).await;
+        // Not before: streams tell how jobs ended.
+        self.app.streams.close();
+        self.ends.stop.cancel();
+        let cut = async {
+            patience().await;
+            tokio::time::sleep(ANSWERS).await;
+            self.ends.cut.cancel();
+        };
+        let mut accepting = self.accepting;
+        let drained = tokio::select! {
+            drained = &mut accepting => drained,
+            () = cut => accepting.await,
+        };
+        match drained {
+            Ok(Drained { cut: 0 }) => tracing::info!("every connection finished"),
+            Ok(Drained { cut }) => tracing::warn!(cut, "connections were cut"),
+            Err(error) => tracing::error!(%error, "the accept loop died"),
+        }
+        self.sweeping.abort();
+        self.telling.cancel();
+        let timeline = self.app.registry.timeline().clone();
+        let healthy = timeline.state() == Health::Writable;
+        let closed = tokio::task::spawn_blocking(move || timeline.close()).await;
+        healthy && closed.is_ok()
+    }
+
+    /// Resolves when the log no longer takes events.
+    pub async fn poisoned(&self) {
+        let mut tick = tokio::time::interval(SWEEP);
+        loop {
+            tick.tick().await;
+            if let Health::Poisoned { reason } = self.app.registry.timeline().state() {
+                tracing::error!(reason, "the log is read-only");
+                return;
+            }
+        }
+    }
+
+    /// What handlers reach.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+}
+
+/// Starts what tells others of events, until `stop`.
+fn tell(app: &Arc<App>, stop: &CancellationToken) {
+    app.webhooks.start(stop.clone());
+    if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(database.prepare()).await });
+        mirror.start(stop.clone());
+    }
+}
+
+async fn sweep(registry: Arc<Registry>) {
+    let mut tick = tokio::time::interval(SWEEP);
+    loop {
+        tick.tick().await;
+        registry.expire_idle(Instant::now()).await;
+    }
+}
