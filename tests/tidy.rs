@@ -19,9 +19,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("timeline", &["media"]),
     ("transport", &[]),
     ("search", &["media"]),
+    ("infer", &["media"]),
     ("worker", &["media", "decode", "gate"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker"]),
-    ("sightline", &["media", "decode", "gate", "timeline", "transport", "worker", "search"]),
+    (
+        "sightline",
+        &["media", "decode", "gate", "timeline", "transport", "worker", "search", "infer"],
+    ),
 ];
 
 /// Crates that must stay free of these: they decide, and never wait, read files or know the wire.
@@ -31,6 +35,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("decode", &["tokio", "axum", "serde"]),
     ("timeline", &["tokio", "axum"]),
     ("search", &["tokio", "axum", "hyper", "serde", "serde_json"]),
+    ("infer", &["axum"]),
 ];
 
 /// Crates in which single modules may hold `unsafe`, each expected by attribute.

@@ -1,0 +1,77 @@
+//! What a model answered.
+
+use std::{ops::Add, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+/// Tokens spent, as the backends count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Of the prompt, pictures included.
+    pub prompt: u64,
+    /// Of the answer.
+    pub completion: u64,
+    /// Of hidden reasoning.
+    pub thinking: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+impl Add for Tokens {
+    type Output = Tokens;
+
+    fn add(self, other: Tokens) -> Tokens {
+        Tokens {
+            prompt: self.prompt.saturating_add(other.prompt),
+            completion: self.completion.saturating_add(other.completion),
+            thinking: self.thinking.saturating_add(other.thinking),
+            total: self.total.saturating_add(other.total),
+        }
+    }
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// It was done.
+    Stop,
+    /// No room was left.
+    Length,
+    /// A filter of the backend's.
+    ContentFilter,
+    /// Something else.
+    Other,
+}
+
+impl FinishReason {
+    /// Name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::ContentFilter => "content_filter",
+            FinishReason::Other => "other",
+        }
+    }
+}
+
+/// An answer that can be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Name of the backend.
+    pub provider: Arc<str>,
+    /// The service's id of the model.
+    pub model: String,
+    /// Another backend than the first answered.
+    pub fallback_used: bool,
+    /// The text, hidden reasoning left out.
+    pub text: String,
+    /// The text as JSON, valid by the request's schema; `None` without a schema.
+    pub json: Option<Value>,
+    /// Why the model stopped.
+    pub finish: FinishReason,
+    /// From the first byte sent to the whole answer, failed attempts included.
+    pub latency: Duration,
+    /// Tokens of every attempt that a backend counted.
+    pub tokens: Tokens,
+}

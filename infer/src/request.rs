@@ -1,0 +1,81 @@
+//! What is asked of a model.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+
+/// A picture for a model.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The JPEG.
+    pub jpeg: Bytes,
+    /// What the prompt says about it, directly before it: its time in the media.
+    pub caption: String,
+}
+
+/// Without the picture, which has no place in a log.
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("jpeg_bytes", &self.jpeg.len())
+            .field("caption", &self.caption)
+            .finish()
+    }
+}
+
+/// The programs that a caller can prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProviderKind {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// The Gemini API.
+    Gemini,
+    /// mlx-vlm.
+    Mlx,
+}
+
+impl ProviderKind {
+    /// Every kind.
+    pub const ALL: [ProviderKind; 4] =
+        [ProviderKind::Vllm, ProviderKind::Sglang, ProviderKind::Gemini, ProviderKind::Mlx];
+
+    /// Name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ProviderKind::Vllm => "vllm",
+            ProviderKind::Sglang => "sglang",
+            ProviderKind::Gemini => "gemini",
+            ProviderKind::Mlx => "mlx",
+        }
+    }
+
+    /// The kind called `name`.
+    pub fn from_name(name: &str) -> Option<ProviderKind> {
+        ProviderKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// One question to one model.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The service's id of the model.
+    pub model: String,
+    /// The text, in front of the pictures.
+    pub prompt: String,
+    /// The pictures, each after its caption.
+    pub images: Vec<Image>,
+    /// Most tokens of the answer; the backend's default when `None`.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; the backend's default when `None`.
+    pub temperature: Option<f64>,
+    /// Time for the whole, retries and fallbacks included; each backend's own time when `None`.
+    pub timeout: Option<Duration>,
+    /// JSON Schema that the answer must match.
+    pub schema: Option<std::sync::Arc<serde_json::Value>>,
+    /// Whom to ask first.
+    pub primary: Option<ProviderKind>,
+    /// Another backend may answer when the first does not.
+    pub allow_fallback: bool,
+}
