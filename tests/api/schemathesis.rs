@@ -6,43 +6,17 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips};
+use crate::support::{ALICE, Server, Setup, clips, python};
 
 const NAME: &str = "the_server_does_what_its_document_says";
 
 fn settings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis")
-}
-
-fn run(command: &mut Command) -> Result<Output, String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Err(format!("{command:?}:\n{}{}", text(&output.stdout), text(&output.stderr)))
-}
-
-/// The tool, installed once; an error says why it cannot be.
-fn installed() -> Result<PathBuf, String> {
-    let requirements = settings().join("requirements.txt");
-    let pinned = fs::read_to_string(&requirements).expect("in the repository");
-    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(pinned.trim().replace("==", "-"));
-    let (tool, done) = (venv.join("bin/schemathesis"), venv.join("installed"));
-    if !done.exists() {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        let mut pip = Command::new(venv.join("bin/pip"));
-        run(pip
-            .args(["install", "--quiet", "--disable-pip-version-check", "-r"])
-            .arg(requirements))?;
-        fs::write(done, "").expect("our own directory");
-    }
-    Ok(tool)
 }
 
 /// Runs that the tool may do anything to, with frames, markers and stills where there are clips.
@@ -71,8 +45,8 @@ fn dictionary(words: &[String]) -> String {
 
 #[test]
 fn the_server_does_what_its_document_says() {
-    let tool = match installed() {
-        Ok(tool) => tool,
+    let tool = match python::installed(&settings().join("requirements.txt")) {
+        Ok(bin) => bin.join("schemathesis"),
         Err(error) => return println!("SKIPPED {NAME}: schemathesis cannot be installed: {error}"),
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -90,7 +64,7 @@ fn the_server_does_what_its_document_says() {
     let mut command = Command::new(tool);
     command.current_dir(&work).env("SIGHTLINE_KEY", ALICE);
     command.args(["--config-file", "schemathesis.toml", "run", "openapi.json", "--url"]);
-    let output = run(command.arg(format!("http://{}", server.addr())));
+    let output = python::run(command.arg(format!("http://{}", server.addr())));
     let report = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let report = report.unwrap_or_else(|failures| panic!("{failures}"));
     println!("{report}");

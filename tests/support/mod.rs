@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod host;
+pub mod model_server;
 pub mod postgres;
+pub mod python;
 pub mod receiver;
 
 use std::{

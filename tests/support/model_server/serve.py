@@ -37,8 +37,9 @@ def parameters(folder, key, thinking):
 def main(key, thinking="0"):
     with tempfile.TemporaryDirectory() as folder:
         server = xllamacpp.Server(parameters(pathlib.Path(folder), key, int(thinking)))
-        print(server.listening_address, flush=True)
-        sys.stdin.buffer.read()
+    # It holds the files open: gone from the folder, they leave nothing behind when it is killed.
+    print(server.listening_address, flush=True)
+    sys.stdin.buffer.read()
     # Requests may be under way: nobody waits for them.
     os._exit(0)
 

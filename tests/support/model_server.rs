@@ -1,0 +1,73 @@
+//! llama.cpp's own HTTP server with a model of noise, from `tests/support/model_server`.
+//!
+//! What it says means nothing, and how it says it is what such servers do: statuses, finish
+//! reasons, token counts, structured output, pictures, keys.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use super::python;
+
+/// The key that it wants.
+pub const KEY: &str = "model-key";
+
+/// A running server; ends when dropped, also when the test is killed.
+pub struct ModelServer {
+    child: Child,
+    url: String,
+}
+
+impl ModelServer {
+    /// Starts it, or says loudly why `test` did nothing. Every answer comes after so many tokens
+    /// of hidden reasoning.
+    pub fn start(test: &str, thinking: u32) -> Option<ModelServer> {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/model_server");
+        let bin = match python::installed(&scripts.join("requirements.txt")) {
+            Ok(bin) => bin,
+            Err(error) => {
+                println!("SKIPPED {test}: llama.cpp cannot be installed: {error}");
+                return None;
+            }
+        };
+        let mut child = Command::new(bin.join("python"))
+            .args(["-B".as_ref(), scripts.join("serve.py").as_os_str()])
+            .args([KEY, &thinking.to_string()])
+            // It ends when this does.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python starts");
+        let stdout = child.stdout.take().expect("piped");
+        let (tell, told) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("model-server-stdout".to_owned())
+            .spawn(move || {
+                // Nobody listens to a second line.
+                BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| {
+                    tell.send(line).ok();
+                });
+            })
+            .expect("a thread");
+        let url = told.recv_timeout(Duration::from_secs(60)).expect("the model server listens");
+        Some(ModelServer { child, url })
+    }
+
+    /// Its base URL, without `/v1`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

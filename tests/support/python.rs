@@ -1,0 +1,40 @@
+//! Tools from PyPI, each pinned in a `requirements.txt` and in a virtual environment of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What a command printed, once it ended well; an error holds all it said.
+pub fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Err(format!("{command:?}:\n{}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+/// The `bin` of the environment that holds what `requirements` pins, made once in the target
+/// directory; an error says why it cannot be.
+///
+/// It is called after the first package, with its version: another version is another environment.
+pub fn installed(requirements: &Path) -> Result<PathBuf, String> {
+    let pinned = fs::read_to_string(requirements).expect("in the repository");
+    let name = pinned.split_whitespace().next().expect("a package").replace("==", "-");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let venv = target.join(&name);
+    let (bin, done) = (venv.join("bin"), venv.join("installed"));
+    // Tests are processes that start together: one installs, the others wait for it.
+    let lock = fs::File::create(target.join(format!("{name}.lock"))).expect("our own directory");
+    lock.lock().map_err(|error| format!("{}: {error}", venv.display()))?;
+    if !done.exists() {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+        let mut pip = Command::new(bin.join("pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "-r"]);
+        run(pip.arg(requirements))?;
+        fs::write(done, "").expect("our own directory");
+    }
+    Ok(bin)
+}
