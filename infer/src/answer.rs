@@ -9,7 +9,7 @@ use serde_json::Value;
 pub struct Tokens {
     /// Of the prompt, pictures included.
     pub prompt: u64,
-    /// Of the answer.
+    /// Of the answer, hidden reasoning left out.
     pub completion: u64,
     /// Of hidden reasoning.
     pub thinking: u64,
@@ -74,4 +74,6 @@ pub struct Answer {
     pub latency: Duration,
     /// Tokens of every attempt that a backend counted.
     pub tokens: Tokens,
+    /// Requests sent, failed ones included.
+    pub attempts: u32,
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use media::ErrorKind;
 
-use crate::ProviderKind;
+use crate::{ProviderKind, SchemaError, Tokens};
 
 /// How one backend failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,13 +16,13 @@ pub enum Failure {
     #[error("closed the connection in mid-answer")]
     Closed,
     /// No whole answer in time.
-    #[error("gave no answer within {after:?}")]
+    #[error("ran into the timeout: no whole answer within {after:?}")]
     Timeout {
         /// The time it had.
         after: Duration,
     },
     /// An error status.
-    #[error("answered HTTP {status}")]
+    #[error("answered {}: status {status}", self.class())]
     Http {
         /// The status.
         status: u16,
@@ -40,7 +40,7 @@ pub enum Failure {
         problem: &'static str,
     },
     /// The answer is longer than is read.
-    #[error("gave an answer over {bytes_max} bytes")]
+    #[error("gave an answer that is too large: over {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
@@ -62,6 +62,44 @@ pub enum Failure {
     Open,
 }
 
+impl Failure {
+    /// Name of the class, for messages and metrics.
+    pub const fn class(&self) -> &'static str {
+        match self {
+            Failure::Refused => "refused",
+            Failure::Closed => "closed",
+            Failure::Timeout { .. } => "timeout",
+            Failure::Http { status: 500..=599 } => "http 5xx",
+            Failure::Http { status: 400..=499 } => "http 4xx",
+            Failure::Http { .. } => "http other",
+            Failure::RateLimited { .. } => "rate limited",
+            Failure::Malformed { .. } => "malformed",
+            Failure::TooLarge { .. } => "too large",
+            Failure::Truncated => "truncated",
+            Failure::Filtered => "filtered",
+            Failure::Schema { .. } => "schema",
+            Failure::Open => "open",
+        }
+    }
+
+    /// Every class, for metrics that begin at zero.
+    pub const CLASSES: [&'static str; 13] = [
+        "refused",
+        "closed",
+        "timeout",
+        "http 5xx",
+        "http 4xx",
+        "http other",
+        "rate limited",
+        "malformed",
+        "too large",
+        "truncated",
+        "filtered",
+        "schema",
+        "open",
+    ];
+}
+
 /// One backend's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
@@ -69,6 +107,8 @@ pub struct Failed {
     pub provider: Arc<str>,
     /// How it failed.
     pub failure: Failure,
+    /// What it counted before it failed.
+    pub tokens: Tokens,
 }
 
 /// Why there is no answer.
@@ -91,7 +131,7 @@ pub enum InferError {
     },
     /// The schema cannot be used.
     #[error("output_schema {0}")]
-    Schema(String),
+    Schema(#[from] SchemaError),
     /// Every backend that was asked failed.
     #[error("{}", listed(.0))]
     Failed(Vec<Failed>),
@@ -110,6 +150,16 @@ impl InferError {
             InferError::NotServed { .. }
             | InferError::NoProvider { .. }
             | InferError::Schema(_) => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// What the backends counted although there is no answer.
+    pub fn tokens(&self) -> Tokens {
+        match self {
+            InferError::Failed(failed) => {
+                failed.iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
+            }
+            _ => Tokens::default(),
         }
     }
 }

@@ -5,9 +5,32 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod backend;
+mod breaker;
+mod chain;
+mod config;
+mod dialect;
 mod error;
+mod http;
+mod observe;
+mod probe;
 mod request;
+mod schema;
+#[cfg(feature = "scripted")]
+pub mod scripted;
+mod tier;
+mod turns;
 
 pub use answer::{Answer, FinishReason, Tokens};
+pub use chain::Chain;
+pub use config::{
+    Api, BACKENDS_MAX, BackendConfig, Backends, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
+    TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
+};
 pub use error::{Failed, Failure, InferError};
+pub use http::{REPLY_BYTES_MAX, SetupError};
+pub use observe::{Attempt, Observer};
+pub use probe::Probe;
 pub use request::{Image, ProviderKind, Request};
+pub use schema::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError, Violations};
+pub use tier::{Described, Tier, Tiered};

@@ -1,8 +1,10 @@
 //! What is asked of a model.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+
+use crate::OutputSchema;
 
 /// A picture for a model.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,8 +74,8 @@ pub struct Request {
     pub temperature: Option<f64>,
     /// Time for the whole, retries and fallbacks included; each backend's own time when `None`.
     pub timeout: Option<Duration>,
-    /// JSON Schema that the answer must match.
-    pub schema: Option<std::sync::Arc<serde_json::Value>>,
+    /// What the answer must match.
+    pub schema: Option<Arc<OutputSchema>>,
     /// Whom to ask first.
     pub primary: Option<ProviderKind>,
     /// Another backend may answer when the first does not.

@@ -1,0 +1,150 @@
+//! All the backends: who is asked for a model, in which order, and who answers when one fails.
+//!
+//! Every call ends by its deadline, and dropping it cancels the request under way. Admission (how many
+//! calls at once) is not its business.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Mutex;
+
+use crate::{
+    Answer, Failed, InferError, ProviderKind, Request, Tokens,
+    backend::{Backend, Spent, Terms},
+    config::BackendConfig,
+    http::{Http, SetupError},
+    observe::Observer,
+    probe::Probed,
+};
+
+/// Says whether the service has a model of this id in its catalog.
+type Known = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The backends, in the order of their priorities.
+pub struct Chain {
+    pub(crate) backends: Vec<Arc<Backend>>,
+    pub(crate) http: Arc<Http>,
+    pub(crate) probed: Mutex<Option<Probed>>,
+    known: Known,
+    observer: Arc<dyn Observer>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").field("backends", &self.backends).finish_non_exhaustive()
+    }
+}
+
+impl Chain {
+    /// The chain of `configs`; of equal priorities the earlier is asked first. `known` says which ids
+    /// are curated, for the backends that name no model.
+    pub fn new(
+        mut configs: Vec<BackendConfig>,
+        tls: rustls::ClientConfig,
+        known: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<Chain, SetupError> {
+        configs.sort_by_key(|config| config.priority);
+        Ok(Chain {
+            backends: configs.into_iter().map(|config| Arc::new(Backend::new(config))).collect(),
+            http: Arc::new(Http::new(tls)?),
+            probed: Mutex::new(None),
+            known: Box::new(known),
+            observer: Arc::new(()),
+        })
+    }
+
+    /// The same chain, telling `observer` of each attempt.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Chain {
+        self.observer = observer;
+        self
+    }
+
+    /// What the backends are, in the order of their priorities.
+    pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
+        self.backends.iter().map(|backend| &backend.config)
+    }
+
+    /// The backends that serve `model`, in the order they are asked.
+    pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
+        self.serving(model).map(|backend| &backend.config)
+    }
+
+    fn serving(&self, model: &str) -> impl Iterator<Item = &Arc<Backend>> {
+        let is_curated = (self.known)(model);
+        self.backends.iter().filter(move |backend| backend.serves(model, is_curated))
+    }
+
+    /// Whom to ask, in order: those of the kind asked for first. The flag says that the first of them
+    /// already stands in for another.
+    fn order(&self, request: &Request) -> Result<(Vec<&Arc<Backend>>, bool), InferError> {
+        if self.backends.is_empty() {
+            return Err(InferError::NoBackend);
+        }
+        let mut order: Vec<_> = self.serving(&request.model).collect();
+        if order.is_empty() {
+            return Err(InferError::NotServed { model: request.model.clone() });
+        }
+        let is_primary =
+            |backend: &Backend, kind: ProviderKind| backend.config.api.provider() == Some(kind);
+        let mut stands_in = false;
+        if let Some(kind) = request.primary {
+            order.sort_by_key(|backend| !is_primary(backend, kind));
+            stands_in = !is_primary(order[0], kind);
+            if stands_in && !request.allow_fallback {
+                return Err(InferError::NoProvider { kind });
+            }
+        }
+        if !request.allow_fallback {
+            order.truncate(1);
+        }
+        Ok((order, stands_in))
+    }
+
+    /// Asks the backends for an answer, one after the other.
+    pub async fn infer(&self, request: &Request) -> Result<Answer, InferError> {
+        let (order, stands_in) = self.order(request)?;
+        let started = Instant::now();
+        let mut failed = Vec::new();
+        let (mut tokens, mut attempts) = (Tokens::default(), 0_u32);
+        for (place, backend) in order.iter().enumerate() {
+            let left =
+                request.timeout.map_or(Duration::MAX, |all| all.saturating_sub(started.elapsed()));
+            // The failures so far say what took the time.
+            if left.is_zero() && !failed.is_empty() {
+                break;
+            }
+            let terms = Terms {
+                http: &self.http,
+                observer: &*self.observer,
+                limit: left.min(backend.config.timeout),
+                is_last: place + 1 == order.len(),
+            };
+            let mut spent = Spent::default();
+            let given = backend.ask(request, &terms, &mut spent).await;
+            tokens = tokens + spent.tokens;
+            attempts = attempts.saturating_add(spent.attempts);
+            let provider = Arc::clone(&backend.config.name);
+            match given {
+                Ok(given) => {
+                    return Ok(Answer {
+                        provider,
+                        model: request.model.clone(),
+                        fallback_used: stands_in || place > 0,
+                        text: given.text,
+                        json: given.json,
+                        finish: given.finish,
+                        latency: started.elapsed(),
+                        tokens,
+                        attempts,
+                    });
+                }
+                Err(failure) => failed.push(Failed { provider, failure, tokens: spent.tokens }),
+            }
+        }
+        Err(InferError::Failed(failed))
+    }
+}

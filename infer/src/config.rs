@@ -1,0 +1,206 @@
+//! Which backends there are: read from TOML text, or made of the two explicit URLs.
+//!
+//! Does not open the file nor read the environment: the text and a look-up of variables come in.
+//! What is read is complete and checked; a key is in no message and in no debug output.
+
+mod reader;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use media::ErrorKind;
+
+pub use self::url::{BaseUrl, UrlProblem};
+use crate::ProviderKind;
+
+/// Most backends of one file: each is probed and has state of its own.
+pub const BACKENDS_MAX: usize = 64;
+/// Time for one request to a backend that says nothing else.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// Longest time that a backend may be given.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// A key, kept out of every log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The key in `text`; `None` where it cannot stand in a header.
+    pub fn new(text: String) -> Option<Secret> {
+        let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then_some(Secret(text))
+    }
+
+    /// The key itself, for the header that it goes into.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The programs behind the OpenAI protocol that differ in what this service uses of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenaiKind {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// mlx-vlm.
+    Mlx,
+}
+
+/// What a backend speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// Chat completions; `None` is a program that was not named.
+    Openai(Option<OpenaiKind>),
+    /// The Gemini API.
+    Gemini,
+}
+
+impl Api {
+    /// The `type` of the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Api::Openai(_) => "openai_compat",
+            Api::Gemini => "gemini",
+        }
+    }
+
+    /// The kind by which a caller can prefer it; `None` where the program was not named.
+    pub const fn provider(self) -> Option<ProviderKind> {
+        match self {
+            Api::Openai(Some(OpenaiKind::Vllm)) => Some(ProviderKind::Vllm),
+            Api::Openai(Some(OpenaiKind::Sglang)) => Some(ProviderKind::Sglang),
+            Api::Openai(Some(OpenaiKind::Mlx)) => Some(ProviderKind::Mlx),
+            Api::Openai(None) => None,
+            Api::Gemini => Some(ProviderKind::Gemini),
+        }
+    }
+
+    /// It serves the curated models of this family where it names no model of its own.
+    pub(crate) fn serves_family(self, model: &str) -> bool {
+        model.starts_with("gemini-") == (self == Api::Gemini)
+    }
+}
+
+/// One backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendConfig {
+    /// What it is called in answers and metrics.
+    pub name: Arc<str>,
+    /// What it speaks.
+    pub api: Api,
+    /// Where it is.
+    pub base_url: BaseUrl,
+    /// What it wants to see.
+    pub api_key: Option<Secret>,
+    /// The one model it serves, by the service's id; every curated one of its family when `None`.
+    pub model: Option<String>,
+    /// What the backend itself calls that model.
+    pub upstream_model: Option<String>,
+    /// Smaller is asked earlier.
+    pub priority: u32,
+    /// Most time of one question, retries included.
+    pub timeout: Duration,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The text is not TOML.
+    #[error("is not TOML: {0}")]
+    Syntax(String),
+    /// Nothing reads such a field.
+    #[error("is unknown; known are {0}")]
+    Unknown(&'static str),
+    /// The field is not there.
+    #[error("is missing")]
+    Missing,
+    /// The value is of another type.
+    #[error("must be {0}")]
+    Not(&'static str),
+    /// The number is outside its range.
+    #[error("must be an integer in [{0}, {1}]")]
+    Range(u64, u64),
+    /// Too many entries.
+    #[error("has more than {0} entries")]
+    TooMany(usize),
+    /// A `${...}` names a variable that is not set, or is empty.
+    #[error("refers to the variable {0}, which is not set")]
+    Variable(String),
+    /// A `${` without its end, or with something else than a name in it.
+    #[error("holds a ${{ that is not closed or holds no variable name")]
+    Reference,
+    /// The URL cannot be used.
+    #[error("{0}")]
+    Url(UrlProblem),
+    /// Another backend has the name.
+    #[error("is the name of an earlier backend too")]
+    Duplicate,
+    /// The field says something only beside another.
+    #[error("needs {0}")]
+    Needs(&'static str),
+}
+
+/// Backends that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {field} {problem}")]
+pub struct ConfigError {
+    /// The file's name, as it was given.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The field, such as `backends[1].base_url`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl ConfigError {
+    /// The closed kind.
+    pub const fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+}
+
+/// The two ways to name backends.
+#[derive(Clone, Copy, Debug)]
+pub struct Backends;
+
+impl Backends {
+    /// The backends that `text` declares, in the file's order. `${NAME}` in a string is what `lookup`
+    /// says of NAME.
+    pub fn parse(
+        file_name: &str,
+        text: &str,
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<BackendConfig>, ConfigError> {
+        reader::read(file_name, text, lookup)
+    }
+
+    /// The backends at the two explicit URLs: vLLM is asked before SGLang.
+    pub fn of_urls(vllm: Option<BaseUrl>, sglang: Option<BaseUrl>) -> Vec<BackendConfig> {
+        let explicit =
+            |kind: OpenaiKind, name: &str, priority: u32, base_url: BaseUrl| BackendConfig {
+                name: name.into(),
+                api: Api::Openai(Some(kind)),
+                base_url,
+                api_key: None,
+                model: None,
+                upstream_model: None,
+                priority,
+                timeout: TIMEOUT_DEFAULT,
+            };
+        let vllm = vllm.map(|url| explicit(OpenaiKind::Vllm, "vllm", 1, url));
+        let sglang = sglang.map(|url| explicit(OpenaiKind::Sglang, "sglang", 2, url));
+        vllm.into_iter().chain(sglang).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! TOML text to backends, by hand: each error names the line and the field it is about.
+
+use std::{collections::HashSet, ops::Range, time::Duration};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    Api, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
+    TIMEOUT_DEFAULT, TIMEOUT_MAX,
+};
+
+/// Every field of a backend.
+const FIELDS: [&str; 9] = [
+    "name",
+    "type",
+    "base_url",
+    "api_key",
+    "model",
+    "upstream_model",
+    "priority",
+    "timeout_ms",
+    "openai_kind",
+];
+const FIELDS_TEXT: &str =
+    "name, type, base_url, api_key, model, upstream_model, priority, timeout_ms, openai_kind";
+const PRIORITY_MAX: u64 = 1_000_000;
+const TIMEOUT_MS_MIN: u64 = 100;
+/// Longest name or model id.
+const NAME_BYTES_MAX: usize = 256;
+
+/// What a `${NAME}` stands for.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The text that is read, for its line numbers.
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    lookup: Lookup<'a>,
+}
+
+/// One `[[backends]]`.
+struct Entry<'a> {
+    reader: &'a Reader<'a>,
+    table: &'a DeTable<'a>,
+    span: Range<usize>,
+    index: usize,
+}
+
+pub(super) fn read(
+    file: &str,
+    text: &str,
+    lookup: Lookup<'_>,
+) -> Result<Vec<BackendConfig>, ConfigError> {
+    let reader = Reader { file, text, lookup };
+    let document = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        reader.error(at, "the file", Problem::Syntax(error.message().to_owned()))
+    })?;
+    let mut backends = Vec::new();
+    for (key, value) in document.get_ref() {
+        if key.get_ref() != "backends" {
+            let field = key.get_ref().as_ref();
+            return Err(reader.error(key.span().start, field, Problem::Unknown("backends")));
+        }
+        backends = reader.backends(value)?;
+    }
+    Ok(backends)
+}
+
+impl Reader<'_> {
+    fn error(&self, at: usize, field: &str, problem: Problem) -> ConfigError {
+        let before = self.text.as_bytes().iter().take(at);
+        let line = 1 + before.filter(|byte| **byte == b'\n').count();
+        ConfigError { file: self.file.to_owned(), line, field: field.to_owned(), problem }
+    }
+
+    fn backends(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<BackendConfig>, ConfigError> {
+        let wrong = |at: usize, problem| self.error(at, "backends", problem);
+        let tables = Problem::Not("an array of tables: [[backends]]");
+        let Some(array) = value.get_ref().as_array() else {
+            return Err(wrong(value.span().start, tables));
+        };
+        if array.len() > BACKENDS_MAX {
+            return Err(wrong(value.span().start, Problem::TooMany(BACKENDS_MAX)));
+        }
+        let mut backends: Vec<BackendConfig> = Vec::new();
+        let mut names = HashSet::new();
+        for (index, item) in array.iter().enumerate() {
+            let Some(table) = item.get_ref().as_table() else {
+                return Err(wrong(item.span().start, tables));
+            };
+            let entry = Entry { reader: self, table, span: item.span(), index };
+            let backend = entry.backend()?;
+            if !names.insert(backend.name.clone()) {
+                return Err(entry.error("name", Problem::Duplicate));
+            }
+            backends.push(backend);
+        }
+        Ok(backends)
+    }
+
+    /// `raw` with each `${NAME}` replaced.
+    fn interpolated(&self, raw: &str) -> Result<String, Problem> {
+        let mut text = String::new();
+        let mut rest = raw;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, behind) = after.split_once('}').ok_or(Problem::Reference)?;
+            let named = |at: usize, byte: u8| {
+                byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit())
+            };
+            if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| named(at, byte)) {
+                return Err(Problem::Reference);
+            }
+            let value = (self.lookup)(name).filter(|value| !value.is_empty());
+            text.push_str(before);
+            text.push_str(&value.ok_or_else(|| Problem::Variable(name.to_owned()))?);
+            rest = behind;
+        }
+        text.push_str(rest);
+        Ok(text)
+    }
+}
+
+impl Entry<'_> {
+    /// An error about `field`, at its line where it is there.
+    fn error(&self, field: &str, problem: Problem) -> ConfigError {
+        let at = self.table.get(field).map_or(self.span.start, |value| value.span().start);
+        self.error_at(at, field, problem)
+    }
+
+    fn error_at(&self, at: usize, field: &str, problem: Problem) -> ConfigError {
+        self.reader.error(at, &format!("backends[{}].{field}", self.index), problem)
+    }
+
+    fn optional(&self, field: &str) -> Result<Option<String>, ConfigError> {
+        let Some(value) = self.table.get(field) else {
+            return Ok(None);
+        };
+        let text = value.get_ref().as_str().ok_or(Problem::Not("a string"));
+        text.and_then(|raw| self.reader.interpolated(raw))
+            .map(Some)
+            .map_err(|problem| self.error(field, problem))
+    }
+
+    fn required(&self, field: &str) -> Result<String, ConfigError> {
+        self.optional(field)?.ok_or_else(|| self.error(field, Problem::Missing))
+    }
+
+    /// A name: not empty, not long, nothing in it that a log or a path would trip over.
+    fn checked_name(&self, field: &str, text: String) -> Result<String, ConfigError> {
+        let fits = !text.is_empty()
+            && text.len() <= NAME_BYTES_MAX
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let wrong = || self.error(field, Problem::Not("1 to 256 visible ASCII characters"));
+        fits.then_some(text).ok_or_else(wrong)
+    }
+
+    fn optional_name(&self, field: &str) -> Result<Option<String>, ConfigError> {
+        self.optional(field)?.map(|text| self.checked_name(field, text)).transpose()
+    }
+
+    fn integer(&self, field: &str, min: u64, max: u64) -> Result<Option<u64>, ConfigError> {
+        let Some(value) = self.table.get(field) else {
+            return Ok(None);
+        };
+        let number = value.get_ref().as_integer().and_then(|integer| {
+            // A sign or a fraction does not parse, and is as wrong as a number out of range.
+            u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+        });
+        let number = number.filter(|number| (min..=max).contains(number));
+        number.map(Some).ok_or_else(|| self.error(field, Problem::Range(min, max)))
+    }
+
+    fn api(&self) -> Result<Api, ConfigError> {
+        let kind = match self.optional("openai_kind")?.as_deref() {
+            None => None,
+            Some("vllm") => Some(OpenaiKind::Vllm),
+            Some("sglang") => Some(OpenaiKind::Sglang),
+            Some("mlx") => Some(OpenaiKind::Mlx),
+            Some(_) => {
+                return Err(self.error("openai_kind", Problem::Not("vllm, sglang or mlx")));
+            }
+        };
+        match self.required("type")?.as_str() {
+            "openai_compat" => Ok(Api::Openai(kind)),
+            "gemini" if kind.is_none() => Ok(Api::Gemini),
+            "gemini" => Err(self.error("openai_kind", Problem::Needs("type = \"openai_compat\""))),
+            _ => Err(self.error("type", Problem::Not("openai_compat or gemini"))),
+        }
+    }
+
+    fn base_url(&self, api: Api) -> Result<BaseUrl, ConfigError> {
+        let text = self.required("base_url")?;
+        let url = match api {
+            Api::Openai(_) => BaseUrl::openai(&text),
+            Api::Gemini => BaseUrl::gemini(&text),
+        };
+        url.map_err(|problem| self.error("base_url", Problem::Url(problem)))
+    }
+
+    fn api_key(&self) -> Result<Option<Secret>, ConfigError> {
+        let key = self.optional("api_key")?.map(|text| {
+            Secret::new(text).ok_or_else(|| {
+                self.error("api_key", Problem::Not("visible ASCII characters without spaces"))
+            })
+        });
+        key.transpose()
+    }
+
+    fn backend(&self) -> Result<BackendConfig, ConfigError> {
+        let known = |key: &str| FIELDS.contains(&key);
+        if let Some((key, _)) = self.table.iter().find(|(key, _)| !known(key.get_ref())) {
+            let unknown = Problem::Unknown(FIELDS_TEXT);
+            return Err(self.error_at(key.span().start, key.get_ref(), unknown));
+        }
+        let name = self.checked_name("name", self.required("name")?)?;
+        let api = self.api()?;
+        let base_url = self.base_url(api)?;
+        let model = self.optional_name("model")?;
+        let upstream_model = self.optional_name("upstream_model")?;
+        if upstream_model.is_some() && model.is_none() {
+            return Err(self.error("upstream_model", Problem::Needs("model beside it")));
+        }
+        let priority = self.integer("priority", 0, PRIORITY_MAX)?;
+        let priority = priority.ok_or_else(|| self.error("priority", Problem::Missing))?;
+        let timeout_ms_max = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
+        let timeout = self.integer("timeout_ms", TIMEOUT_MS_MIN, timeout_ms_max)?;
+        Ok(BackendConfig {
+            name: name.into(),
+            api,
+            base_url,
+            api_key: self.api_key()?,
+            model,
+            upstream_model,
+            priority: u32::try_from(priority).unwrap_or(u32::MAX),
+            timeout: timeout.map_or(TIMEOUT_DEFAULT, Duration::from_millis),
+        })
+    }
+}

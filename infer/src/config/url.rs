@@ -1,0 +1,89 @@
+//! A backend's base URL, with its version segment whether it was written or not.
+
+use std::fmt;
+
+use reqwest::Url;
+
+/// Why a URL cannot be a base URL. Does not repeat it: it may hold a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlProblem {
+    /// Not a URL.
+    #[error("is not a URL")]
+    Syntax,
+    /// Not spoken here.
+    #[error("must begin with http:// or https://")]
+    Scheme,
+    /// A user name or a password in front of the host.
+    #[error("must not hold a user name or password; api_key is the place for a key")]
+    Credentials,
+    /// A query or a fragment, which no endpoint can be appended to.
+    #[error("must not hold a query or a fragment")]
+    Query,
+}
+
+/// Where a backend's API begins: ends in its version, without a slash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BaseUrl(Url);
+
+impl BaseUrl {
+    /// The base URL of an OpenAI-compatible server, written with or without `/v1`.
+    pub fn openai(text: &str) -> Result<BaseUrl, UrlProblem> {
+        BaseUrl::versioned(text, "v1")
+    }
+
+    /// The base URL of the Gemini API, written with or without `/v1beta`.
+    pub fn gemini(text: &str) -> Result<BaseUrl, UrlProblem> {
+        BaseUrl::versioned(text, "v1beta")
+    }
+
+    /// `text`, with `version` appended unless a segment of its path is a version already: gateways
+    /// have paths such as `/v1beta/openai` and `/api/v3`.
+    fn versioned(text: &str, version: &str) -> Result<BaseUrl, UrlProblem> {
+        let mut url = Url::parse(text.trim()).map_err(|_| UrlProblem::Syntax)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(UrlProblem::Scheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(UrlProblem::Credentials);
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(UrlProblem::Query);
+        }
+        let has_version = url.path().split('/').any(is_version);
+        // An http URL always has segments: the parser refuses one without a host.
+        let mut segments = url.path_segments_mut().map_err(|()| UrlProblem::Syntax)?;
+        segments.pop_if_empty();
+        if !has_version {
+            segments.push(version);
+        }
+        drop(segments);
+        Ok(BaseUrl(url))
+    }
+
+    /// The URL of what lies at `segments` below it.
+    pub(crate) fn endpoint(&self, segments: &[&str]) -> Url {
+        let mut url = self.0.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.extend(segments);
+        }
+        url
+    }
+}
+
+impl fmt::Debug for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// `v1`, `v1beta`, `v3`.
+fn is_version(segment: &str) -> bool {
+    let number = segment.strip_prefix('v').unwrap_or_default();
+    number.starts_with(|first: char| first.is_ascii_digit())
+}

@@ -1,0 +1,170 @@
+//! What the backends' protocols have in common: a question to bytes, bytes to a reply.
+//!
+//! The dialects are pure: no socket, no clock. What a backend does not say is `None` or zero, what
+//! it says wrongly is a failure with the words for it.
+
+pub(crate) mod gemini;
+pub(crate) mod openai;
+pub(crate) mod text;
+
+use base64::{display::Base64Display, engine::general_purpose::STANDARD};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{Failure, FinishReason, Image, OutputSchema, Request, Tokens, config::Api};
+
+/// How an answer that matches a schema is asked for. Programs and their versions differ in what they
+/// take, so each dialect has an order in which it tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The parameter of today.
+    Native,
+    /// Today's parameter, and the schema in the prompt for versions that ignore it.
+    NativeTold,
+    /// The parameter of earlier versions.
+    Legacy,
+    /// Any JSON; the schema is in the prompt.
+    AnyJson,
+    /// The prompt alone.
+    Told,
+}
+
+impl Form {
+    /// The prompt repeats the schema.
+    fn is_told(self) -> bool {
+        self != Form::Native
+    }
+}
+
+/// A reply that did not do, and what the model is told about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Correction {
+    /// What the model wrote.
+    pub answer: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// One question in the words of a backend.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask<'a> {
+    pub request: &'a Request,
+    /// What the backend calls the model.
+    pub model: &'a str,
+    /// Most tokens of the answer.
+    pub max_tokens: Option<u32>,
+    /// Matters where the request has a schema.
+    pub form: Form,
+    /// The model lost itself in white space before.
+    pub compact: bool,
+    pub correction: Option<&'a Correction>,
+}
+
+impl Ask<'_> {
+    fn schema(&self) -> Option<&OutputSchema> {
+        self.request.schema.as_deref()
+    }
+
+    /// The prompt, with what the form adds to it.
+    fn prompt(&self) -> String {
+        let mut prompt = self.request.prompt.clone();
+        if let Some(schema) = self.schema().filter(|_| self.form.is_told()) {
+            prompt.push_str(
+                "\n\nAnswer with one JSON value that matches this JSON Schema, and nothing else:\n",
+            );
+            prompt.push_str(&schema.value().to_string());
+        }
+        if self.compact {
+            prompt.push_str("\n\nWrite compact JSON: no line breaks and no indentation.");
+        }
+        prompt
+    }
+}
+
+impl Correction {
+    /// What the model is told.
+    fn instruction(&self) -> String {
+        format!(
+            "That answer does not match the required JSON Schema: {}. Answer again with the \
+             corrected JSON value, and nothing else.",
+            self.problem
+        )
+    }
+}
+
+/// What a backend replied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The text, hidden reasoning left out.
+    pub text: String,
+    pub finish: FinishReason,
+    pub tokens: Tokens,
+}
+
+impl Api {
+    /// The forms in which a schema may be sent, in the order to try them.
+    pub(crate) fn forms(self) -> &'static [Form] {
+        match self {
+            Api::Openai(kind) => openai::forms(kind),
+            Api::Gemini => gemini::FORMS,
+        }
+    }
+
+    /// The body of a request.
+    pub(crate) fn body(self, ask: &Ask<'_>) -> Vec<u8> {
+        match self {
+            Api::Openai(_) => openai::body(ask),
+            Api::Gemini => gemini::body(ask),
+        }
+    }
+
+    /// The reply in the body of a 2xx response.
+    pub(crate) fn reply(self, body: &[u8]) -> Result<Reply, Failure> {
+        match self {
+            Api::Openai(_) => openai::reply(body),
+            Api::Gemini => gemini::reply(body),
+        }
+    }
+}
+
+/// The error response is about the form in which the schema was sent, so that another may do.
+pub(crate) fn refuses_form(status: u16, body: &[u8]) -> bool {
+    const WORDS: [&str; 5] = ["response_format", "schema", "json", "grammar", "guided"];
+    if !matches!(status, 400 | 422) {
+        return false;
+    }
+    let said =
+        String::from_utf8_lossy(body).to_ascii_lowercase().replace("responseformat", "schema");
+    WORDS.iter().any(|word| said.contains(word))
+}
+
+/// A picture as base64, made while the request is written.
+struct Base64<'a> {
+    prefix: &'static str,
+    image: &'a Image,
+}
+
+impl Serialize for Base64<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let encoded = Base64Display::new(&self.image.jpeg, &STANDARD);
+        serializer.collect_str(&format_args!("{}{encoded}", self.prefix))
+    }
+}
+
+/// `body` as a JSON object.
+fn object(body: &[u8]) -> Result<Value, Failure> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|_| Failure::Malformed { problem: "the body is not JSON" })?;
+    if value.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(Failure::Malformed { problem: "an error with a status of success" });
+    }
+    match value {
+        Value::Object(_) => Ok(value),
+        _ => Err(Failure::Malformed { problem: "the body is not a JSON object" }),
+    }
+}
+
+/// The first of `keys` that `usage` counts.
+fn count(usage: &Value, keys: &[&str]) -> Option<u64> {
+    keys.iter().find_map(|key| usage.get(key)?.as_u64())
+}

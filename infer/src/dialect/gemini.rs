@@ -1,0 +1,192 @@
+//! `generateContent` of the Gemini API.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Ask, Base64, Form, Reply, count, object};
+use crate::{Failure, FinishReason, Tokens};
+
+/// The order of forms: JSON Schema, the older subset of OpenAPI, any JSON, the prompt alone.
+pub(super) const FORMS: &[Form] = &[Form::Native, Form::Legacy, Form::AnyJson, Form::Told];
+
+/// What the API's own schema type knows, besides `type`, `properties`, `items` and `anyOf`.
+const KNOWN: [&str; 13] = [
+    "format",
+    "title",
+    "description",
+    "enum",
+    "required",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
+];
+
+#[derive(Serialize)]
+struct Body<'a> {
+    contents: Vec<Content<'a>>,
+    #[serde(rename = "generationConfig")]
+    config: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    role: &'static str,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    Text {
+        text: String,
+    },
+    Image {
+        #[serde(rename = "inlineData")]
+        inline: Inline<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct Inline<'a> {
+    #[serde(rename = "mimeType")]
+    mime_type: &'static str,
+    data: Base64<'a>,
+}
+
+/// The body of `POST /v1beta/models/{model}:generateContent`.
+pub(super) fn body(ask: &Ask<'_>) -> Vec<u8> {
+    let mut parts = vec![Part::Text { text: ask.prompt() }];
+    for image in &ask.request.images {
+        if !image.caption.is_empty() {
+            parts.push(Part::Text { text: image.caption.clone() });
+        }
+        let data = Base64 { prefix: "", image };
+        parts.push(Part::Image { inline: Inline { mime_type: "image/jpeg", data } });
+    }
+    let mut contents = vec![Content { role: "user", parts }];
+    if let Some(correction) = ask.correction {
+        let said = Part::Text { text: correction.answer.clone() };
+        contents.push(Content { role: "model", parts: vec![said] });
+        let told = Part::Text { text: correction.instruction() };
+        contents.push(Content { role: "user", parts: vec![told] });
+    }
+    // Strings and numbers cannot fail to be written.
+    serde_json::to_vec(&Body { contents, config: config(ask) }).unwrap_or_default()
+}
+
+fn config(ask: &Ask<'_>) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(max) = ask.max_tokens {
+        config.insert("maxOutputTokens".to_owned(), json!(max));
+    }
+    if let Some(temperature) = ask.request.temperature {
+        config.insert("temperature".to_owned(), json!(temperature));
+    }
+    let Some(schema) = ask.schema() else {
+        return config;
+    };
+    if ask.form != Form::Told {
+        config.insert("responseMimeType".to_owned(), json!("application/json"));
+    }
+    match ask.form {
+        Form::Native | Form::NativeTold => {
+            config.insert("responseJsonSchema".to_owned(), schema.value().clone());
+        }
+        Form::Legacy => {
+            config.insert("responseSchema".to_owned(), reduced(schema.value()));
+        }
+        Form::AnyJson | Form::Told => {}
+    }
+    config
+}
+
+/// `schema` in the API's own schema type. What that does not know is left out: the answer is held
+/// against the whole schema here in any case.
+fn reduced(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else {
+        return json!({});
+    };
+    let mut out = Map::new();
+    for key in KNOWN {
+        if let Some(value) = fields.get(key) {
+            out.insert(key.to_owned(), value.clone());
+        }
+    }
+    let types: Vec<&str> = match fields.get("type") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if let Some(first) = types.iter().find(|name| **name != "null") {
+        out.insert("type".to_owned(), json!(first.to_ascii_uppercase()));
+    }
+    if types.contains(&"null") {
+        out.insert("nullable".to_owned(), json!(true));
+    }
+    if let Some(Value::Object(properties)) = fields.get("properties") {
+        let reduced = properties.iter().map(|(name, one)| (name.clone(), reduced(one)));
+        out.insert("properties".to_owned(), Value::Object(reduced.collect()));
+    }
+    if let Some(items) = fields.get("items") {
+        out.insert("items".to_owned(), reduced(items));
+    }
+    if let Some(Value::Array(choices)) = fields.get("anyOf") {
+        out.insert("anyOf".to_owned(), choices.iter().map(reduced).collect());
+    }
+    Value::Object(out)
+}
+
+/// The reply in `body`.
+pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
+    let malformed = |problem| Failure::Malformed { problem };
+    let value = object(body)?;
+    let tokens = tokens(value.get("usageMetadata").unwrap_or(&Value::Null));
+    let filtered = Reply { text: String::new(), finish: FinishReason::ContentFilter, tokens };
+    let blocked = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str);
+    if blocked.is_some_and(|reason| reason != "BLOCK_REASON_UNSPECIFIED") {
+        return Ok(filtered);
+    }
+    let candidate = value.pointer("/candidates/0").ok_or_else(|| malformed("no candidates"))?;
+    let finish = finish(candidate.get("finishReason").and_then(Value::as_str));
+    if finish == FinishReason::ContentFilter {
+        return Ok(filtered);
+    }
+    let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
+    // Without room left after thinking there are no parts at all.
+    if parts.is_none() && finish != FinishReason::Length {
+        return Err(malformed("a candidate without parts"));
+    }
+    let is_thought = |part: &&Value| part.get("thought").and_then(Value::as_bool) == Some(true);
+    let said = parts.into_iter().flatten().filter(|part| !is_thought(part));
+    let text = said.filter_map(|part| part.get("text")?.as_str()).collect();
+    Ok(Reply { text, finish, tokens })
+}
+
+fn finish(reason: Option<&str>) -> FinishReason {
+    match reason {
+        Some("STOP") => FinishReason::Stop,
+        Some("MAX_TOKENS") => FinishReason::Length,
+        Some(
+            "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY",
+        ) => FinishReason::ContentFilter,
+        _ => FinishReason::Other,
+    }
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    let prompt = count(usage, &["promptTokenCount"]).unwrap_or(0);
+    let completion = count(usage, &["candidatesTokenCount"]).unwrap_or(0);
+    let thinking = count(usage, &["thoughtsTokenCount"]).unwrap_or(0);
+    let sum = prompt.saturating_add(completion).saturating_add(thinking);
+    Tokens {
+        prompt,
+        completion,
+        thinking,
+        total: count(usage, &["totalTokenCount"]).unwrap_or(sum),
+    }
+}

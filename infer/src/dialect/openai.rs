@@ -1,0 +1,165 @@
+//! Chat completions as vLLM, SGLang, llama.cpp, Ollama, LM Studio and mlx-vlm speak them.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Ask, Base64, Form, Reply, count, object, text};
+use crate::{Failure, FinishReason, Tokens, config::OpenaiKind};
+
+/// The order of forms for `kind`.
+pub(super) fn forms(kind: Option<OpenaiKind>) -> &'static [Form] {
+    match kind {
+        // `guided_json` is what vLLM had before it took `response_format`.
+        Some(OpenaiKind::Vllm) => &[Form::Native, Form::Legacy, Form::AnyJson, Form::Told],
+        // Versions of mlx-vlm before structured output ignore the parameter without a word.
+        Some(OpenaiKind::Mlx) => &[Form::NativeTold, Form::Told],
+        Some(OpenaiKind::Sglang) | None => &[Form::Native, Form::AnyJson, Form::Told],
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guided_json: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Content<'a>,
+}
+
+/// Plain text is a string: servers of models without eyes take no list.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(String),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: Base64<'a>,
+}
+
+/// The body of `POST /v1/chat/completions`.
+pub(super) fn body(ask: &Ask<'_>) -> Vec<u8> {
+    let prompt = ask.prompt();
+    let mut messages = vec![Message { role: "user", content: content(ask, &prompt) }];
+    if let Some(correction) = ask.correction {
+        let said = Content::Text(correction.answer.clone());
+        messages.push(Message { role: "assistant", content: said });
+        let told = Content::Text(correction.instruction());
+        messages.push(Message { role: "user", content: told });
+    }
+    let schema = ask.schema().map(|schema| schema.value());
+    let body = Body {
+        model: ask.model,
+        messages,
+        stream: false,
+        max_tokens: ask.max_tokens,
+        temperature: ask.request.temperature,
+        response_format: schema.and_then(|schema| response_format(ask.form, schema)),
+        guided_json: schema.filter(|_| ask.form == Form::Legacy),
+    };
+    // Strings and numbers cannot fail to be written.
+    serde_json::to_vec(&body).unwrap_or_default()
+}
+
+fn content<'a>(ask: &Ask<'a>, prompt: &'a str) -> Content<'a> {
+    if ask.request.images.is_empty() {
+        return Content::Text(prompt.to_owned());
+    }
+    let mut parts = vec![Part::Text { text: prompt }];
+    for image in &ask.request.images {
+        if !image.caption.is_empty() {
+            parts.push(Part::Text { text: &image.caption });
+        }
+        let url = Base64 { prefix: "data:image/jpeg;base64,", image };
+        parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
+    }
+    Content::Parts(parts)
+}
+
+fn response_format(form: Form, schema: &Value) -> Option<Value> {
+    match form {
+        Form::Native | Form::NativeTold => Some(json!({
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": true, "schema": schema},
+        })),
+        // llama.cpp before `json_schema` read the schema from here; others ignore it.
+        Form::AnyJson => Some(json!({"type": "json_object", "schema": schema})),
+        Form::Legacy | Form::Told => None,
+    }
+}
+
+/// The reply in `body`.
+pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
+    let malformed = |problem| Failure::Malformed { problem };
+    let value = object(body)?;
+    let choice = value.get("choices").and_then(|choices| choices.get(0));
+    let choice = choice.ok_or_else(|| malformed("no choices"))?;
+    let message = choice.get("message").ok_or_else(|| malformed("a choice without a message"))?;
+    let tokens = tokens(value.get("usage").unwrap_or(&Value::Null));
+    let says =
+        |field: &str| message.get(field).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
+    let finish = finish(choice.get("finish_reason").and_then(Value::as_str));
+    if says("refusal") || finish == FinishReason::ContentFilter {
+        return Ok(Reply { text: String::new(), finish: FinishReason::ContentFilter, tokens });
+    }
+    let reasoned = says("reasoning_content") || says("reasoning");
+    let text = match message.get("content") {
+        Some(Value::String(content)) => text::without_thinking(content, finish),
+        Some(Value::Array(parts)) => {
+            let said = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            text::without_thinking(&said.collect::<String>(), finish)
+        }
+        // All room, or all there was to say, went into reasoning.
+        None | Some(Value::Null) if reasoned || finish == FinishReason::Length => String::new(),
+        None | Some(Value::Null) => return Err(malformed("a message without content")),
+        Some(_) => return Err(malformed("content that is not text")),
+    };
+    Ok(Reply { text, finish, tokens })
+}
+
+fn finish(reason: Option<&str>) -> FinishReason {
+    match reason {
+        // mlx-vlm says how its generator ended.
+        Some("stop" | "eos" | "eos_token") => FinishReason::Stop,
+        Some("length" | "max_tokens") => FinishReason::Length,
+        Some("content_filter") => FinishReason::ContentFilter,
+        _ => FinishReason::Other,
+    }
+}
+
+/// Tokens of `usage`; mlx-vlm names them as the Responses API does.
+fn tokens(usage: &Value) -> Tokens {
+    let prompt = count(usage, &["prompt_tokens", "input_tokens"]).unwrap_or(0);
+    let written = count(usage, &["completion_tokens", "output_tokens"]).unwrap_or(0);
+    let details = usage
+        .get("completion_tokens_details")
+        .or_else(|| usage.get("output_tokens_details"))
+        .and_then(|details| count(details, &["reasoning_tokens"]));
+    // SGLang counts beside, not in the details.
+    let thinking = details.or_else(|| count(usage, &["reasoning_tokens"])).unwrap_or(0);
+    // Reasoning is part of the completion; where more is counted it was counted apart.
+    let completion = written.checked_sub(thinking).unwrap_or(written);
+    let sum = prompt.saturating_add(completion).saturating_add(thinking);
+    Tokens { prompt, completion, thinking, total: count(usage, &["total_tokens"]).unwrap_or(sum) }
+}

@@ -1,0 +1,91 @@
+//! The text of an answer: what was thought aloud is taken off, JSON is taken out of its wrapping.
+
+use serde_json::Value;
+
+use crate::FinishReason;
+
+/// Run of white space from which on a model is taken to have lost itself in it: a grammar lets white
+/// space stand between any two tokens of JSON, and some models never leave it.
+const WHITE_SPACE_MAX: usize = 64;
+
+/// `text` without `<think>…</think>`. Templates that open the block themselves leave only its end;
+/// a block that the model ran out of room in has none.
+pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
+    const OPEN: &str = "<think>";
+    const CLOSE: &str = "</think>";
+    let trimmed = text.trim_start();
+    let after = match (trimmed.strip_prefix(OPEN), trimmed.split_once(CLOSE)) {
+        (Some(_), Some((_, after))) => after,
+        (Some(_), None) if finish == FinishReason::Length => "",
+        (Some(inside), None) => inside,
+        // An end without a beginning: all in front of it was thought.
+        (None, Some((before, after))) if !before.contains(OPEN) => after,
+        _ => return text.to_owned(),
+    };
+    after.trim_start().to_owned()
+}
+
+/// The JSON value that `text` is, with or without a fence of Markdown around it.
+pub(crate) fn json(text: &str) -> Option<Value> {
+    let bare = text.trim();
+    let fenced = bare.strip_prefix("```").and_then(|inside| inside.strip_suffix("```"));
+    let inside = fenced.map_or(bare, |inside| inside.strip_prefix("json").unwrap_or(inside));
+    // What is not JSON is the caller's to name.
+    serde_json::from_str(inside.trim()).ok()
+}
+
+/// The model ended in white space, or wrote more of it on end than JSON needs.
+pub(crate) fn lost_in_white_space(text: &str) -> bool {
+    let mut run = 0;
+    text.chars().any(|c| {
+        run = if c.is_whitespace() { run + 1 } else { 0 };
+        run >= WHITE_SPACE_MAX
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{json, lost_in_white_space, without_thinking};
+    use crate::FinishReason;
+
+    #[test]
+    fn thinking_is_taken_off_however_it_is_marked() {
+        let cases = [
+            ("none", "a car", FinishReason::Stop, "a car"),
+            ("a block", "<think>hm</think>a car", FinishReason::Stop, "a car"),
+            ("a block on lines", "\n<think>\nhm\n</think>\n\na car", FinishReason::Stop, "a car"),
+            ("an empty block", "<think></think>a car", FinishReason::Stop, "a car"),
+            ("only its end", "hm hm</think>\na car", FinishReason::Stop, "a car"),
+            ("out of room in it", "<think>hm hm", FinishReason::Length, ""),
+            ("never closed", "<think>a car", FinishReason::Stop, "a car"),
+            ("as a word later", "say <think>x</think>", FinishReason::Stop, "say <think>x</think>"),
+        ];
+        for (name, text, finish, expected) in cases {
+            assert_eq!(without_thinking(text, finish), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn json_is_found_in_a_fence_and_nowhere_else() {
+        let cases = [
+            ("bare", "{\"a\":1}", Some(json!({"a": 1}))),
+            ("fenced", "```json\n{\"a\":1}\n```", Some(json!({"a": 1}))),
+            ("fenced without a name", " ```\n[1]\n``` ", Some(json!([1]))),
+            ("after words", "Here it is: {\"a\":1}", None),
+            ("before words", "{\"a\":1} I hope", None),
+            ("cut", "{\"a\":", None),
+            ("empty", "", None),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(json(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn white_space_without_end_is_told_from_indentation() {
+        assert!(lost_in_white_space(&format!("{{\"a\":1,{}", "\n ".repeat(40))));
+        assert!(!lost_in_white_space("{\n        \"a\": 1,\n        \"b\": 2\n}"));
+    }
+}

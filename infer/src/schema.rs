@@ -1,0 +1,172 @@
+//! A caller's JSON Schema: checked so that neither compiling nor applying it can cost much.
+//!
+//! Promises a bounded schema (bytes, depth, patterns, work a level of the answer), references into
+//! itself only, and patterns that match in linear time. Nothing is ever fetched.
+
+mod cost;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use jsonschema::{PatternOptions, Validator};
+use media::ErrorKind;
+use serde_json::Value;
+
+/// Longest schema, as compact JSON.
+pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// Deepest nesting of a schema, and of an answer that is held against one.
+pub const DEPTH_MAX: usize = 32;
+/// Most regular expressions of a schema.
+const PATTERNS_MAX: usize = 64;
+/// Memory of one compiled regular expression, and of its cache.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// Violations that are told.
+const VIOLATIONS_MAX: usize = 5;
+/// Longest text of one violation: it repeats what the model wrote.
+const VIOLATION_CHARS_MAX: usize = 200;
+/// Values an answer may hold for every violation to be looked for; past it the first one is told.
+const VALUES_MAX: usize = 1000;
+
+/// A schema that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Not an object.
+    #[error("must be a JSON object")]
+    NotAnObject,
+    /// Too long.
+    #[error("is {bytes} bytes long; at most {SCHEMA_BYTES_MAX} are taken")]
+    TooLarge {
+        /// Its length as compact JSON.
+        bytes: usize,
+    },
+    /// Nested too deeply.
+    #[error("is nested deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    /// A keyword whose value could lead out of the schema, or that moves the base of references.
+    #[error("must not use {keyword} at {place}: references are # or #/... into the schema itself")]
+    Reference {
+        /// The keyword.
+        keyword: &'static str,
+        /// JSON pointer to the object that holds it.
+        place: String,
+    },
+    /// A reference to nothing.
+    #[error("has a $ref to a place that is not there, at {place}")]
+    Dangling {
+        /// JSON pointer to the object that holds it.
+        place: String,
+    },
+    /// Too many patterns.
+    #[error("has more than {PATTERNS_MAX} patterns")]
+    TooManyPatterns,
+    /// Holding an answer against it could take for ever.
+    #[error("is recursive in more than one way, or repeats itself too often")]
+    TooComplex,
+    /// Not a JSON Schema, or one that uses what is not supported.
+    #[error("is not a usable JSON Schema: {0}")]
+    Invalid(String),
+}
+
+impl SchemaError {
+    /// The closed kind.
+    pub const fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+}
+
+/// How an answer does not match.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct Violations(Vec<String>);
+
+/// A schema that answers are held against.
+pub struct OutputSchema {
+    value: Value,
+    validator: Validator,
+}
+
+impl fmt::Debug for OutputSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutputSchema").field(&self.value).finish()
+    }
+}
+
+impl OutputSchema {
+    /// `value` as a schema, if it is one that can be used.
+    pub fn compile(value: Value) -> Result<OutputSchema, SchemaError> {
+        if !value.is_object() {
+            return Err(SchemaError::NotAnObject);
+        }
+        // Depth first: every other look at it recurses.
+        if deeper_than(&value, DEPTH_MAX) {
+            return Err(SchemaError::TooDeep);
+        }
+        let bytes = value.to_string().len();
+        if bytes > SCHEMA_BYTES_MAX {
+            return Err(SchemaError::TooLarge { bytes });
+        }
+        cost::check(&value)?;
+        let patterns =
+            PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(patterns)
+            .build(&value)
+            .map_err(|error| SchemaError::Invalid(told(&error)))?;
+        Ok(OutputSchema { value, validator })
+    }
+
+    /// The schema as it was given.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Whether `answer` matches.
+    pub fn validate(&self, answer: &Value) -> Result<(), Violations> {
+        if deeper_than(answer, DEPTH_MAX) {
+            return Err(Violations(vec![format!("it is nested deeper than {DEPTH_MAX} levels")]));
+        }
+        if self.validator.is_valid(answer) {
+            return Ok(());
+        }
+        let told: Vec<String> = if values(answer) > VALUES_MAX {
+            self.validator.validate(answer).err().iter().map(told).collect()
+        } else {
+            self.validator.iter_errors(answer).take(VIOLATIONS_MAX).map(|e| told(&e)).collect()
+        };
+        Err(Violations(told))
+    }
+}
+
+/// A violation and its place, cut.
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = if place.is_empty() { "/".to_owned() } else { place };
+    let mut text = format!("{place}: {error}");
+    if let Some((at, _)) = text.char_indices().nth(VIOLATION_CHARS_MAX) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
+}
+
+/// Some value lies below more than `levels` arrays and objects.
+fn deeper_than(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => true,
+        Value::Array(items) => items.iter().any(|item| deeper_than(item, levels - 1)),
+        Value::Object(fields) => fields.values().any(|field| deeper_than(field, levels - 1)),
+        _ => false,
+    }
+}
+
+/// How many values `value` holds, itself included.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,209 @@
+//! What a schema could cost whoever applies it: an upper bound, before anything is compiled.
+//!
+//! Counts the subschemas that one chain of nested values can meet. References that lead back without
+//! going down into the answer would never end; two that go down together double the work a level.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::{DEPTH_MAX, PATTERNS_MAX, SchemaError};
+
+/// Most subschemas that the chain may meet. Properties count once a level, so that only choices
+/// (`anyOf`, ...) and recursion add up to much.
+const WORK_MAX: u64 = 10_000;
+/// Longest chain of subschemas inside one another, references followed: the validator recurses along it.
+const CHAIN_MAX: usize = 512;
+/// Versions of JSON Schema whose base of references only `$id` moves.
+const DIALECTS: [&str; 4] = [
+    "http://json-schema.org/draft-07/schema#",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+
+/// Keywords with one subschema for the value itself, or a list or map of them.
+const SAME: [&str; 10] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+    "contentSchema",
+];
+/// Keywords with subschemas for the values inside it, of which all may meet the same one.
+const INSIDE: [&str; 8] = [
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "additionalItems",
+    "unevaluatedItems",
+    "contains",
+    "items",
+];
+/// Keywords with subschemas for the values inside it, of which one meets each.
+const INSIDE_ONE: [&str; 2] = ["properties", "prefixItems"];
+
+/// Refuses what leads out of the schema and what could take for ever.
+pub(super) fn check(root: &Value) -> Result<(), SchemaError> {
+    let mut patterns = 0;
+    keywords(root, "", &mut patterns)?;
+    let mut walk = Walk { root, known: HashMap::new(), open: HashSet::new() };
+    walk.work(root, DEPTH_MAX, "").map(|_| ())
+}
+
+fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), SchemaError> {
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                keywords(item, &format!("{place}/{index}"), patterns)?;
+            }
+        }
+        Value::Object(fields) => {
+            if let Some(keyword) = leads_out(fields, place.is_empty()) {
+                return Err(SchemaError::Reference { keyword, place: place.to_owned() });
+            }
+            *patterns += usize::from(fields.get("pattern").is_some_and(Value::is_string));
+            let named = fields.get("patternProperties").and_then(Value::as_object);
+            *patterns += named.map_or(0, Map::len);
+            if *patterns > PATTERNS_MAX {
+                return Err(SchemaError::TooManyPatterns);
+            }
+            for (name, field) in fields {
+                keywords(field, &format!("{place}/{name}"), patterns)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The keyword of `fields` that could lead elsewhere. Only strings do: a property may be called `$ref`.
+fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str> {
+    let text = |keyword: &str| fields.get(keyword).and_then(Value::as_str);
+    let own = |target: &str| (target == "#" || target.starts_with("#/")) && !target.contains('%');
+    if text("$ref").is_some_and(|target| !own(target)) {
+        return Some("$ref");
+    }
+    if text("$schema").is_some_and(|dialect| !DIALECTS.contains(&dialect)) {
+        return Some("$schema");
+    }
+    if !at_root && text("$id").is_some() {
+        return Some("$id");
+    }
+    ["$dynamicRef", "$recursiveRef"].into_iter().find(|keyword| text(keyword).is_some())
+}
+
+/// The sum of one schema at every depth, each computed once.
+struct Walk<'a> {
+    root: &'a Value,
+    /// By the node's address and the levels left of the answer.
+    known: HashMap<(usize, usize), u64>,
+    /// Where the walk is now: meeting one of them again is a loop.
+    open: HashSet<(usize, usize)>,
+}
+
+impl<'a> Walk<'a> {
+    fn work(&mut self, node: &'a Value, levels: usize, place: &str) -> Result<u64, SchemaError> {
+        let Value::Object(fields) = node else {
+            return Ok(1);
+        };
+        let key = (std::ptr::from_ref(node).addr(), levels);
+        if let Some(work) = self.known.get(&key) {
+            return Ok(*work);
+        }
+        if self.open.len() >= CHAIN_MAX || !self.open.insert(key) {
+            return Err(SchemaError::TooComplex);
+        }
+        let work = self.work_of(fields, levels, place)?;
+        self.open.remove(&key);
+        if work > WORK_MAX {
+            return Err(SchemaError::TooComplex);
+        }
+        self.known.insert(key, work);
+        Ok(work)
+    }
+
+    fn work_of(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        levels: usize,
+        place: &str,
+    ) -> Result<u64, SchemaError> {
+        let mut work = 1_u64;
+        if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
+            let dangling = || SchemaError::Dangling { place: place.to_owned() };
+            let pointer = target.strip_prefix('#').unwrap_or_default();
+            let to = self.root.pointer(pointer).ok_or_else(dangling)?;
+            work += self.work(to, levels, pointer)?;
+        }
+        for keyword in SAME {
+            work = work.saturating_add(self.subschemas(
+                fields,
+                keyword,
+                levels,
+                place,
+                u64::saturating_add,
+            )?);
+        }
+        // No value lies deeper: the answer is refused before.
+        if let Some(below) = levels.checked_sub(1) {
+            for keyword in INSIDE {
+                // A list of `items` is what `prefixItems` is today: one of them meets each value.
+                let list = keyword == "items" && fields.get(keyword).is_some_and(Value::is_array);
+                let sum = if list { u64::max } else { u64::saturating_add };
+                work = work.saturating_add(self.subschemas(fields, keyword, below, place, sum)?);
+            }
+            for keyword in INSIDE_ONE {
+                work = work.saturating_add(self.subschemas(
+                    fields,
+                    keyword,
+                    below,
+                    place,
+                    u64::max,
+                )?);
+            }
+        }
+        // What is unevaluated is found out by evaluating the rest once more.
+        let twice = fields.keys().any(|keyword| keyword.starts_with("unevaluated"));
+        Ok(if twice { work.saturating_mul(2) } else { work })
+    }
+
+    fn subschemas(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        keyword: &str,
+        levels: usize,
+        place: &str,
+        sum: fn(u64, u64) -> u64,
+    ) -> Result<u64, SchemaError> {
+        let Some(value) = fields.get(keyword) else {
+            return Ok(0);
+        };
+        let place = format!("{place}/{keyword}");
+        let named = matches!(
+            keyword,
+            "properties" | "patternProperties" | "dependentSchemas" | "dependencies"
+        );
+        let mut total = 0;
+        match value {
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    total = sum(total, self.work(item, levels, &format!("{place}/{index}"))?);
+                }
+            }
+            Value::Object(schemas) if named => {
+                for (name, schema) in schemas {
+                    total = sum(total, self.work(schema, levels, &format!("{place}/{name}"))?);
+                }
+            }
+            one => total = self.work(one, levels, &place)?,
+        }
+        Ok(total)
+    }
+}

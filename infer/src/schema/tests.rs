@@ -1,0 +1,153 @@
+//! Which schemas are taken, which are refused and why, and what they say of answers.
+
+use serde_json::{Value, json};
+
+use super::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError};
+
+fn refused(schema: Value) -> String {
+    OutputSchema::compile(schema).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!({"type": "array"}), |inner, _| json!({"items": inner}))
+}
+
+#[test]
+fn schemas_that_could_cost_much_are_refused_by_name() {
+    let doubling: Value = (0..40)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/$defs/a{}", n + 1)});
+            (format!("a{n}"), json!({"allOf": [next, next]}))
+        })
+        .chain([("a40".to_owned(), json!({}))])
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let chain: Value = (0..1500)
+        .map(|n| (format!("a{n}"), json!({"$ref": format!("#/$defs/a{}", n + 1)})))
+        .chain([("a1500".to_owned(), json!({}))])
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let patterns: Value =
+        (0..65).map(|n| (format!("^a{n}"), json!({}))).collect::<serde_json::Map<_, _>>().into();
+    let cases = [
+        ("not an object", json!(true), "must be a JSON object"),
+        ("too long", json!({"description": "x".repeat(SCHEMA_BYTES_MAX)}), "bytes long; at most"),
+        ("too deep", nested(DEPTH_MAX + 1), "deeper than 32"),
+        ("remote $ref", json!({"$ref": "https://example.com/s.json"}), "must not use $ref at :"),
+        (
+            "file $ref",
+            json!({"items": {"$ref": "file:///etc/passwd"}}),
+            "must not use $ref at /items",
+        ),
+        ("relative $ref", json!({"$ref": "other.json#/a"}), "must not use $ref"),
+        ("anchor $ref", json!({"$ref": "#name"}), "must not use $ref"),
+        (
+            "moved base",
+            json!({"$defs": {"a": {"$id": "http://x/"}}}),
+            "must not use $id at /$defs/a",
+        ),
+        ("dynamic", json!({"$dynamicRef": "#x"}), "must not use $dynamicRef"),
+        ("unknown dialect", json!({"$schema": "http://x/schema"}), "must not use $schema"),
+        ("nothing there", json!({"$ref": "#/$defs/none"}), "not there"),
+        ("itself", json!({"$ref": "#"}), "recursive"),
+        ("itself through allOf", json!({"allOf": [{"$ref": "#"}]}), "recursive"),
+        (
+            "two that swap",
+            json!({"$ref": "#/$defs/a", "$defs": {
+            "a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+            "recursive",
+        ),
+        ("doubling", json!({"$ref": "#/$defs/a0", "$defs": doubling}), "recursive"),
+        (
+            "doubling a level",
+            json!({"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}),
+            "recursive",
+        ),
+        ("a long chain", json!({"$ref": "#/$defs/a0", "$defs": chain}), "recursive"),
+        ("many patterns", json!({"patternProperties": patterns}), "more than 64 patterns"),
+        ("huge pattern", json!({"pattern": "(a{1000}){1000}"}), "not a usable JSON Schema"),
+        ("look-around", json!({"pattern": "(?=a)b"}), "not a usable JSON Schema"),
+        ("not a schema", json!({"type": "strnig"}), "not a usable JSON Schema"),
+    ];
+    for (name, schema, expected) in cases {
+        let said = refused(schema);
+        assert!(said.contains(expected), "{name}: {said:?}");
+    }
+}
+
+#[test]
+fn schemas_of_every_day_are_taken() {
+    let cases = [
+        ("empty", json!({})),
+        (
+            "draft 7",
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}),
+        ),
+        (
+            "definitions",
+            json!({"properties": {"a": {"$ref": "#/definitions/a"}},
+            "definitions": {"a": {"type": "string", "pattern": "^[a-z]{1,8}$"}}}),
+        ),
+        (
+            "a tree",
+            json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {
+            "left": {"$ref": "#/$defs/n"}, "right": {"$ref": "#/$defs/n"}}}}}),
+        ),
+        (
+            "properties with the names of keywords",
+            json!({"properties": {
+            "$ref": {"type": "string"}, "$id": {"type": "string"}, "pattern": {"type": "string"}}}),
+        ),
+        ("as deep as may be", nested(DEPTH_MAX)),
+        (
+            "wide",
+            json!({"properties": (0..1500)
+            .map(|n| (format!("p{n}"), json!({"type": "string"})))
+            .collect::<serde_json::Map<_, _>>()}),
+        ),
+    ];
+    for (name, schema) in cases {
+        let compiled = OutputSchema::compile(schema.clone());
+        assert_eq!(compiled.err(), None, "{name}");
+    }
+}
+
+#[test]
+fn an_answer_is_held_against_all_of_it() {
+    let schema = json!({"type": "object", "required": ["label", "confidence"], "properties": {
+        "label": {"type": "string", "pattern": "^[a-z_]+$"},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1}}});
+    let schema = OutputSchema::compile(schema).expect("a usable schema");
+    let told = |answer: Value| schema.validate(&answer).err().map(|wrong| wrong.to_string());
+    assert_eq!(told(json!({"label": "a_car", "confidence": 0.5})), None);
+    let said = told(json!({"label": "A car", "confidence": 2})).unwrap_or_default();
+    assert!(said.contains("/label: ") && said.contains("/confidence: "), "{said}");
+    let said = told(json!([])).unwrap_or_default();
+    assert!(said.starts_with("/: "), "{said}");
+}
+
+#[test]
+fn violations_stay_short_however_long_the_answer_is() {
+    let schema = OutputSchema::compile(json!({"items": {"type": "string"}})).expect("usable");
+    let many = schema.validate(&json!(vec![1; 100_000])).expect_err("numbers are no strings");
+    assert!(many.to_string().len() < 300, "{many}");
+    let few = schema.validate(&json!(vec![1; 100])).expect_err("numbers are no strings");
+    assert_eq!(few.to_string().matches("; ").count(), 4, "{few}");
+    let long = OutputSchema::compile(json!({"const": 1})).expect("usable");
+    let said = long.validate(&json!("é".repeat(100_000))).expect_err("not 1").to_string();
+    assert!(said.chars().count() <= 201, "{} chars", said.chars().count());
+}
+
+#[test]
+fn a_deep_answer_is_refused_before_it_is_walked() {
+    let schema = OutputSchema::compile(json!({"items": {"$ref": "#"}})).expect("usable");
+    let deep = |levels| (0..levels).fold(json!([]), |inner, _| json!([inner]));
+    assert_eq!(schema.validate(&deep(DEPTH_MAX - 1)), Ok(()));
+    let said = schema.validate(&deep(DEPTH_MAX)).expect_err("too deep").to_string();
+    assert!(said.contains("deeper than 32"), "{said}");
+}
+
+#[test]
+fn a_schema_error_is_the_callers() {
+    assert_eq!(SchemaError::TooDeep.kind(), media::ErrorKind::InvalidInput);
+}

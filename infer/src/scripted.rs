@@ -1,0 +1,397 @@
+//! A backend for tests that answers as its script says, at the level of sockets.
+//!
+//! Speaks as much HTTP/1.1 as the client needs, so that a script can also break off, dawdle, or send
+//! what is not HTTP. Not for production: feature `scripted`.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
+
+/// Longest request that is read.
+const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Longest head of one.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its number among the questions, from 0.
+    pub number: usize,
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    /// The body as JSON; `null` where it is not.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The value of the header `name`, in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What is done with a request.
+#[derive(Clone, Debug)]
+enum Act {
+    Reply { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    Cut { body: Vec<u8>, after: usize },
+    Drip { body: Vec<u8>, every: Duration },
+    Raw(Vec<u8>),
+    Hang,
+}
+
+/// One answer of a script.
+#[derive(Clone, Debug)]
+pub struct Step {
+    after: Duration,
+    act: Act,
+}
+
+impl Step {
+    fn act(act: Act) -> Step {
+        Step { after: Duration::ZERO, act }
+    }
+
+    /// `body` with `status`.
+    pub fn reply(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Step {
+        let headers = vec![("content-type".to_owned(), content_type.to_owned())];
+        Step::act(Act::Reply { status, headers, body: body.into() })
+    }
+
+    /// `body` as JSON with `status`.
+    pub fn json(status: u16, body: &Value) -> Step {
+        Step::reply(status, "application/json", body.to_string())
+    }
+
+    /// A chat completion that says `text`, of 12 prompt and 5 completion tokens.
+    pub fn chat(text: &str) -> Step {
+        Step::chat_finished(text, "stop")
+    }
+
+    /// The same, ended for `finish_reason`.
+    pub fn chat_finished(text: &str, finish_reason: &str) -> Step {
+        Step::json(200, &chat_body(text, finish_reason))
+    }
+
+    /// `status` with a page of HTML, as a proxy in front of a dead server says it.
+    pub fn html(status: u16) -> Step {
+        Step::reply(status, "text/html", "<html><body><h1>Bad Gateway</h1></body></html>")
+    }
+
+    /// 429, with a `Retry-After` where one is given.
+    pub fn rate_limited(retry_after: Option<&str>) -> Step {
+        let step = Step::json(429, &json!({"error": {"message": "slow down"}}));
+        match retry_after {
+            Some(value) => step.with_header("retry-after", value),
+            None => step,
+        }
+    }
+
+    /// The head of a whole reply, `after` bytes of `body`, then the end of the connection.
+    pub fn cut(body: impl Into<Vec<u8>>, after: usize) -> Step {
+        Step::act(Act::Cut { body: body.into(), after })
+    }
+
+    /// `body`, a byte at a time.
+    pub fn drip(body: impl Into<Vec<u8>>, every: Duration) -> Step {
+        Step::act(Act::Drip { body: body.into(), every })
+    }
+
+    /// These bytes and the end of the connection; none of them is HTTP unless the script says so.
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Step {
+        Step::act(Act::Raw(bytes.into()))
+    }
+
+    /// The end of the connection without a byte.
+    pub fn close() -> Step {
+        Step::raw(Vec::new())
+    }
+
+    /// Nothing, ever.
+    pub fn hang() -> Step {
+        Step::act(Act::Hang)
+    }
+
+    /// The same, later by `after`.
+    #[must_use]
+    pub fn after(self, after: Duration) -> Step {
+        Step { after: self.after + after, ..self }
+    }
+
+    /// The same with one more header, where it is a whole reply.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: &str) -> Step {
+        if let Act::Reply { headers, .. } = &mut self.act {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+}
+
+/// The body of a chat completion.
+pub fn chat_body(text: &str, finish_reason: &str) -> Value {
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "scripted",
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": finish_reason,
+        }],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17},
+    })
+}
+
+/// A URL at which nothing listens.
+pub async fn refusing_url() -> io::Result<String> {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+    Ok(format!("http://{}", listener.local_addr()?))
+}
+
+type Script = Box<dyn FnMut(&Seen) -> Step + Send>;
+
+struct Shared {
+    script: Mutex<Script>,
+    listing: Mutex<Step>,
+    seen: Mutex<Vec<Seen>>,
+    probes: AtomicUsize,
+    in_flight: AtomicUsize,
+    in_flight_max: AtomicUsize,
+}
+
+impl Shared {
+    /// What to do with `seen`. A GET is a probe: it lists the models and is no part of the script.
+    fn step(&self, mut seen: Seen) -> Step {
+        if seen.method == "GET" {
+            self.probes.fetch_add(1, Ordering::SeqCst);
+            return locked(&self.listing).clone();
+        }
+        let mut all = locked(&self.seen);
+        seen.number = all.len();
+        all.push(seen.clone());
+        drop(all);
+        (locked(&self.script))(&seen)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A question that is being answered.
+struct InFlight<'a>(&'a Shared);
+
+impl<'a> InFlight<'a> {
+    fn enter(shared: &'a Shared) -> InFlight<'a> {
+        let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        shared.in_flight_max.fetch_max(now, Ordering::SeqCst);
+        InFlight(shared)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The server; ends with its value.
+pub struct ScriptedServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ScriptedServer {
+    /// Listens on a free port and does what `script` says of each question.
+    pub async fn start(
+        script: impl FnMut(&Seen) -> Step + Send + 'static,
+    ) -> io::Result<ScriptedServer> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let models = json!({"object": "list", "data": [{"id": "scripted", "object": "model"}]});
+        let shared = Arc::new(Shared {
+            script: Mutex::new(Box::new(script)),
+            listing: Mutex::new(Step::json(200, &models)),
+            seen: Mutex::default(),
+            probes: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            in_flight_max: AtomicUsize::new(0),
+        });
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(ScriptedServer { address, shared, task })
+    }
+
+    /// Takes `steps` one by one, then `last` for ever.
+    pub async fn with_steps(steps: Vec<Step>, last: Step) -> io::Result<ScriptedServer> {
+        let mut steps = steps.into_iter();
+        ScriptedServer::start(move |_| steps.next().unwrap_or_else(|| last.clone())).await
+    }
+
+    /// Where it is, without `/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What GET requests are answered from now on, instead of with a list of models.
+    pub fn answer_probes(&self, step: Step) {
+        *locked(&self.shared.listing) = step;
+    }
+
+    /// The questions so far, in order of arrival.
+    pub fn seen(&self) -> Vec<Seen> {
+        locked(&self.shared.seen).clone()
+    }
+
+    /// How many GET requests there were.
+    pub fn probes(&self) -> usize {
+        self.shared.probes.load(Ordering::SeqCst)
+    }
+
+    /// How many questions are being answered now.
+    pub fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// How many were being answered at once, at most.
+    pub fn in_flight_max(&self) -> usize {
+        self.shared.in_flight_max.load(Ordering::SeqCst)
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = Arc::clone(&shared);
+        // A connection that ends early is what many scripts are about.
+        connections.spawn(async move { serve(stream, &shared).await.ok() });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    while let Some(seen) = read_request(&mut stream, &mut buffer).await? {
+        let is_question = seen.method != "GET";
+        let step = shared.step(seen);
+        let _in_flight = is_question.then(|| InFlight::enter(shared));
+        if !play(&mut stream, step).await? {
+            return stream.shutdown().await;
+        }
+    }
+    Ok(())
+}
+
+/// The next request; `None` at the end of the connection.
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+    let head_end = loop {
+        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if buffer.len() > HEAD_BYTES_MAX || stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8_lossy(&buffer[..head_end]).into_owned();
+    let mut lines = head.lines();
+    let mut first = lines.next().unwrap_or_default().split(' ').map(str::to_owned);
+    let (method, path) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0_usize);
+    let end = head_end + length.min(REQUEST_BYTES_MAX);
+    while buffer.len() < end {
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = buffer[head_end..end].to_vec();
+    buffer.drain(..end);
+    Ok(Some(Seen { number: 0, method, path, headers, body }))
+}
+
+/// Whether the connection goes on.
+async fn play(stream: &mut TcpStream, step: Step) -> io::Result<bool> {
+    if wait(stream, Some(step.after)).await {
+        return Ok(false);
+    }
+    match step.act {
+        Act::Reply { status, headers, body } => {
+            stream.write_all(head(status, &headers, body.len()).as_bytes()).await?;
+            stream.write_all(&body).await?;
+            return Ok(true);
+        }
+        Act::Cut { body, after } => {
+            stream.write_all(head(200, &[], body.len()).as_bytes()).await?;
+            stream.write_all(&body[..after.min(body.len())]).await?;
+        }
+        Act::Drip { body, every } => {
+            stream.write_all(head(200, &[], body.len()).as_bytes()).await?;
+            for byte in body {
+                stream.write_all(&[byte]).await?;
+                if wait(stream, Some(every)).await {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        Act::Raw(bytes) => stream.write_all(&bytes).await?,
+        Act::Hang => {
+            wait(stream, None).await;
+        }
+    }
+    Ok(false)
+}
+
+/// Waits for `time`, or for ever; true where the client left meanwhile.
+async fn wait(stream: &mut TcpStream, time: Option<Duration>) -> bool {
+    let mut byte = [0];
+    let left = stream.peek(&mut byte);
+    match time {
+        Some(time) => tokio::select! {
+            () = sleep(time) => false,
+            // A client sends nothing before it has its answer: this is the end.
+            _ = left => true,
+        },
+        None => left.await.is_ok(),
+    }
+}
+
+fn head(status: u16, headers: &[(String, String)], length: usize) -> String {
+    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-length: {length}\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head + "\r\n"
+}

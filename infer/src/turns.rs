@@ -1,0 +1,180 @@
+//! What is asked of one backend in which order: a value; responses come in, the next step goes out.
+//!
+//! Each reason to ask again is used once: another form of the schema where one is refused, more room,
+//! the violations, a pause. What is left after that is a failure with its class.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    Failure, FinishReason, Request, Tokens,
+    config::Api,
+    dialect::{Ask, Correction, Form, Reply, refuses_form, text},
+    http::Response,
+};
+
+/// Most room that a retry asks for.
+const ROOM_MAX: u32 = 16_384;
+/// Room that a retry asks for where neither the request nor the backend said how much there was.
+const ROOM_UNKNOWN: u32 = 4096;
+/// Longest answer that is held against a schema.
+const JSON_BYTES_MAX: usize = 256 * 1024;
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// The answer.
+    Done { text: String, json: Option<Value>, finish: FinishReason },
+    /// Ask again, after this pause.
+    Again { after: Duration },
+    /// Give up.
+    Failed(Failure),
+}
+
+/// A response, judged.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judged {
+    pub next: Next,
+    /// How this one request failed, also where another follows.
+    pub failure: Option<Failure>,
+    /// What it cost.
+    pub tokens: Tokens,
+}
+
+/// The questions put to one backend for one request.
+#[derive(Debug)]
+pub(crate) struct Turns<'a> {
+    api: Api,
+    request: &'a Request,
+    model: &'a str,
+    /// Index in the API's forms.
+    form: usize,
+    /// Tokens asked for after the model ran out of them.
+    room: Option<u32>,
+    compact: bool,
+    correction: Option<Correction>,
+    paused: bool,
+}
+
+impl<'a> Turns<'a> {
+    /// `model` is what the backend calls it.
+    pub fn new(api: Api, request: &'a Request, model: &'a str) -> Turns<'a> {
+        let (form, room, compact, correction, paused) = (0, None, false, None, false);
+        Turns { api, request, model, form, room, compact, correction, paused }
+    }
+
+    /// The body to send now.
+    pub fn body(&self) -> Vec<u8> {
+        self.api.body(&Ask {
+            request: self.request,
+            model: self.model,
+            max_tokens: self.room.or(self.request.max_tokens),
+            form: self.api.forms().get(self.form).copied().unwrap_or(Form::Told),
+            compact: self.compact,
+            correction: self.correction.as_ref(),
+        })
+    }
+
+    /// Takes in what came back. A pause up to `pause_max` may be waited for.
+    pub fn judge(&mut self, came: Result<Response, Failure>, pause_max: Duration) -> Judged {
+        let response = match came {
+            Ok(response) => response,
+            Err(failure) => return Judged::failed(failure, Tokens::default()),
+        };
+        match response.status {
+            200..=299 => match self.api.reply(&response.body) {
+                Ok(reply) => self.judge_reply(reply),
+                Err(failure) => Judged::failed(failure, Tokens::default()),
+            },
+            429 => self.judge_limit(response.retry_after, pause_max),
+            status => {
+                let failure = Failure::Http { status };
+                let others = self.request.schema.is_some()
+                    && self.form + 1 < self.api.forms().len()
+                    && refuses_form(status, &response.body);
+                if !others {
+                    return Judged::failed(failure, Tokens::default());
+                }
+                self.form += 1;
+                Judged::again(failure, Tokens::default())
+            }
+        }
+    }
+
+    fn judge_limit(&mut self, retry_after: Option<Duration>, pause_max: Duration) -> Judged {
+        let failure = Failure::RateLimited { retry_after };
+        match retry_after {
+            Some(after) if !self.paused && after < pause_max => {
+                self.paused = true;
+                let next = Next::Again { after };
+                Judged { next, failure: Some(failure), tokens: Tokens::default() }
+            }
+            _ => Judged::failed(failure, Tokens::default()),
+        }
+    }
+
+    fn judge_reply(&mut self, reply: Reply) -> Judged {
+        let Reply { text, finish, tokens } = reply;
+        if finish == FinishReason::ContentFilter {
+            return Judged::failed(Failure::Filtered, tokens);
+        }
+        let Some(schema) = &self.request.schema else {
+            let next = Next::Done { text, json: None, finish };
+            return Judged { next, failure: None, tokens };
+        };
+        let json = text::json(&text);
+        let lost = json.is_none() && text::lost_in_white_space(&text);
+        if finish == FinishReason::Length || lost {
+            return self.judge_truncated(tokens, lost);
+        }
+        let problem = match &json {
+            _ if text.len() > JSON_BYTES_MAX => {
+                Some(format!("it is longer than {JSON_BYTES_MAX} bytes"))
+            }
+            None => Some("it is not JSON".to_owned()),
+            Some(json) => schema.validate(json).err().map(|violations| violations.to_string()),
+        };
+        match problem {
+            None => Judged { next: Next::Done { text, json, finish }, failure: None, tokens },
+            Some(problem) => self.judge_violation(text, problem, tokens),
+        }
+    }
+
+    fn judge_truncated(&mut self, tokens: Tokens, lost: bool) -> Judged {
+        if self.room.is_some() {
+            return Judged::failed(Failure::Truncated, tokens);
+        }
+        let had = self.request.max_tokens.or_else(|| {
+            let counted = tokens.completion.saturating_add(tokens.thinking);
+            u32::try_from(counted).ok().filter(|counted| *counted > 0)
+        });
+        let more = had.map_or(ROOM_UNKNOWN, |had| had.saturating_mul(2).saturating_add(256));
+        self.room = Some(more.min(ROOM_MAX).max(self.request.max_tokens.unwrap_or(0)));
+        self.compact |= lost;
+        Judged::again(Failure::Truncated, tokens)
+    }
+
+    fn judge_violation(&mut self, answer: String, problem: String, tokens: Tokens) -> Judged {
+        let failure = Failure::Schema { problem: problem.clone() };
+        // An answer that is too long to read is too long to send back.
+        if self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
+            return Judged::failed(failure, tokens);
+        }
+        self.correction = Some(Correction { answer, problem });
+        Judged::again(failure, tokens)
+    }
+}
+
+impl Judged {
+    fn failed(failure: Failure, tokens: Tokens) -> Judged {
+        Judged { next: Next::Failed(failure.clone()), failure: Some(failure), tokens }
+    }
+
+    fn again(failure: Failure, tokens: Tokens) -> Judged {
+        Judged { next: Next::Again { after: Duration::ZERO }, failure: Some(failure), tokens }
+    }
+}

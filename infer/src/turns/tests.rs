@@ -1,0 +1,240 @@
+//! Which response leads to which next step.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{Judged, Next, Turns};
+use crate::{
+    Failure, FinishReason, OutputSchema, Request,
+    config::{Api, OpenaiKind},
+    http::Response,
+};
+
+const API: Api = Api::Openai(None);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn request(with_schema: bool) -> Request {
+    let schema =
+        json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+    let schema = OutputSchema::compile(schema).expect("a usable schema");
+    Request {
+        model: "m".to_owned(),
+        prompt: "What is it?".to_owned(),
+        images: Vec::new(),
+        max_tokens: Some(100),
+        temperature: None,
+        timeout: None,
+        schema: with_schema.then(|| Arc::new(schema)),
+        primary: None,
+        allow_fallback: true,
+    }
+}
+
+fn response(status: u16, body: impl Into<Vec<u8>>) -> Result<Response, Failure> {
+    Ok(Response { status, retry_after: None, body: body.into() })
+}
+
+fn chat(text: &str, finish: &str) -> Result<Response, Failure> {
+    let body = json!({"choices": [{"message": {"content": text}, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}});
+    response(200, body.to_string())
+}
+
+fn limited(seconds: u64) -> Result<Response, Failure> {
+    Ok(Response { status: 429, retry_after: Some(Duration::from_secs(seconds)), body: Vec::new() })
+}
+
+fn told(judged: &Judged) -> String {
+    match &judged.next {
+        Next::Done { text, .. } => format!("done {text}"),
+        Next::Again { after } => format!("again {after:?}"),
+        Next::Failed(failure) => format!("failed {}", failure.class()),
+    }
+}
+
+fn sent(turns: &Turns<'_>) -> Value {
+    serde_json::from_slice(&turns.body()).expect("the body is JSON")
+}
+
+#[test]
+fn each_reason_to_ask_again_is_used_once() {
+    let spaces = format!("{{{}", " ".repeat(200));
+    let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
+    type Case = (&'static str, bool, Vec<Result<Response, Failure>>, Vec<&'static str>);
+    let cases: Vec<Case> = vec![
+        ("text", false, vec![chat("a", "stop")], vec!["done a"]),
+        ("text that ends early", false, vec![chat("a", "length")], vec!["done a"]),
+        ("a valid answer", true, vec![chat("{\"n\":1}", "stop")], vec!["done {\"n\":1}"]),
+        (
+            "corrected",
+            true,
+            vec![chat("{}", "stop"), chat("{\"n\":1}", "stop")],
+            vec!["again 0ns", "done {\"n\":1}"],
+        ),
+        (
+            "never corrected",
+            true,
+            vec![chat("{}", "stop"), chat("{\"n\":\"1\"}", "stop")],
+            vec!["again 0ns", "failed schema"],
+        ),
+        (
+            "never JSON",
+            true,
+            vec![chat("a car", "stop"), chat("a car", "stop")],
+            vec!["again 0ns", "failed schema"],
+        ),
+        (
+            "room helps",
+            true,
+            vec![chat("{\"n\":", "length"), chat("{\"n\":1}", "stop")],
+            vec!["again 0ns", "done {\"n\":1}"],
+        ),
+        (
+            "room does not help",
+            true,
+            vec![chat("{\"n\":", "length"), chat("{\"n\":", "length")],
+            vec!["again 0ns", "failed truncated"],
+        ),
+        (
+            "valid, but cut",
+            true,
+            vec![chat("{\"n\":1}", "length"), chat("{\"n\":1}", "length")],
+            vec!["again 0ns", "failed truncated"],
+        ),
+        (
+            "white space",
+            true,
+            vec![chat(&spaces, "stop"), chat(&spaces, "stop")],
+            vec!["again 0ns", "failed truncated"],
+        ),
+        (
+            "room, then a correction",
+            true,
+            vec![chat("{", "length"), chat("{}", "stop"), chat("{}", "stop")],
+            vec!["again 0ns", "again 0ns", "failed schema"],
+        ),
+        (
+            "a rest within the time",
+            false,
+            vec![limited(2), chat("a", "stop")],
+            vec!["again 2s", "done a"],
+        ),
+        ("two rests", false, vec![limited(2), limited(2)], vec!["again 2s", "failed rate limited"]),
+        ("a long rest", false, vec![limited(60)], vec!["failed rate limited"]),
+        ("no rest told", false, vec![response(429, "")], vec!["failed rate limited"]),
+        (
+            "forms",
+            true,
+            vec![response(400, grammar), response(400, grammar), response(400, grammar)],
+            vec!["again 0ns", "again 0ns", "failed http 4xx"],
+        ),
+        (
+            "another refusal",
+            true,
+            vec![response(400, "the context is too long")],
+            vec!["failed http 4xx"],
+        ),
+        (
+            "a refusal without a schema",
+            false,
+            vec![response(400, grammar)],
+            vec!["failed http 4xx"],
+        ),
+        ("broken", true, vec![response(500, "<html>")], vec!["failed http 5xx"]),
+        ("a redirect", false, vec![response(302, "")], vec!["failed http other"]),
+        ("not JSON", false, vec![response(200, "<html>")], vec!["failed malformed"]),
+        (
+            "an error inside",
+            false,
+            vec![response(200, "{\"error\":{\"message\":\"x\"}}")],
+            vec!["failed malformed"],
+        ),
+        ("filtered", false, vec![chat("", "content_filter")], vec!["failed filtered"]),
+        ("no connection", false, vec![Err(Failure::Refused)], vec!["failed refused"]),
+    ];
+    for (name, with_schema, came, expected) in cases {
+        let request = request(with_schema);
+        let mut turns = Turns::new(API, &request, "m");
+        let steps: Vec<String> =
+            came.into_iter().map(|came| told(&turns.judge(came, PATIENCE))).collect();
+        assert_eq!(steps, expected, "{name}");
+    }
+}
+
+#[test]
+fn more_room_is_asked_for_up_to_a_limit() {
+    for (had, expected) in
+        [(Some(100), 456), (Some(4096), 8448), (Some(16_000), 16_384), (None, 260)]
+    {
+        let request = Request { max_tokens: had, ..request(true) };
+        let mut turns = Turns::new(API, &request, "m");
+        assert_eq!(sent(&turns)["max_tokens"], json!(had), "{had:?}");
+        turns.judge(chat("{", "length"), PATIENCE);
+        assert_eq!(sent(&turns)["max_tokens"], json!(expected), "{had:?}");
+    }
+}
+
+#[test]
+fn a_correction_shows_the_model_its_answer_and_what_is_wrong_with_it() {
+    let request = request(true);
+    let mut turns = Turns::new(API, &request, "m");
+    let judged = turns.judge(chat("{\"n\":\"x\"}", "stop"), PATIENCE);
+    assert_eq!((judged.tokens.total, judged.failure.map(|f| f.class())), (5, Some("schema")));
+    let messages = sent(&turns)["messages"].clone();
+    assert_eq!(messages[1], json!({"role": "assistant", "content": "{\"n\":\"x\"}"}));
+    let told = messages[2]["content"].as_str().unwrap_or_default();
+    assert!(told.contains("/n: ") && told.contains("integer"), "{told}");
+}
+
+#[test]
+fn a_model_lost_in_white_space_is_asked_for_compact_json() {
+    let request = request(true);
+    let mut turns = Turns::new(API, &request, "m");
+    turns.judge(chat(&format!("{{{}", "\n".repeat(100)), "length"), PATIENCE);
+    let prompt = sent(&turns)["messages"][0]["content"].clone();
+    assert!(prompt.as_str().unwrap_or_default().contains("compact JSON"), "{prompt}");
+}
+
+#[test]
+fn the_forms_of_each_program_are_tried_in_order() {
+    let named = |turns: &Turns<'_>| {
+        let body = sent(turns);
+        let format = body["response_format"]["type"].as_str().unwrap_or("none").to_owned();
+        let guided = if body["guided_json"].is_null() { "" } else { " guided" };
+        let prompt = body["messages"][0]["content"].as_str().unwrap_or_default();
+        let is_told = if prompt.contains("JSON Schema") { " told" } else { "" };
+        format!("{format}{guided}{is_told}")
+    };
+    let cases: [(_, &[&str]); 4] = [
+        (
+            Some(OpenaiKind::Vllm),
+            &["json_schema", "none guided told", "json_object told", "none told"],
+        ),
+        (Some(OpenaiKind::Sglang), &["json_schema", "json_object told", "none told"]),
+        (Some(OpenaiKind::Mlx), &["json_schema told", "none told"]),
+        (None, &["json_schema", "json_object told", "none told"]),
+    ];
+    for (kind, expected) in cases {
+        let request = request(true);
+        let mut turns = Turns::new(Api::Openai(kind), &request, "m");
+        let mut forms = vec![named(&turns)];
+        while turns.judge(response(422, "response_format"), PATIENCE).next
+            == (Next::Again { after: Duration::ZERO })
+        {
+            forms.push(named(&turns));
+        }
+        assert_eq!(forms, expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn an_answer_in_a_fence_is_json_too() {
+    let request = request(true);
+    let mut turns = Turns::new(API, &request, "m");
+    let judged = turns.judge(chat("```json\n{\"n\": 1}\n```", "stop"), PATIENCE);
+    let Next::Done { json, finish, .. } = judged.next else {
+        panic!("an answer: {judged:?}");
+    };
+    assert_eq!((json, finish), (Some(json!({"n": 1})), FinishReason::Stop));
+}
