@@ -11,9 +11,11 @@ mod chain;
 mod config;
 mod dialect;
 mod error;
+pub mod finding;
 mod http;
 mod observe;
 mod probe;
+pub mod prompt;
 mod request;
 mod schema;
 #[cfg(feature = "scripted")]
@@ -28,9 +30,11 @@ pub use config::{
     TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
 };
 pub use error::{Failed, Failure, InferError};
+pub use finding::Finding;
 pub use http::{REPLY_BYTES_MAX, SetupError};
 pub use observe::{Attempt, Observer};
 pub use probe::Probe;
+pub use prompt::{Prompt, PromptVersion, Shape};
 pub use request::{Image, ProviderKind, Request};
 pub use schema::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError, Violations};
 pub use tier::{Described, Tier, Tiered};

@@ -1,0 +1,190 @@
+//! What a model says of pictures, in the words that events and markers use.
+//!
+//! Reading never fails: an answer was validated before, by the default schema or by a caller's
+//! own, and of a caller's own only the fields that are here too are known.
+
+use std::sync::LazyLock;
+
+use media::{EventType, LABEL_BYTES, Score};
+use serde_json::{Value, json};
+
+/// Bytes of a summary that are kept.
+pub const SUMMARY_BYTES_MAX: usize = 512;
+/// Bytes of a description that are kept.
+pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+
+/// The JSON Schema of an answer where the caller gives none.
+///
+/// Every field is required and none may join them, as strict modes of backends want it. Texts have
+/// a length, or a small model under a grammar may never close one; a confidence has no bounds, as
+/// asking again for one of 1.01 would be waste: [`Finding::read`] mends it.
+pub fn default_schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+        let text = |chars_max: u32, says: &str| json!({ "type": "string", "maxLength": chars_max, "description": says });
+        json!({
+            "type": "object",
+            "properties": {
+                "event_type": text(64, "What happens, one to four words such as person_enters"),
+                "object_label": text(64, "The main object or person, such as car; empty for none"),
+                "summary": text(300, "One sentence"),
+                "description": text(1500, "Everything that can be seen and matters, a few sentences"),
+                "confidence": { "type": "number", "description": "How sure you are, 0 to 1" },
+            },
+            "required": ["event_type", "object_label", "summary", "description", "confidence"],
+            "additionalProperties": false,
+        })
+    });
+    &SCHEMA
+}
+
+/// What a model found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// What happens, normalised; `None` when the model did not say.
+    pub event_type: Option<EventType>,
+    /// What it happens to, normalised; `None` when the model did not say.
+    pub object_label: Option<String>,
+    /// One line.
+    pub summary: String,
+    /// The whole.
+    pub description: String,
+    /// How sure the model is; `None` when it did not say.
+    pub confidence: Option<Score>,
+}
+
+impl Finding {
+    /// Reads the answer of a model.
+    ///
+    /// Where there is only one of summary and description it stands for both; where there is
+    /// neither, as by a caller's own schema, the answer itself is the description.
+    pub fn read(answer: &Value) -> Finding {
+        let text = |field: &str| answer.get(field).and_then(Value::as_str).unwrap_or_default();
+        let label = |field: &str| Some(label(text(field))).filter(|label| !label.is_empty());
+        let (mut summary, mut description) = (line(text("summary")), prose(text("description")));
+        if description.is_empty() {
+            description =
+                if summary.is_empty() { prose(&answer.to_string()) } else { summary.clone() };
+        }
+        if summary.is_empty() {
+            summary = line(&description);
+        }
+        Finding {
+            event_type: label("event_type").map(|name| EventType::from_name(&name)),
+            object_label: label("object_label"),
+            summary,
+            description,
+            confidence: answer.get("confidence").and_then(Value::as_f64).map(confidence),
+        }
+    }
+}
+
+/// A number that JSON can hold, clamped to [0, 1].
+pub fn confidence(said: f64) -> Score {
+    Score::from_f64(said.clamp(0.0, 1.0)).unwrap_or_default()
+}
+
+/// A label in lower case, its words joined by `_`.
+pub fn normalised(label: &str) -> String {
+    let words = label.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("_")
+}
+
+fn label(said: &str) -> String {
+    cut(&normalised(said), *LABEL_BYTES.end()).trim_end_matches('_').to_owned()
+}
+
+/// One line of bounded length.
+fn line(said: &str) -> String {
+    let words = said.split(|c: char| c.is_whitespace() || c.is_control());
+    let joined = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    cut(&joined, SUMMARY_BYTES_MAX).trim_end().to_owned()
+}
+
+/// Lines without other control characters, of bounded length.
+fn prose(said: &str) -> String {
+    let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    cut(said.trim(), DESCRIPTION_BYTES_MAX).chars().map(plain).collect()
+}
+
+/// The start of `text`, at most so many bytes of it.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    let fits = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..fits.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(answer: Value) -> Finding {
+        Finding::read(&answer)
+    }
+
+    #[test]
+    fn a_whole_answer_is_normalised() {
+        let found = read(json!({
+            "event_type": " Person ENTERS, the Room! ",
+            "object_label": "Délivery-Van",
+            "summary": "A van\n arrives.",
+            "description": " A van arrives.\r\nIt stops. ",
+            "confidence": 0.25,
+        }));
+        let expected = Finding {
+            event_type: Some(EventType::from_name("person_enters_the_room")),
+            object_label: Some("délivery_van".to_owned()),
+            summary: "A van arrives.".to_owned(),
+            description: "A van arrives. \nIt stops.".to_owned(),
+            confidence: Score::from_f64(0.25).ok(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn confidence_is_clamped() {
+        let cases = [(json!(1.7), 1.0), (json!(-3), 0.0), (json!(0.5), 0.5), (json!(1), 1.0)];
+        for (said, expected) in cases {
+            let found = read(json!({ "confidence": said })).confidence.map(Score::as_f64);
+            assert_eq!(found, Some(expected), "{said}");
+        }
+        for said in [json!("high"), json!(null), json!([])] {
+            assert_eq!(read(json!({ "confidence": said })).confidence, None, "{said}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_bounded_between_characters() {
+        let found = read(json!({
+            "event_type": "é".repeat(100), "object_label": "a ".repeat(100),
+            "summary": "ü".repeat(1000), "description": "語".repeat(10_000),
+        }));
+        let event_type = found.event_type.expect("said");
+        assert_eq!(event_type.as_str().len(), 128);
+        let label = found.object_label.expect("said");
+        assert!(label.len() <= 128 && label.ends_with('a'), "{label}");
+        assert_eq!(found.summary.len(), SUMMARY_BYTES_MAX);
+        assert_eq!(found.description.len(), DESCRIPTION_BYTES_MAX / 3 * 3);
+    }
+
+    #[test]
+    fn one_text_stands_for_both_and_an_unknown_answer_for_itself() {
+        let both = |summary: &str, description: &str| {
+            let found = read(json!({ "summary": summary, "description": description }));
+            (found.summary, found.description)
+        };
+        assert_eq!(both("one", ""), ("one".to_owned(), "one".to_owned()));
+        assert_eq!(both("", "a\nb"), ("a b".to_owned(), "a\nb".to_owned()));
+        let own = read(json!({ "count": 3 }));
+        assert_eq!(own.description, r#"{"count":3}"#);
+        assert_eq!((own.event_type, own.object_label, own.confidence), (None, None, None));
+        assert_eq!(read(json!([1])).description, "[1]");
+    }
+
+    #[test]
+    fn a_label_of_signs_alone_is_none() {
+        for said in ["", "  ", "!?", "--"] {
+            let found = read(json!({ "event_type": said, "object_label": said }));
+            assert_eq!((found.event_type, found.object_label), (None, None), "{said:?}");
+        }
+        assert_eq!(read(json!({"event_type": "Scene Cut"})).event_type, Some(EventType::SceneCut));
+    }
+}
