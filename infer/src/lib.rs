@@ -4,6 +4,7 @@
 //! and that keys appear in no message. Knows no route, no run and no timeline.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod answer;
 mod backend;
 mod breaker;
@@ -17,12 +18,14 @@ mod observe;
 mod probe;
 pub mod prompt;
 mod request;
+pub mod scheduler;
 mod schema;
 #[cfg(feature = "scripted")]
 pub mod scripted;
 mod tier;
 mod turns;
 
+pub use admission::{Admission, OnUse, Permit, Today, estimate};
 pub use answer::{Answer, FinishReason, Tokens};
 pub use chain::Chain;
 pub use config::{

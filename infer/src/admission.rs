@@ -1,0 +1,354 @@
+//! The scheduler for tasks: a place is waited for, and given back by dropping it.
+//!
+//! Promises that a task that stops waiting leaves the queue, that a place comes back however its
+//! holder ends, and that what was not settled is charged as estimated: hanging up saves no tokens.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Request, Tokens,
+    scheduler::{Ask, Limits, Load, Refused, Scheduler, Ticket, Use, Verdict},
+};
+
+/// Tokens that an answer is expected to take where a request does not say.
+const ANSWER_TOKENS: u64 = 1024;
+/// Tokens that a picture is expected to take: about what the common models make of 1000 x 1000.
+const IMAGE_TOKENS: u64 = 1536;
+/// Bytes of text that are expected to make a token; most text takes more.
+const BYTES_A_TOKEN: u64 = 3;
+
+/// The tokens that a request is expected to take, rather too many than too few.
+pub fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 {
+    let answer = max_tokens.map_or(ANSWER_TOKENS, u64::from);
+    (prompt_bytes as u64).div_ceil(BYTES_A_TOKEN) + images as u64 * IMAGE_TOKENS + answer
+}
+
+impl Request {
+    /// The tokens that it is expected to take.
+    pub fn tokens_estimate(&self) -> u64 {
+        let captions: usize = self.images.iter().map(|image| image.caption.len()).sum();
+        estimate(self.prompt.len() + captions, self.images.len(), self.max_tokens)
+    }
+
+    /// Bytes of its pictures.
+    pub fn image_bytes(&self) -> u64 {
+        self.images.iter().map(|image| image.jpeg.len() as u64).sum()
+    }
+}
+
+/// Tells the number of the UTC day.
+pub type Today = Box<dyn Fn() -> u64 + Send + Sync>;
+/// Hears what a principal has used of a day; called with nothing locked, and must not wait.
+pub type OnUse = Box<dyn Fn(Use) + Send + Sync>;
+
+/// Admission to the models; clones share it.
+#[derive(Clone)]
+pub struct Admission(Arc<Shared>);
+
+struct Shared {
+    desk: Mutex<Desk>,
+    today: Today,
+    on_use: OnUse,
+}
+
+struct Desk {
+    scheduler: Scheduler,
+    told: HashMap<Ticket, oneshot::Sender<Result<(), Refused>>>,
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Admission").field(&self.load()).finish()
+    }
+}
+
+impl Admission {
+    /// Admission within `limits`.
+    pub fn new(limits: Limits, today: Today, on_use: OnUse) -> Admission {
+        let desk = Desk { scheduler: Scheduler::new(limits), told: HashMap::new() };
+        Admission(Arc::new(Shared { desk: Mutex::new(desk), today, on_use }))
+    }
+
+    /// Says what a principal had used of a day at the last start.
+    pub fn restore(&self, principal: Arc<str>, day: u64, used: u64) {
+        self.0.desk().scheduler.restore(principal, day, used);
+    }
+
+    /// What waits and what is under way.
+    pub fn load(&self) -> Load {
+        self.0.desk().scheduler.load()
+    }
+
+    /// Waits for a place; dropping the future leaves the queue.
+    pub async fn enter(&self, ask: Ask) -> Result<Permit, Refused> {
+        let since = Instant::now();
+        let (tell, mut told) = oneshot::channel();
+        let ticket = {
+            let mut desk = self.0.desk();
+            let ticket = desk.scheduler.push(since, (self.0.today)(), ask)?;
+            desk.told.insert(ticket, tell);
+            ticket
+        };
+        // From here on the ask is somewhere in the scheduler, and is taken out by the drop.
+        let mut place = Place { shared: Arc::clone(&self.0), ticket, stage: Stage::Waiting };
+        self.0.pump();
+        loop {
+            let next = self.0.desk().scheduler.deadline(ticket);
+            let overdue = async {
+                match next {
+                    Some(until) => tokio::time::sleep_until(until.into()).await,
+                    // It waits no longer: its verdict is on the way.
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                verdict = &mut told => {
+                    place.stage = Stage::Over;
+                    // The sender is dropped only after it was used.
+                    verdict.unwrap_or(Err(Refused::TimedOut { waited: since.elapsed() }))?;
+                    place.stage = Stage::UnderWay;
+                    return Ok(Permit { place, waited: since.elapsed() });
+                }
+                () = overdue => self.0.pump(),
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // Every change of the desk is finished before anything that could panic.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells every verdict that there is for now.
+    fn pump(&self) {
+        let (now, day) = (Instant::now(), (self.today)());
+        let mut desk = self.desk();
+        while let Some(Verdict { ticket, outcome }) = desk.scheduler.poll(now, day) {
+            if let Some(tell) = desk.told.remove(&ticket) {
+                // Whoever stopped waiting just now gives the place back by its drop.
+                tell.send(outcome).ok();
+            }
+        }
+    }
+
+    /// Ends what is under way, `spent` as estimated where that is not known.
+    fn release(&self, ticket: Ticket, spent: Option<u64>) {
+        let used = {
+            let mut desk = self.desk();
+            let spent = spent.unwrap_or_else(|| desk.scheduler.estimate(ticket));
+            desk.scheduler.release(ticket, (self.today)(), spent)
+        };
+        if let Some(used) = used {
+            (self.on_use)(used);
+        }
+        self.pump();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// In the queue, or just out of it without knowing.
+    Waiting,
+    UnderWay,
+    Over,
+}
+
+/// What an ask holds of the scheduler.
+struct Place {
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    stage: Stage,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        match self.stage {
+            Stage::Over => {}
+            Stage::UnderWay => self.shared.release(self.ticket, None),
+            Stage::Waiting => {
+                let waited = {
+                    let mut desk = self.shared.desk();
+                    desk.told.remove(&self.ticket);
+                    desk.scheduler.cancel(self.ticket)
+                };
+                if waited {
+                    // Somebody behind it may go now.
+                    self.shared.pump();
+                } else {
+                    // It was let in and never knew: nothing was asked.
+                    self.shared.release(self.ticket, Some(0));
+                }
+            }
+        }
+    }
+}
+
+/// The right to ask a model, until dropped.
+#[must_use]
+pub struct Permit {
+    place: Place,
+    waited: Duration,
+}
+
+impl Permit {
+    /// How long it was waited for.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Gives the place back and says what was spent; a permit that is dropped counts its estimate.
+    pub fn settle(mut self, spent: Tokens) {
+        self.place.stage = Stage::Over;
+        let counted = spent.total.max(spent.prompt.saturating_add(spent.completion));
+        self.place.shared.release(self.place.ticket, Some(counted));
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("ticket", &self.place.ticket).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::Class;
+
+    const LIMITS: Limits = Limits {
+        in_flight: 2,
+        in_flight_per_principal: 2,
+        waiters: 2,
+        wait: Duration::from_secs(60),
+        image_bytes: 1000,
+        tokens: 1000,
+        tokens_per_day: 0,
+    };
+
+    type Uses = Arc<Mutex<Vec<u64>>>;
+
+    fn admission(limits: Limits) -> (Admission, Uses) {
+        let uses = Uses::default();
+        let heard = Arc::clone(&uses);
+        let on_use = Box::new(move |found: Use| heard.lock().expect("whole").push(found.used));
+        (Admission::new(limits, Box::new(|| 1), on_use), uses)
+    }
+
+    fn ask() -> Ask {
+        let (principal, stream) = ("a".into(), "s".into());
+        let class = Class::Live;
+        Ask { principal, stream, class, image_bytes: 10, tokens: 10, patience: None }
+    }
+
+    /// Waits until so many wait.
+    async fn waiting(admission: &Admission, count: usize) {
+        while admission.load().waiting_live != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn places_come_back_and_wake_who_waits() {
+        let (admission, _) = admission(LIMITS);
+        let first = admission.enter(ask()).await.expect("free");
+        let second = admission.enter(ask()).await.expect("free");
+        let waiter = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter(ask()).await.map(drop) }
+        });
+        waiting(&admission, 1).await;
+        first.settle(Tokens::default());
+        assert_eq!(waiter.await.expect("no panic"), Ok(()));
+        drop(second);
+        assert_eq!(admission.load(), Load::default());
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_waiting_leaves_the_queue() {
+        let (admission, _) = admission(LIMITS);
+        let held = [admission.enter(ask()).await, admission.enter(ask()).await];
+        for _ in 0..5 {
+            let soon = Duration::from_millis(2);
+            let waited = tokio::time::timeout(soon, admission.enter(ask())).await;
+            assert!(waited.is_err(), "no place");
+        }
+        assert_eq!(admission.load().waiting_live, 0);
+        drop(held);
+        assert_eq!(admission.load(), Load::default());
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded_and_waiting_ends() {
+        let (admission, _) = admission(LIMITS);
+        let _held = [admission.enter(ask()).await, admission.enter(ask()).await];
+        let waiters = [(); 2].map(|()| {
+            let admission = admission.clone();
+            tokio::spawn(async move { admission.enter(ask()).await.map(drop) })
+        });
+        waiting(&admission, 2).await;
+        let refused = admission.enter(ask()).await.expect_err("full");
+        assert_eq!(refused, Refused::QueueFull { waiters: 2 });
+        waiters.iter().for_each(tokio::task::JoinHandle::abort);
+        waiting(&admission, 0).await;
+        let soon = Some(Duration::from_millis(3));
+        let refused = admission.enter(Ask { patience: soon, ..ask() }).await.expect_err("late");
+        assert!(matches!(refused, Refused::TimedOut { .. }), "{refused}");
+        assert_eq!(admission.load().waiting_live, 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_settled_is_charged_as_estimated() {
+        let (admission, uses) = admission(Limits { tokens_per_day: 100, ..LIMITS });
+        let permit = admission.enter(ask()).await.expect("free");
+        permit.settle(Tokens { prompt: 2, completion: 1, thinking: 0, total: 3 });
+        drop(admission.enter(ask()).await.expect("free"));
+        assert_eq!(*uses.lock().expect("whole"), [3, 13]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_is_lost_while_many_come_wait_and_go() {
+        let (admission, _) = admission(Limits { waiters: 1000, ..LIMITS });
+        let tasks: Vec<_> = (0..400u64)
+            .map(|at| {
+                let admission = admission.clone();
+                let principal = format!("p{}", at % 5);
+                tokio::spawn(async move {
+                    let ask = Ask { principal: principal.as_str().into(), ..ask() };
+                    if at % 4 == 0 {
+                        let soon = Duration::from_micros(at * 10);
+                        return tokio::time::timeout(soon, admission.enter(ask)).await.is_ok();
+                    }
+                    let permit = admission.enter(ask).await.expect("a place in time");
+                    tokio::task::yield_now().await;
+                    if at % 3 == 0 {
+                        drop(permit);
+                    } else {
+                        permit.settle(Tokens::default());
+                    }
+                    true
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        assert_eq!(admission.load(), Load::default());
+    }
+
+    #[test]
+    fn estimates_grow_with_what_is_asked() {
+        assert_eq!(estimate(0, 0, Some(1)), 1);
+        assert_eq!(estimate(10, 0, None), 4 + ANSWER_TOKENS);
+        assert_eq!(estimate(3, 2, Some(100)), 1 + 2 * IMAGE_TOKENS + 100);
+    }
+}

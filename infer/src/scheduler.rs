@@ -1,0 +1,400 @@
+//! Who may ask a model next: limits, order, deadlines and day budgets, without a clock or a task.
+//!
+//! Promises: no limit is passed; every ask that was taken gets exactly one verdict unless it is
+//! cancelled; a principal, a stream and offline work wait for a bounded number of others. What
+//! stands at the head of the order and does not fit holds what is behind it: small asks never
+//! starve a large one.
+
+mod days;
+mod turns;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use media::ErrorKind;
+
+use days::Days;
+use turns::{PassedOver, Turns};
+
+pub use days::Use;
+
+/// Live asks that go before an offline one that could go too: every fifth is offline's.
+pub const LIVE_TURNS: u32 = 4;
+/// One place in so many is for live asks alone, so that offline work never holds them all.
+pub const PLACES_A_RESERVED: usize = 8;
+
+/// What may be under way and wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Asks under way.
+    pub in_flight: usize,
+    /// Of them of one principal.
+    pub in_flight_per_principal: usize,
+    /// Asks that wait.
+    pub waiters: usize,
+    /// How long an ask waits that says nothing of it.
+    pub wait: Duration,
+    /// Bytes of pictures under way.
+    pub image_bytes: u64,
+    /// Tokens under way, as estimated.
+    pub tokens: u64,
+    /// Tokens that a principal may spend in a UTC day; 0 is no limit.
+    pub tokens_per_day: u64,
+}
+
+/// Who waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Somebody, now.
+    Live,
+    /// A job.
+    Offline,
+}
+
+/// A wish to ask a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Who pays.
+    pub principal: Arc<str>,
+    /// For what: a run, a session, or what a principal asks directly.
+    pub stream: Arc<str>,
+    /// Who waits.
+    pub class: Class,
+    /// Bytes of its pictures.
+    pub image_bytes: u64,
+    /// Tokens of prompt and answer, as estimated.
+    pub tokens: u64,
+    /// How long it may wait; [`Limits::wait`] when `None`.
+    pub patience: Option<Duration>,
+}
+
+/// Names an ask that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+/// Why an ask does not go to a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// As many wait as may.
+    #[error("{waiters} inference requests are waiting already: send this one again later")]
+    QueueFull {
+        /// The limit.
+        waiters: usize,
+    },
+    /// Its time to wait is over.
+    #[error("no place for the inference request came free within {waited:?}")]
+    TimedOut {
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// It alone is more than may be under way.
+    #[error("the inference request takes {asked} {what}, over the limit of {limit}")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// How much it is.
+        asked: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The principal's tokens of the day are spent.
+    #[error(
+        "{used} of {limit} tokens of this day (UTC) are spent, and the request may take {asked}"
+    )]
+    DaySpent {
+        /// Spent so far.
+        used: u64,
+        /// The limit.
+        limit: u64,
+        /// How many this one may take.
+        asked: u64,
+    },
+}
+
+impl Refused {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Refused::TooLarge { .. } => ErrorKind::InvalidInput,
+            _ => ErrorKind::Exhausted,
+        }
+    }
+}
+
+/// What became of an ask that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The ask.
+    pub ticket: Ticket,
+    /// It is under way, or it is not and will not be.
+    pub outcome: Result<(), Refused>,
+}
+
+/// What waits and what is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Live asks that wait.
+    pub waiting_live: usize,
+    /// Offline asks that wait.
+    pub waiting_offline: usize,
+    /// Asks under way.
+    pub in_flight: usize,
+    /// Of them offline.
+    pub in_flight_offline: usize,
+    /// Bytes of their pictures.
+    pub image_bytes: u64,
+    /// Their tokens, as estimated.
+    pub tokens: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ask: Ask,
+    since: Instant,
+    until: Instant,
+}
+
+/// The state machine. Days are numbers of UTC days.
+#[derive(Debug)]
+pub struct Scheduler {
+    limits: Limits,
+    next: u64,
+    waiting: BTreeMap<Ticket, Waiter>,
+    under_way: HashMap<Ticket, Ask>,
+    of_principal: HashMap<Arc<str>, usize>,
+    load: Load,
+    turns: Turns,
+    days: Days,
+}
+
+impl Scheduler {
+    /// A scheduler with nothing under way.
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler {
+            limits,
+            next: 0,
+            waiting: BTreeMap::new(),
+            under_way: HashMap::new(),
+            of_principal: HashMap::new(),
+            load: Load::default(),
+            turns: Turns::default(),
+            days: Days::new(limits.tokens_per_day),
+        }
+    }
+
+    /// Takes an ask, or refuses it at once; [`Scheduler::poll`] tells what becomes of it.
+    pub fn push(&mut self, now: Instant, day: u64, ask: Ask) -> Result<Ticket, Refused> {
+        let sizes = [
+            ("bytes of pictures", ask.image_bytes, self.limits.image_bytes),
+            ("tokens", ask.tokens, self.limits.tokens),
+        ];
+        if let Some((what, asked, limit)) =
+            sizes.into_iter().find(|(_, asked, limit)| asked > limit)
+        {
+            return Err(Refused::TooLarge { what, asked, limit });
+        }
+        self.days.check(&ask.principal, day, ask.tokens)?;
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let patience = ask.patience.unwrap_or(self.limits.wait);
+        self.turns.joined(&ask);
+        *self.waiting_of(ask.class) += 1;
+        self.waiting.insert(ticket, Waiter { ask, since: now, until: now + patience });
+        Ok(ticket)
+    }
+
+    /// The next verdict, until there is none for now.
+    pub fn poll(&mut self, now: Instant, day: u64) -> Option<Verdict> {
+        if let Some(refused) = self.overdue(now, day) {
+            return Some(refused);
+        }
+        let Some(ticket) = self.choose(day) else { return self.overfull() };
+        let ask = self.leave(ticket)?.ask;
+        let passed_over = match self.load.waiting_offline {
+            0 => PassedOver::None,
+            _ if self.has_offline_place() => PassedOver::One,
+            _ => PassedOver::NotNow,
+        };
+        self.turns.served(&ask, passed_over);
+        self.days.reserve(&ask.principal, ask.tokens);
+        *self.of_principal.entry(Arc::clone(&ask.principal)).or_default() += 1;
+        self.load.in_flight += 1;
+        self.load.in_flight_offline += usize::from(ask.class == Class::Offline);
+        self.load.image_bytes += ask.image_bytes;
+        self.load.tokens += ask.tokens;
+        self.under_way.insert(ticket, ask);
+        Some(Verdict { ticket, outcome: Ok(()) })
+    }
+
+    /// Forgets an ask that waits; `false` when it does not.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.leave(ticket).is_some()
+    }
+
+    /// Ends an ask under way, for which `spent` tokens count on `day`.
+    ///
+    /// Tells what its principal has used of that day; `None` without a day budget.
+    pub fn release(&mut self, ticket: Ticket, day: u64, spent: u64) -> Option<Use> {
+        let ask = self.under_way.remove(&ticket)?;
+        self.load.in_flight -= 1;
+        self.load.in_flight_offline -= usize::from(ask.class == Class::Offline);
+        self.load.image_bytes -= ask.image_bytes;
+        self.load.tokens -= ask.tokens;
+        if let Some(count) = self.of_principal.get_mut(&ask.principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_principal.remove(&ask.principal);
+            }
+        }
+        self.days.settle(&ask.principal, day, ask.tokens, spent)
+    }
+
+    /// What an ask under way was estimated to spend.
+    pub fn estimate(&self, ticket: Ticket) -> u64 {
+        self.under_way.get(&ticket).map_or(0, |ask| ask.tokens)
+    }
+
+    /// Says what a principal has used of a day before this scheduler began.
+    pub fn restore(&mut self, principal: Arc<str>, day: u64, used: u64) {
+        self.days.restore(principal, day, used);
+    }
+
+    /// When an ask that waits has waited long enough.
+    pub fn deadline(&self, ticket: Ticket) -> Option<Instant> {
+        self.waiting.get(&ticket).map(|waiter| waiter.until)
+    }
+
+    /// What waits and what is under way.
+    pub fn load(&self) -> Load {
+        self.load
+    }
+
+    fn waiting_of(&mut self, class: Class) -> &mut usize {
+        match class {
+            Class::Live => &mut self.load.waiting_live,
+            Class::Offline => &mut self.load.waiting_offline,
+        }
+    }
+
+    /// Takes a waiter out.
+    fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket)?;
+        *self.waiting_of(waiter.ask.class) -= 1;
+        let left = self.waiting.values().map(|other| &other.ask);
+        self.turns.left(&waiter.ask, left);
+        Some(waiter)
+    }
+
+    fn refuse(&mut self, ticket: Ticket, why: impl FnOnce(&Waiter) -> Refused) -> Option<Verdict> {
+        let outcome = Err(why(&self.leave(ticket)?));
+        Some(Verdict { ticket, outcome })
+    }
+
+    /// One that has waited long enough, or whose principal has spent the day.
+    fn overdue(&mut self, now: Instant, day: u64) -> Option<Verdict> {
+        let late = self.waiting.iter().find(|(_, waiter)| waiter.until <= now);
+        if let Some((&ticket, _)) = late {
+            let waited = |waiter: &Waiter| now.saturating_duration_since(waiter.since);
+            return self.refuse(ticket, |waiter| Refused::TimedOut { waited: waited(waiter) });
+        }
+        let spent = self.waiting.iter().find_map(|(&ticket, waiter)| {
+            let ask = &waiter.ask;
+            Some((ticket, self.days.check(&ask.principal, day, ask.tokens).err()?))
+        });
+        let (ticket, refused) = spent?;
+        self.refuse(ticket, |_| refused)
+    }
+
+    /// The ask whose turn it is, if it fits now.
+    fn choose(&self, day: u64) -> Option<Ticket> {
+        let live = self.head(Class::Live, day);
+        let offline = Some(()).filter(|()| self.has_offline_place());
+        let offline = offline.and_then(|()| self.head(Class::Offline, day));
+        let ticket = match (live, offline) {
+            (Some(live), None) => live,
+            (None, offline) => offline?,
+            (Some(_), Some(offline)) if self.turns.is_offlines() => offline,
+            (Some(live), Some(_)) => live,
+        };
+        let ask = &self.waiting.get(&ticket)?.ask;
+        // Whoever does not fit holds the rest: the room it needs is not given to smaller ones.
+        (self.has_place(ask) && self.has_room(ask)).then_some(ticket)
+    }
+
+    /// The next of a class by turns of principals and then of streams, the earliest deadline of
+    /// the stream first; principals that have all they may have under way are passed over.
+    fn head(&self, class: Class, day: u64) -> Option<Ticket> {
+        let could = |waiter: &&Waiter| waiter.ask.class == class && self.principal_can(&waiter.ask);
+        let order = |(ticket, waiter): (&Ticket, &Waiter)| {
+            (self.turns.place(&waiter.ask), waiter.until, *ticket)
+        };
+        let candidates = self.waiting.iter().filter(|(_, waiter)| could(waiter));
+        let mut ordered: Vec<_> = candidates.map(order).collect();
+        ordered.sort_unstable();
+        // A principal whose head must wait for its own day's tokens holds only itself.
+        let mut held: Vec<&Arc<str>> = Vec::new();
+        for (_, _, ticket) in ordered {
+            let ask = &self.waiting.get(&ticket)?.ask;
+            if held.contains(&&ask.principal) {
+                continue;
+            }
+            if self.days.has_room(&ask.principal, day, ask.tokens) {
+                return Some(ticket);
+            }
+            held.push(&ask.principal);
+        }
+        None
+    }
+
+    fn principal_can(&self, ask: &Ask) -> bool {
+        let under_way = self.of_principal.get(&ask.principal).copied().unwrap_or_default();
+        under_way < self.limits.in_flight_per_principal
+    }
+
+    fn has_offline_place(&self) -> bool {
+        let reserved = self.limits.in_flight / PLACES_A_RESERVED;
+        self.load.in_flight_offline < self.limits.in_flight - reserved
+    }
+
+    /// There is a place for it, whatever its size.
+    fn has_place(&self, ask: &Ask) -> bool {
+        self.load.in_flight < self.limits.in_flight
+            && self.principal_can(ask)
+            && (ask.class == Class::Live || self.has_offline_place())
+    }
+
+    /// Its bytes and tokens fit beside what is under way.
+    fn has_room(&self, ask: &Ask) -> bool {
+        self.load.image_bytes + ask.image_bytes <= self.limits.image_bytes
+            && self.load.tokens + ask.tokens <= self.limits.tokens
+    }
+
+    /// The one that waits too many, when nothing can go to a model.
+    ///
+    /// The principal that waits with the most asks gives up its youngest, offline before live; of
+    /// two that wait with as many, the one that came last.
+    fn overfull(&mut self) -> Option<Verdict> {
+        let waiters = self.limits.waiters;
+        if self.waiting.len() <= waiters {
+            return None;
+        }
+        let mut waits: HashMap<&Arc<str>, (usize, Ticket)> = HashMap::new();
+        for (ticket, waiter) in &self.waiting {
+            let (count, youngest) = waits.entry(&waiter.ask.principal).or_insert((0, *ticket));
+            *count += 1;
+            *youngest = (*youngest).max(*ticket);
+        }
+        let (principal, _) = waits.into_iter().max_by_key(|(_, most)| *most)?;
+        let own = self.waiting.iter().filter(|(_, waiter)| waiter.ask.principal == *principal);
+        let youngest =
+            |(ticket, waiter): &(&Ticket, &Waiter)| (waiter.ask.class == Class::Offline, **ticket);
+        let (&ticket, _) = own.max_by_key(youngest)?;
+        self.refuse(ticket, |_| Refused::QueueFull { waiters })
+    }
+}
