@@ -27,6 +27,7 @@ fn cuts(path: &Path) -> Vec<u64> {
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: false,
+        views: None,
         gate: GateConfig::default(),
         threads: 2,
         limits: Limits::default(),

@@ -58,6 +58,7 @@ pub fn analyze(
         sampling: job.sampling,
         max_frames: job.max_frames,
         stills: job.stills,
+        views: None,
         gate,
         threads: job.threads,
         limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
@@ -84,7 +85,7 @@ pub fn analyze(
                     return ControlFlow::Break(());
                 }
             }
-            JobEvent::Spent(_) | JobEvent::Done(_) => {}
+            JobEvent::Chunk(_) | JobEvent::Spent(_) | JobEvent::Done(_) => {}
         }
         ControlFlow::Continue(())
     });

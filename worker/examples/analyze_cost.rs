@@ -1,8 +1,9 @@
-//! What analysing a file costs: `analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N]`,
-//! and what starting a worker costs: `analyze_cost --spawn N`.
+//! What analysing a file costs: `analyze_cost FILE [--stills] [--views FRAMES:PER_CHUNK:EDGE]
+//! [--worker] [--threads N] [--fps N]`, and what starting a worker and asking what
+//! it can do costs: `analyze_cost --spawn N`.
 //!
-//! Prints one line: frames, signals, stills and their bytes, CPU and wall seconds. With `--worker`
-//! the job runs in a sandboxed process, whose CPU time is counted as well.
+//! Prints one line: frames, signals, stills and views with their bytes, CPU and wall seconds. With
+//! `--worker` the job runs in a sandboxed process, whose CPU time is counted as well.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -13,13 +14,15 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::Rate;
 use worker::{
-    CancelToken, JobEvent, JobOptions, JobSpec, Limits, Supervisor, WorkerProgram, analyze,
+    CancelToken, Chunking, JobEvent, JobOptions, JobSpec, Limits, Supervisor, ViewOptions,
+    WorkerProgram, analyze,
 };
 
 struct Arguments {
     file: String,
     spawns: u32,
     stills: bool,
+    views: Option<ViewOptions>,
     worker: bool,
     threads: usize,
     sampling: Sampling,
@@ -31,6 +34,7 @@ fn arguments() -> Option<Arguments> {
         file: String::new(),
         spawns: 0,
         stills: false,
+        views: None,
         worker: false,
         threads,
         sampling: Sampling::Every,
@@ -39,6 +43,7 @@ fn arguments() -> Option<Arguments> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--stills" => given.stills = true,
+            "--views" => given.views = Some(views(&words.next()?)?),
             "--worker" => given.worker = true,
             "--spawn" => given.spawns = words.next()?.parse().ok()?,
             "--threads" => given.threads = words.next()?.parse().ok()?,
@@ -52,11 +57,26 @@ fn arguments() -> Option<Arguments> {
     (given.spawns > 0 || !given.file.is_empty()).then_some(given)
 }
 
+/// `FRAMES:PER_CHUNK:EDGE`, such as `30:4:512`; an edge of 0 is the largest.
+fn views(words: &str) -> Option<ViewOptions> {
+    let numbers: Vec<u32> = words.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let &[frames, per_chunk, edge] = &numbers[..] else { return None };
+    let options = ViewOptions {
+        chunks: Chunking::Frames(frames),
+        per_chunk: per_chunk.try_into().ok()?,
+        max_edge: (edge > 0).then_some(edge),
+        crop: None,
+    };
+    Some(options.within_bounds())
+}
+
 #[derive(Default)]
 struct Tally {
     signals: usize,
     stills: usize,
     still_bytes: usize,
+    views: usize,
+    view_bytes: usize,
 }
 
 impl Tally {
@@ -66,6 +86,10 @@ impl Tally {
             JobEvent::Still(still) => {
                 self.stills += 1;
                 self.still_bytes += still.jpeg.len();
+            }
+            JobEvent::Chunk(chunk) => {
+                self.views += chunk.views.len();
+                self.view_bytes += chunk.views.iter().map(|view| view.jpeg.len()).sum::<usize>();
             }
             _ => {}
         }
@@ -78,16 +102,16 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
         ControlFlow::Continue(())
     };
     let input = File::open(&given.file)?;
-    let Arguments { stills, threads, sampling, .. } = *given;
+    let Arguments { stills, views, threads, sampling, .. } = *given;
     let (max_frames, gate) = (500_000, GateConfig::default());
     let report = if given.worker {
         let limits = Limits::default();
-        let spec =
-            JobSpec { input: input.into(), sampling, max_frames, stills, gate, threads, limits };
+        let input = input.into();
+        let spec = JobSpec { input, sampling, max_frames, stills, views, gate, threads, limits };
         let supervisor = Supervisor::new(WorkerProgram::current());
         supervisor.run_job(spec, &CancelToken::new(), &mut |event| count(event))?
     } else {
-        let options = JobOptions { sampling, max_frames, stills, gate, threads };
+        let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         analyze(BufReader::new(input), &options, &count)?
     };
     Ok(report.frames)
@@ -98,7 +122,7 @@ fn spawn(count: u32) -> Result<(), worker::WorkerError> {
     let supervisor = Supervisor::new(WorkerProgram::current());
     let (started, cpu) = (Instant::now(), cpu_seconds());
     for _ in 0..count {
-        supervisor.sandbox_report()?;
+        supervisor.capabilities()?;
     }
     let each = |seconds: f64| seconds * 1000.0 / f64::from(count);
     let wall_ms = each(started.elapsed().as_secs_f64());
@@ -121,7 +145,8 @@ fn main() -> ExitCode {
     }
     let Some(given) = arguments() else {
         eprintln!(
-            "usage: analyze_cost FILE [--stills] [--worker] [--threads N] [--fps N] | --spawn N"
+            "usage: analyze_cost FILE [--stills] [--views FRAMES:PER_CHUNK:EDGE] [--worker] \
+             [--threads N] [--fps N] | --spawn N"
         );
         return ExitCode::FAILURE;
     };
@@ -139,10 +164,13 @@ fn main() -> ExitCode {
         Ok(frames) => {
             let tally = tally.into_inner().expect("no panic while counting");
             println!(
-                "frames {frames} signals {} stills {} still_bytes {} cpu_s {:.2} wall_s {:.3}",
+                "frames {frames} signals {} stills {} still_bytes {} views {} view_bytes {} \
+                 cpu_s {:.2} wall_s {:.3}",
                 tally.signals,
                 tally.stills,
                 tally.still_bytes,
+                tally.views,
+                tally.view_bytes,
                 cpu_seconds(),
                 started.elapsed().as_secs_f64()
             );

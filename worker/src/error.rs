@@ -66,7 +66,7 @@ impl From<MeasureError> for Fault {
 
 impl From<StillError> for Fault {
     fn from(error: StillError) -> Fault {
-        Fault::Other { kind: ErrorKind::Internal, message: error.to_string() }
+        Fault::Other { kind: error.kind(), message: error.to_string() }
     }
 }
 
@@ -135,7 +135,7 @@ pub enum WorkerError {
         after: Duration,
     },
     /// The worker sent more than it was allowed to.
-    #[error("signals and stills exceed {} MiB", .limit_bytes >> 20)]
+    #[error("signals and pictures exceed {} MiB", .limit_bytes >> 20)]
     OutputBudget {
         /// The limit.
         limit_bytes: u64,

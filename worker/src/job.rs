@@ -1,9 +1,12 @@
-//! A whole file to signals and stills: what a worker does for one `ingest` or `analyze`.
+//! A whole file to signals, stills and chunks: what a worker does for one `ingest` or `reason`.
 //!
 //! Segments are decoded and measured in parallel; `sequence` then joins their signals and runs the
-//! one gate over them in order, so that the result is that of a single thread. Stills are encoded
-//! where the pixels are, on the segment's thread, wherever `predict` can foresee them.
+//! one gate over them in order, so that the result is that of a single thread. `chunks` says what
+//! is shown of a chunk. Stills and views are encoded where the pixels are, on the segment's thread,
+//! wherever `predict` can foresee them.
 
+mod chunks;
+mod pictures;
 mod predict;
 mod sequence;
 mod sink;
@@ -21,9 +24,9 @@ use std::{
 
 use decode::{Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file};
 use gate::{Decision, GateConfig, Measurements, Reason};
-use media::{EventType, Extent, Rotation, Score, Signal};
+use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 
-use crate::{Fault, still::Picture};
+use crate::{Chunk, Fault, View, ViewOptions, still::Picture};
 
 /// What to do with a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,8 @@ pub struct JobOptions {
     pub max_frames: u64,
     /// Encode the selected frames.
     pub stills: bool,
+    /// Cut the frames into chunks and show some of each; `None` makes no chunks.
+    pub views: Option<ViewOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Decoding threads, at least 1.
@@ -86,6 +91,13 @@ impl Still {
     }
 }
 
+impl View {
+    fn new(signal: &Signal, pts: Timestamp, reason: Option<Reason>, picture: Picture) -> View {
+        let Picture { extent, jpeg } = picture;
+        View { frame_index: signal.frame_index, pts, reason, extent, jpeg }
+    }
+}
+
 /// What a job says while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobEvent {
@@ -102,6 +114,8 @@ pub enum JobEvent {
     Signals(Vec<Signal>),
     /// A selected frame, in order, before the signals that contain it.
     Still(Still),
+    /// The next chunk, right after the signals that complete it; only where views were asked for.
+    Chunk(Chunk),
     /// What the frames cost; comes before the end.
     Spent(Spent),
     /// All has been said; comes last.
@@ -113,7 +127,7 @@ pub enum JobEvent {
 pub struct Spent {
     /// Decoding.
     pub decode_us: u64,
-    /// Measuring, deciding and encoding stills.
+    /// Measuring, deciding and making pictures.
     pub gate_us: u64,
 }
 
@@ -147,7 +161,7 @@ pub(crate) fn analyze_opened(
         threads: options.threads,
         plan: true,
     };
-    let mut sequencer = sequence::Sequencer::new(&job)?;
+    let mut sequencer = sequence::Sequencer::new(&job);
     let mut deliver = |segment| {
         let started = Instant::now();
         let delivered = sequencer.deliver(segment);
@@ -166,6 +180,7 @@ pub(crate) fn analyze_opened(
 /// What all threads of one job share.
 struct Job<'a> {
     stills: bool,
+    views: Option<ViewOptions>,
     gate: GateConfig,
     rotation: Rotation,
     emit: Emit<'a>,
@@ -180,6 +195,7 @@ impl<'a> Job<'a> {
     fn new(options: &JobOptions, rotation: Rotation, emit: Emit<'a>) -> Job<'a> {
         Job {
             stills: options.stills,
+            views: options.views,
             gate: options.gate,
             rotation,
             emit,

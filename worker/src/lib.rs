@@ -1,7 +1,7 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
 //! [`Supervisor`] re-executes a binary of ours whose `main` hands over to [`worker_main`], and
-//! speaks to it over one socket. Pixels never cross it; integers, stills and coded bytes do.
+//! speaks to it over one socket. Pixels never cross it; integers, stills, views and coded bytes do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
@@ -24,6 +24,7 @@ mod session;
 mod source;
 mod still;
 mod supervisor;
+mod views;
 mod wire;
 
 pub use capabilities::{Capabilities, CodecSupport};
@@ -37,4 +38,5 @@ pub use protocol::Attempt;
 pub use sandbox::{SandboxLevel, SandboxReport};
 pub use session::SessionEvent;
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
+pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
 pub use wire::ProtocolError;

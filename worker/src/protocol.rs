@@ -1,8 +1,8 @@
 //! The messages between a server and its media workers.
 //!
 //! A message is a `u32` length, a version byte, a tag byte and the values of one variant; nothing
-//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills and for coded
-//! bytes, and none for pixels. Parsing refuses, and never panics on, any bytes that are not a
+//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills, for views and
+//! for coded bytes, and none for pixels. Parsing refuses, and never panics on, any bytes that are not a
 //! message.
 
 use std::fmt;
@@ -22,7 +22,8 @@ use crate::{
 /// Version of the messages; both ends are one binary, so another version is an error.
 const VERSION: u8 = 1;
 
-/// Longest message: a still of the largest picture is below 50 MB.
+/// Longest message: a still of the largest picture is below 50 MB, and views have bounds of their
+/// own.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 /// Bytes in front of the payload: the length.
@@ -136,6 +137,7 @@ wire_enum!(JobEvent, "job event", {
     4 => Still(still),
     5 => Done(report),
     6 => Spent(spent),
+    7 => Chunk(chunk),
 });
 wire_enum!(SessionEvent, "session event", {
     1 => Signals(signals),
@@ -183,7 +185,7 @@ wire_enum!(Reason, "reason", {
 wire_struct!(Capabilities { codecs, measurer });
 wire_struct!(CodecSupport { codec, decoder });
 wire_struct!(Spent { decode_us, gate_us });
-wire_struct!(JobOptions { sampling, max_frames, stills, gate, threads });
+wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
 wire_struct!(Credentials { user, password });

@@ -1,25 +1,44 @@
-//! A selected frame to an upright JPEG.
+//! A frame, or a part of it scaled down, to an upright JPEG.
 //!
 //! JPEG means full range and BT.601 (JFIF 1.02); `colour` converts, this file turns the picture
-//! and encodes it. Plane buffers are reused from still to still.
+//! and encodes it. What is to be smaller is cut out and scaled first (`cut`, `area`), so that the
+//! rest has less to do. Plane buffers are reused from picture to picture.
 
+mod area;
 mod colour;
+mod cut;
 
-use media::{Extent, Frame, Pixels, Rotation, Subsampling};
+use media::{ErrorKind, Extent, Frame, Pixels, Plane, Rotation, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
 
-use colour::Planes8;
+use area::Scaler;
+use colour::{Matrix, Planes8};
+pub(crate) use cut::Cut;
+
+use crate::views::VIEW_BYTES_MAX;
 
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
 
-/// Why a frame has no still.
+/// Why a frame has no picture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StillError {
     #[error("the picture's chroma planes do not match its layout")]
     Chroma,
     #[error("the JPEG encoder failed: {0}")]
     Encoder(String),
+    #[error("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may")]
+    TooLarge { bytes: usize },
+}
+
+impl StillError {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            StillError::Chroma | StillError::Encoder(_) => ErrorKind::Internal,
+            // Only noise in a very large picture does.
+            StillError::TooLarge { .. } => ErrorKind::InvalidInput,
+        }
+    }
 }
 
 impl From<turbojpeg::Error> for StillError {
@@ -35,9 +54,10 @@ pub(crate) struct Picture {
     pub jpeg: Vec<u8>,
 }
 
-/// Encodes stills one after the other.
+/// Encodes pictures one after the other.
 pub(crate) struct StillEncoder {
     compressor: Compressor,
+    scaler: Scaler,
     coded: Planes8,
     upright: Planes8,
 }
@@ -46,18 +66,51 @@ impl StillEncoder {
     pub fn new() -> Result<StillEncoder, StillError> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
-        Ok(StillEncoder { compressor, coded: Planes8::default(), upright: Planes8::default() })
+        Ok(StillEncoder {
+            compressor,
+            scaler: Scaler::default(),
+            coded: Planes8::default(),
+            upright: Planes8::default(),
+        })
     }
 
     /// The frame, turned by `rotation`, as a JPEG.
     pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<Picture, StillError> {
         let Pixels::Host(picture) = &frame.pixels;
+        let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
-        let chroma = picture.chroma();
-        if chroma.is_some() != (subsampling != Subsampling::Gray) {
-            return Err(StillError::Chroma);
+        let share = arrangement(subsampling).size();
+        self.coded.convert(&Matrix::of(frame), picture.luma(), chroma, share);
+        self.encode_coded(frame.extent.rotated(rotation), subsampling, rotation)
+    }
+
+    /// As [`StillEncoder::encode`], of what `cut` leaves of the frame.
+    pub fn encode_cut(
+        &mut self,
+        frame: &Frame,
+        rotation: Rotation,
+        cut: &Cut,
+    ) -> Result<Picture, StillError> {
+        if cut.is_all() {
+            return self.encode(frame, rotation);
         }
-        self.coded.convert(frame, picture.luma(), chroma, arrangement(subsampling).size());
+        let Pixels::Host(picture) = &frame.pixels;
+        let chroma = matching_chroma(frame, picture.chroma())?;
+        let subsampling = frame.layout.subsampling;
+        let share = arrangement(subsampling).size();
+        self.scaler.scale(cut, picture.luma(), chroma, share);
+        let (luma, chroma) = self.scaler.planes(chroma.is_some());
+        self.coded.convert(&Matrix::of(frame), luma, chroma, share);
+        self.encode_coded(cut.extent().rotated(rotation), subsampling, rotation)
+    }
+
+    /// What was converted, turned, as a JPEG of `extent`.
+    fn encode_coded(
+        &mut self,
+        extent: Extent,
+        subsampling: Subsampling,
+        rotation: Rotation,
+    ) -> Result<Picture, StillError> {
         let (planes, subsamp) = match rotation {
             Rotation::None => (&self.coded, arrangement(subsampling)),
             Rotation::Half => (self.upright.turn(&self.coded, rotation), arrangement(subsampling)),
@@ -65,7 +118,6 @@ impl StillEncoder {
                 (self.upright.turn(&self.coded, rotation), turned(subsampling))
             }
         };
-        let extent = frame.extent.rotated(rotation);
         let (width, height) = (extent.width as usize, extent.height as usize);
         let [y, u, v] = planes.planes();
         let jpeg = if subsamp == Subsamp::Gray {
@@ -91,6 +143,18 @@ impl StillEncoder {
             })?
         };
         Ok(Picture { extent, jpeg })
+    }
+}
+
+/// The chroma planes, which must be there where the frame's layout says so and nowhere else.
+fn matching_chroma<'a>(
+    frame: &Frame,
+    chroma: Option<[Plane<'a>; 2]>,
+) -> Result<Option<[Plane<'a>; 2]>, StillError> {
+    if chroma.is_some() == (frame.layout.subsampling != Subsampling::Gray) {
+        Ok(chroma)
+    } else {
+        Err(StillError::Chroma)
     }
 }
 

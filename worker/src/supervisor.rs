@@ -17,10 +17,11 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 
 use crate::{
-    Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, WorkerError,
+    Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, ViewOptions, WorkerError,
     feed::Feed,
     process::{Life, Line, Process, WorkerProgram},
     protocol::{Reply, Request},
+    views::ChunkCheck,
     wire::ProtocolError,
 };
 
@@ -39,7 +40,7 @@ pub struct Limits {
     pub first_frame: Duration,
     /// Time between two signs of progress after that.
     pub stall: Duration,
-    /// Bytes of signals and stills: of a job, or of any minute of a live worker.
+    /// Bytes of signals, stills and views: of a job, or of any minute of a live worker.
     pub output_bytes: u64,
     /// Threads at once; `None` is what the decoding threads that were asked for can need.
     pub threads: Option<u64>,
@@ -82,6 +83,9 @@ pub struct JobSpec {
     pub max_frames: u64,
     /// Encode the selected frames.
     pub stills: bool,
+    /// Cut the frames into chunks and show some of each; numbers beyond their bounds are taken for
+    /// the nearest within.
+    pub views: Option<ViewOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
@@ -123,12 +127,6 @@ impl Supervisor {
         Supervisor { program }
     }
 
-    /// The sandbox of a worker that was really started.
-    pub fn sandbox_report(&self) -> Result<SandboxReport, WorkerError> {
-        let (_process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
-        Ok(report)
-    }
-
     /// What a worker that was really started can do, and how it is confined.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
@@ -157,6 +155,7 @@ impl Supervisor {
             sampling: Sampling::Every,
             max_frames: 1,
             stills: false,
+            views: None,
             gate: GateConfig::default(),
             threads: 1,
             limits: Limits::default(),
@@ -186,15 +185,17 @@ impl Supervisor {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
-        let JobSpec { input, sampling, max_frames, stills, gate, threads, limits } = spec;
+        let JobSpec { input, sampling, max_frames, stills, views, gate, threads, limits } = spec;
         let threads = threads.clamp(1, JOB_THREADS_MAX);
+        let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let (mut process, _) =
             Process::spawn(&self.program, &limits, Life::Job { threads, cpu_seconds })?;
-        let options = JobOptions { sampling, max_frames, stills, gate, threads };
+        let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);
+        let mut chunks = ChunkCheck::new(views);
         loop {
             if cancel.is_cancelled() {
                 return Err(WorkerError::Cancelled);
@@ -206,6 +207,7 @@ impl Supervisor {
                         _ => None,
                     };
                     watchdog.heard(&event);
+                    chunks.look(&event)?;
                     let told = Instant::now();
                     let flow = on_event(event);
                     watchdog.resume(told);

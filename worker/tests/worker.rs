@@ -1,5 +1,5 @@
-//! Workers as processes: the sandbox, the watchdog, jobs on real clips, mutated files, sessions,
-//! remote media.
+//! Workers as processes: the sandbox, the watchdog, jobs on real clips, views of them, mutated
+//! files, sessions, remote media.
 #![allow(missing_docs)]
 
 #[path = "worker/faults.rs"]
@@ -24,3 +24,5 @@ mod sandbox;
 mod shelf;
 #[path = "worker/support.rs"]
 mod support;
+#[path = "worker/views.rs"]
+mod views;

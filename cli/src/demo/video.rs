@@ -80,6 +80,7 @@ pub fn look(video: &Path) -> Option<StreamInfo> {
         sampling: Sampling::Every,
         max_frames: 1,
         stills: false,
+        views: None,
         gate: GateConfig::default(),
         threads: 1,
         limits: Limits::default(),

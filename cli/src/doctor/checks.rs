@@ -35,8 +35,8 @@ fn clip(codec: Codec) -> &'static [u8] {
 
 /// The sandbox of a worker that was really started, and what it refused when tried.
 pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
-    let report = match supervisor.sandbox_report() {
-        Ok(report) => report,
+    let report = match supervisor.capabilities() {
+        Ok((_, report)) => report,
         Err(error) => return vec![Check::new("worker", "start", State::Fail, error.to_string())],
     };
     let state = match report.level {
@@ -96,6 +96,7 @@ fn decode(
         sampling: Sampling::Every,
         max_frames: 16,
         stills: true,
+        views: None,
         gate: GateConfig::default(),
         threads: 1,
         limits: Limits::default(),

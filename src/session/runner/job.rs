@@ -99,6 +99,7 @@ impl Job {
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
+            views: None,
             gate: self.runner.parts.gate,
             threads: self.runner.parts.threads,
             limits,
@@ -164,6 +165,8 @@ impl Job {
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
+            // None were asked for.
+            JobEvent::Chunk(_) => {}
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(JobProgress { frames, pts_ms });
             }

@@ -1,4 +1,4 @@
-//! Foresees, inside a segment, which frames the file's one gate will select.
+//! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
 //!
 //! A signal depends on [`BACK`] frames before and [`AHEAD`] after it, and a decision on one more
 //! signal. A gate of the segment's own therefore agrees with the file's gate but for the first
@@ -6,33 +6,38 @@
 
 use std::{collections::VecDeque, mem};
 
-use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, SignalWindow};
-use media::{Frame, Rotation, Signal, Subsampling};
+use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
+use media::{Frame, Signal, Subsampling, Timestamp};
 
-use crate::{
-    Fault,
-    still::{Picture, StillEncoder},
+use super::{
+    Job,
+    chunks::{Grid, Shown},
+    pictures::{PictureMaker, Pictures, Wanted},
 };
+use crate::Fault;
 
 /// Pixels a segment may keep for later; what is beyond is encoded on suspicion.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// A frame that the gate may select.
+/// A frame of which a picture may be wanted.
 pub(super) struct Candidate {
     pub frame_index: u64,
+    pub pts: Timestamp,
     pub form: Form,
 }
 
 /// What is known of a candidate.
 pub(super) enum Form {
-    Encoded(Picture),
+    Encoded(Pictures),
     Held(Frame),
 }
 
 pub(super) struct Predictor {
     config: GateConfig,
-    rotation: Rotation,
-    encoder: Option<StillEncoder>,
+    /// What may be wanted of a frame.
+    wanted: Wanted,
+    maker: PictureMaker,
+    views: Option<ForeseenViews>,
     window: SignalWindow,
     gate: Gate,
     /// Frames without a decision yet, oldest first; `None` where the frame was handed over.
@@ -44,19 +49,31 @@ pub(super) struct Predictor {
     held_bytes: u64,
 }
 
+/// The segment's own account of the chunk at hand.
+struct ForeseenViews {
+    grid: Grid,
+    shown: Shown<()>,
+}
+
 impl Predictor {
-    pub fn new(config: GateConfig, rotation: Rotation) -> Predictor {
-        Predictor {
-            config,
-            rotation,
-            encoder: None,
+    /// `None` where the job wants no pictures.
+    pub fn new(job: &Job<'_>) -> Option<Predictor> {
+        let wanted = Wanted::all(job);
+        wanted.is_any().then(|| Predictor {
+            config: job.gate,
+            wanted,
+            maker: PictureMaker::new(job),
+            views: job.views.as_ref().map(|options| ForeseenViews {
+                grid: Grid::new(options),
+                shown: Shown::new(options),
+            }),
             window: SignalWindow::new(AHEAD),
-            gate: Gate::new(config),
+            gate: Gate::new(job.gate),
             undecided: VecDeque::with_capacity(AHEAD + 1),
             uncertain: 0,
             signals: Vec::new(),
             held_bytes: 0,
-        }
+        })
     }
 
     /// A segment starts whose predecessor this predictor has not seen.
@@ -68,6 +85,10 @@ impl Predictor {
         self.uncertain = if starts_file { 0 } else { BACK + 1 };
         self.signals.clear();
         self.held_bytes = 0;
+        if let Some(views) = &mut self.views {
+            views.grid.restart();
+            views.shown.clear();
+        }
     }
 
     pub fn push(
@@ -80,20 +101,24 @@ impl Predictor {
         self.undecided.push_back((stamp.frame_index, Some(frame)));
         self.window.push(stamp, measured);
         while let Some(signal) = self.window.poll() {
-            let selected = self.gate.offer(&signal).selected;
+            let decision = self.gate.offer(&signal);
+            let selected = decision.selected.then_some(decision.reason);
             let uncertain = self.uncertain > 0;
+            let view =
+                self.views.as_mut().is_some_and(|views| views.want(&signal, selected, uncertain));
             // A decision looks one signal further back than a signal looks at frames.
             if self.uncertain <= 1 {
                 self.signals.push(signal);
             }
             self.uncertain = self.uncertain.saturating_sub(1);
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
+            let still = self.wanted.still && selected.is_some();
+            let (pts, wanted) = (frame.pts, Wanted { still, view });
             if uncertain {
-                let form = self.hold(frame)?;
-                out.push(Candidate { frame_index, form });
-            } else if selected {
-                let form = Form::Encoded(self.encode(&frame)?);
-                out.push(Candidate { frame_index, form });
+                out.push(Candidate { frame_index, pts, form: self.hold(frame)? });
+            } else if wanted.is_any() {
+                let form = Form::Encoded(self.maker.make(&frame, wanted)?);
+                out.push(Candidate { frame_index, pts, form });
             }
         }
         Ok(())
@@ -103,11 +128,12 @@ impl Predictor {
     pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Vec<Signal> {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
-            out.extend(
-                frame
-                    .take()
-                    .map(|frame| Candidate { frame_index: *frame_index, form: Form::Held(frame) }),
-            );
+            let frame_index = *frame_index;
+            out.extend(frame.take().map(|frame| Candidate {
+                frame_index,
+                pts: frame.pts,
+                form: Form::Held(frame),
+            }));
         }
         mem::take(&mut self.signals)
     }
@@ -115,17 +141,25 @@ impl Predictor {
     fn hold(&mut self, frame: Frame) -> Result<Form, Fault> {
         self.held_bytes += frame_bytes(&frame);
         if self.held_bytes > HELD_BYTES_MAX {
-            return Ok(Form::Encoded(self.encode(&frame)?));
+            return Ok(Form::Encoded(self.maker.make(&frame, self.wanted)?));
         }
         Ok(Form::Held(frame))
     }
+}
 
-    fn encode(&mut self, frame: &Frame) -> Result<Picture, Fault> {
-        let encoder = match &mut self.encoder {
-            Some(encoder) => encoder,
-            none => none.insert(StillEncoder::new()?),
-        };
-        Ok(encoder.encode(frame, self.rotation)?)
+impl ForeseenViews {
+    /// Whether the next frame may be shown. One whose decision may differ from the file's is left
+    /// out of the account, which then wants no less than the file does.
+    fn want(&mut self, signal: &Signal, selected: Option<Reason>, uncertain: bool) -> bool {
+        let place = self.grid.place(signal);
+        if place.starts {
+            self.shown.clear();
+        }
+        let wanted = !uncertain && self.shown.wants(place, selected);
+        if wanted {
+            self.shown.take(selected, ());
+        }
+        wanted
     }
 }
 

@@ -1,64 +1,56 @@
-//! Segments in order to signals, decisions and stills: one gate, one thread.
+//! Segments in order to signals, decisions, stills and chunks: one gate, one thread.
 //!
 //! A window joins the segments: it makes the signals around each cut that depend on both sides.
 //! Signals from the middle of a segment that come with it are taken as they are.
 
 use std::{collections::VecDeque, mem, ops::Range};
 
-use gate::{AHEAD, BACK, Decision, FrameStamp, Gate, Measurements, SignalWindow};
-use media::{Rotation, Signal};
+use gate::{AHEAD, BACK, FrameStamp, Gate, Measurements, SignalWindow};
+use media::{Signal, Timestamp};
 
 use super::{
     Job, JobEvent, Still,
+    chunks::Chunker,
+    pictures::{PictureMaker, Pictures, Wanted},
     predict::{Candidate, Form},
     sink::Segment,
 };
-use crate::{Fault, still::StillEncoder};
+use crate::{Fault, View};
 
 /// Signals in one message: 50 kB.
-const CHUNK: usize = 512;
+const SIGNALS_MAX: usize = 512;
 
 pub(super) struct Sequencer<'a> {
     job: &'a Job<'a>,
     window: SignalWindow,
     gate: Gate,
     signals: Vec<Signal>,
-    stills: Option<Stills>,
+    album: Album,
+    chunker: Option<Chunker>,
 }
 
-/// Candidates not decided yet, and the encoder for those that were only kept.
-struct Stills {
-    rotation: Rotation,
-    encoder: StillEncoder,
+/// Candidates not decided yet, and the maker of pictures for those that were only kept.
+struct Album {
+    maker: PictureMaker,
     candidates: VecDeque<Candidate>,
 }
 
 impl<'a> Sequencer<'a> {
-    pub fn new(job: &'a Job<'a>) -> Result<Sequencer<'a>, Fault> {
-        let stills = if job.stills {
-            Some(Stills {
-                rotation: job.rotation,
-                encoder: StillEncoder::new()?,
-                candidates: VecDeque::new(),
-            })
-        } else {
-            None
-        };
-        Ok(Sequencer {
+    pub fn new(job: &'a Job<'a>) -> Sequencer<'a> {
+        Sequencer {
             job,
             window: SignalWindow::new(AHEAD),
             gate: Gate::new(job.gate),
             signals: Vec::new(),
-            stills,
-        })
+            album: Album { maker: PictureMaker::new(job), candidates: VecDeque::new() },
+            chunker: job.views.as_ref().map(Chunker::new),
+        }
     }
 
     /// The next segment of the file.
     pub fn deliver(&mut self, segment: Segment) -> Result<(), Fault> {
         let Segment { stamps, mut records, candidates, signals } = segment;
-        if let Some(stills) = &mut self.stills {
-            stills.candidates.extend(candidates);
-        }
+        self.album.candidates.extend(candidates);
         let known = known(&stamps, &signals);
         let frames = || stamps.iter().zip(&records);
         // What the window must see up to the known signals, and again for those after them.
@@ -85,7 +77,8 @@ impl<'a> Sequencer<'a> {
     pub fn finish(mut self) -> Result<(), Fault> {
         self.window.flush();
         self.drain()?;
-        self.say_signals()
+        self.say_signals()?;
+        self.say_chunk()
     }
 
     fn push(&mut self, stamp: FrameStamp, measured: &Measurements) -> Result<(), Fault> {
@@ -102,16 +95,43 @@ impl<'a> Sequencer<'a> {
 
     fn decide(&mut self, signal: Signal) -> Result<(), Fault> {
         let decision = self.gate.offer(&signal);
-        if let Some(stills) = &mut self.stills
-            && let Some(still) = stills.settle(&signal, decision)?
-        {
-            self.job.say(JobEvent::Still(still))?;
+        let selected = decision.selected.then_some(decision.reason);
+        let place = self.chunker.as_mut().map(|chunker| chunker.place(&signal));
+        if place.is_some_and(|place| place.starts) {
+            self.say_chunk()?;
+        }
+        let view = match (&mut self.chunker, place) {
+            (Some(chunker), Some(place)) => chunker.offer(&signal, place, selected),
+            _ => false,
+        };
+        let wanted = Wanted { still: self.job.stills && decision.selected, view };
+        if let Some((pts, pictures)) = self.album.settle(signal.frame_index, wanted)? {
+            if let (Some(chunker), Some(picture)) = (&mut self.chunker, pictures.view) {
+                chunker.take(View::new(&signal, pts, selected, picture));
+            }
+            if let Some(picture) = pictures.still {
+                self.job.say(JobEvent::Still(Still::new(&signal, decision, picture)))?;
+            }
         }
         self.signals.push(signal);
-        if self.signals.len() == CHUNK {
+        if self.signals.len() == SIGNALS_MAX {
             self.say_signals()?;
         }
+        if place.is_some_and(|place| place.ends) {
+            self.say_chunk()?;
+        }
         Ok(())
+    }
+
+    /// Says the chunk that has begun, if one has, behind all of its signals.
+    fn say_chunk(&mut self) -> Result<(), Fault> {
+        match self.chunker.as_mut().and_then(Chunker::complete) {
+            Some(chunk) => {
+                self.say_signals()?;
+                self.job.say(JobEvent::Chunk(chunk))
+            }
+            None => Ok(()),
+        }
     }
 
     fn say_signals(&mut self) -> Result<(), Fault> {
@@ -133,22 +153,32 @@ fn known(stamps: &[FrameStamp], signals: &[Signal]) -> Range<usize> {
     }
 }
 
-impl Stills {
-    /// The still of the frame that was decided about, if it was selected.
-    fn settle(&mut self, signal: &Signal, decision: Decision) -> Result<Option<Still>, Fault> {
-        let is_next = self
-            .candidates
-            .front()
-            .is_some_and(|candidate| candidate.frame_index == signal.frame_index);
+impl Album {
+    /// The pictures of the next frame, which was decided about, if any are wanted.
+    fn settle(
+        &mut self,
+        frame_index: u64,
+        wanted: Wanted,
+    ) -> Result<Option<(Timestamp, Pictures)>, Fault> {
+        let front = self.candidates.front();
+        let is_next = front.is_some_and(|candidate| candidate.frame_index == frame_index);
         let candidate = if is_next { self.candidates.pop_front() } else { None };
-        if !decision.selected {
+        if !wanted.is_any() {
             return Ok(None);
         }
-        let picture = match candidate.map(|candidate| candidate.form) {
-            Some(Form::Encoded(picture)) => picture,
-            Some(Form::Held(frame)) => self.encoder.encode(&frame, self.rotation)?,
-            None => return Err(Fault::Unforeseen { frame_index: signal.frame_index }),
+        let Some(Candidate { pts, form, .. }) = candidate else {
+            return Err(Fault::Unforeseen { frame_index });
         };
-        Ok(Some(Still::new(signal, decision, picture)))
+        let Pictures { still, view } = match form {
+            Form::Encoded(pictures) => pictures,
+            Form::Held(frame) => self.maker.make(&frame, wanted)?,
+        };
+        // Some were made on suspicion.
+        let pictures =
+            Pictures { still: still.filter(|_| wanted.still), view: view.filter(|_| wanted.view) };
+        if pictures.still.is_some() != wanted.still || pictures.view.is_some() != wanted.view {
+            return Err(Fault::Unforeseen { frame_index });
+        }
+        Ok(Some((pts, pictures)))
     }
 }

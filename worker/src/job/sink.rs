@@ -17,13 +17,13 @@ use super::{
 };
 use crate::Fault;
 
-/// What a segment amounts to: small numbers per frame, and pictures of the few that may be selected.
+/// What a segment amounts to: small numbers per frame, and the few pictures that may be wanted.
 #[derive(Default)]
 pub(super) struct Segment {
     pub stamps: Vec<FrameStamp>,
     pub records: Vec<Measurements>,
     pub candidates: Vec<Candidate>,
-    /// Consecutive signals that need no other segment; none where no stills are wanted.
+    /// Consecutive signals that need no other segment; none where no pictures are wanted.
     pub signals: Vec<Signal>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> SegmentSink<'a> {
             job,
             measurer: CpuMeasurer::new(),
             segment: Segment::default(),
-            predictor: job.stills.then(|| Predictor::new(job.gate, job.rotation)),
+            predictor: Predictor::new(job),
             began: Instant::now(),
             gate: Duration::ZERO,
         }

@@ -1,6 +1,6 @@
 //! A job's result does not depend on how its file is cut into segments.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use decode::{FrameSink, SegmentInfo};
 use media::{
@@ -9,6 +9,7 @@ use media::{
 };
 
 use super::{sequence::Sequencer, sink::SegmentSink, *};
+use crate::Chunking;
 
 const EXTENT: Extent = Extent { width: 160, height: 96 };
 const CHROMA: Extent = Extent { width: 80, height: 48 };
@@ -30,8 +31,15 @@ impl HostPicture for Painted {
     }
 }
 
-/// Frame `index` of a made-up film: drifting patterns, a hard cut every 17 frames, flashes, noise.
+/// The frames of the film, painted once.
+static FILM: LazyLock<Vec<Frame>> = LazyLock::new(|| (0..240).map(painted).collect());
+
 fn frame(index: u64) -> Frame {
+    FILM[index as usize].clone()
+}
+
+/// Frame `index` of a made-up film: drifting patterns, a hard cut every 17 frames, flashes, noise.
+fn painted(index: u64) -> Frame {
     let shot = index / 17;
     let flash = if index % 23 == 11 { 70 } else { 0 };
     let mut state = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -62,41 +70,75 @@ fn frame(index: u64) -> Frame {
     }
 }
 
-/// What the film comes to when it is cut into segments of these lengths; `continued` ones are
-/// decoded by the sink that had the one before.
-fn analyse(lengths: &[u64], continued: bool, stills: bool) -> (Vec<Signal>, Vec<Still>) {
-    let said = Mutex::new((Vec::new(), Vec::new()));
-    let emit = |event: JobEvent| {
-        let mut said = said.lock().expect("no panic");
+/// What is asked of the film.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// A segment is decoded by the sink that had the one before.
+    continued: bool,
+    stills: bool,
+    views: Option<ViewOptions>,
+    /// When a frame is shown.
+    at_ms: fn(u64) -> i64,
+}
+
+const ASKED: Asked =
+    Asked { continued: false, stills: true, views: None, at_ms: |index| 40 * index as i64 };
+
+/// What a job said.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    signals: Vec<Signal>,
+    stills: Vec<Still>,
+    /// Each with the number of signals that came before it.
+    chunks: Vec<(u64, Chunk)>,
+}
+
+impl Said {
+    fn take(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Signals(signals) => said.0.extend(signals),
-            JobEvent::Still(still) => said.1.push(still),
+            JobEvent::Signals(signals) => self.signals.extend(signals),
+            JobEvent::Still(still) => self.stills.push(still),
+            JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
             _ => {}
         }
-        ControlFlow::Continue(())
-    };
-    let options = JobOptions {
+    }
+}
+
+fn options(asked: Asked) -> JobOptions {
+    JobOptions {
         sampling: Sampling::Every,
         max_frames: 1000,
-        stills,
+        stills: asked.stills,
+        views: asked.views,
         gate: GateConfig::default(),
         threads: 1,
+    }
+}
+
+/// What the film comes to when it is cut into segments of these lengths.
+fn analyse(lengths: &[u64], asked: Asked) -> Said {
+    let said = Mutex::new(Said::default());
+    let emit = |event: JobEvent| {
+        said.lock().expect("no panic").take(event);
+        ControlFlow::Continue(())
     };
+    let options = options(asked);
     let job = Job::new(&options, Rotation::None, &emit);
-    let mut sequencer = Sequencer::new(&job).expect("an encoder");
+    let mut sequencer = Sequencer::new(&job);
     let mut sink = SegmentSink::new(&job);
     let mut index = 0;
     for (ordinal, length) in lengths.iter().enumerate() {
-        if !continued {
+        if !asked.continued {
             sink = SegmentSink::new(&job);
         }
         sink.begin(SegmentInfo {
             ordinal: ordinal as u64,
             first_frame_index: index,
-            continues_previous: continued && ordinal > 0,
+            continues_previous: asked.continued && ordinal > 0,
         });
         for _ in 0..*length {
-            assert!(sink.frame(index, frame(index)).is_continue());
+            let pts = Timestamp::from_millis((asked.at_ms)(index));
+            assert!(sink.frame(index, Frame { pts, ..frame(index) }).is_continue());
             index += 1;
         }
         sequencer.deliver(sink.end()).expect("delivered");
@@ -106,12 +148,13 @@ fn analyse(lengths: &[u64], continued: bool, stills: bool) -> (Vec<Signal>, Vec<
     said.into_inner().expect("no panic")
 }
 
-#[test]
-fn how_a_file_is_cut_into_segments_changes_nothing() {
-    let whole = analyse(&[240], false, true);
-    assert_eq!(whole.0.len(), 240);
-    assert!(whole.1.len() > 14, "cuts, keepalives: {}", whole.1.len());
-    let cases: [(&str, Vec<u64>); 6] = [
+fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
+    Some(ViewOptions { chunks, per_chunk, max_edge: Some(64), crop: None })
+}
+
+/// Ways to cut 240 frames into segments.
+fn cuts() -> [(&'static str, Vec<u64>); 6] {
+    let cuts = [
         ("tens", vec![10; 24]),
         ("single frames", vec![1; 240]),
         ("shorter than what is held", vec![5; 48]),
@@ -119,62 +162,221 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
         ("uneven, some empty", vec![1, 0, 60, 3, 40, 0, 0, 11, 25, 100]),
         ("long", vec![100, 140]),
     ];
-    for (name, lengths) in cases {
+    for (name, lengths) in &cuts {
         assert_eq!(lengths.iter().sum::<u64>(), 240, "{name}");
+    }
+    cuts
+}
+
+#[test]
+fn how_a_file_is_cut_into_segments_changes_nothing() {
+    let whole = analyse(&[240], ASKED);
+    assert_eq!(whole.signals.len(), 240);
+    assert!(whole.stills.len() > 14, "cuts, keepalives: {}", whole.stills.len());
+    for (name, lengths) in cuts() {
         for continued in [false, true] {
-            let cut = analyse(&lengths, continued, true);
+            let cut = analyse(&lengths, Asked { continued, ..ASKED });
             assert!(cut == whole, "{name}, continued: {continued}");
             // Without stills every signal comes from the one window of the file.
-            let signals = analyse(&lengths, continued, false).0;
-            assert!(signals == whole.0, "{name}, continued: {continued}, no stills");
+            let bare = analyse(&lengths, Asked { continued, stills: false, ..ASKED });
+            assert!(bare.signals == whole.signals, "{name}, continued: {continued}, no stills");
         }
     }
 }
 
+/// Two slow frames, then a burst, then a pause; never backwards.
+fn uneven_ms(index: u64) -> i64 {
+    let (round, at) = ((index / 12) as i64, (index % 12) as i64);
+    round * 1500 + if at < 2 { at * 300 } else { 600 + at * 11 }
+}
+
 #[test]
-fn a_segment_that_starts_over_counts_once() {
-    let said = Mutex::new(Vec::new());
-    let emit = |event: JobEvent| {
-        if let JobEvent::Signals(signals) = event {
-            said.lock().expect("no panic").extend(signals);
-        }
-        ControlFlow::Continue(())
-    };
-    let options = JobOptions {
-        sampling: Sampling::Every,
-        max_frames: 1000,
-        stills: true,
-        gate: GateConfig::default(),
-        threads: 1,
-    };
-    let job = Job::new(&options, Rotation::None, &emit);
-    let mut sequencer = Sequencer::new(&job).expect("an encoder");
-    let mut sink = SegmentSink::new(&job);
-    let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
-    for _ in 0..2 {
-        sink.begin(info);
-        for index in 0..20 {
-            assert!(sink.frame(index, frame(index)).is_continue());
+fn how_a_file_is_cut_into_segments_changes_no_chunk() {
+    let cases = [
+        ("shorter than a segment", Chunking::Frames(7), 2),
+        ("all frames", Chunking::Frames(5), 4),
+        ("across segments", Chunking::Frames(64), 4),
+        ("longer than the film", Chunking::Frames(500), 3),
+        ("time", Chunking::Span { ms: 700 }, 3),
+        ("no time", Chunking::Span { ms: 1 }, 1),
+        ("much time", Chunking::Span { ms: 60_000 }, 4),
+    ];
+    for (case, (name, chunks, per_chunk)) in cases.into_iter().enumerate() {
+        let (stills, views) = (per_chunk == 3, shown(chunks, per_chunk));
+        let asked = Asked { stills, views, at_ms: uneven_ms, ..ASKED };
+        let whole = analyse(&[240], asked);
+        let without = analyse(&[240], Asked { views: None, ..asked });
+        assert!(whole.signals == without.signals && whole.stills == without.stills, "{name}");
+        for ((cut, lengths), continued) in cuts().into_iter().zip([true, false].repeat(3)) {
+            // Each cut has both in the course of the cases.
+            let continued = continued == (case % 2 == 0);
+            let got = analyse(&lengths, Asked { continued, ..asked });
+            assert!(got == whole, "{name}, {cut}, continued: {continued}");
         }
     }
-    sequencer.deliver(sink.end()).expect("delivered");
-    sequencer.finish().expect("finished");
-    assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], false, true).0);
+}
+
+/// Index of each frame that is shown and why, by the definition of a view.
+fn views_by_definition(
+    signals: &[Signal],
+    chunk: &Chunk,
+    options: ViewOptions,
+) -> Vec<(u64, Option<Reason>)> {
+    let mut gate = gate::Gate::new(GateConfig::default());
+    let decisions: Vec<_> = signals.iter().map(|signal| gate.offer(signal)).collect();
+    let places = usize::from(options.per_chunk);
+    let frames = chunk.first_frame as usize..(chunk.first_frame + chunk.frames) as usize;
+    let strength = |reason| Reason::ALL.iter().position(|other| *other == reason);
+    let mut views: Vec<_> = frames
+        .clone()
+        .filter(|&index| decisions[index].selected)
+        .map(|index| (index, Some(decisions[index].reason)))
+        .collect();
+    views.sort_by_key(|(index, reason)| (reason.and_then(strength), *index));
+    views.truncate(places);
+    for k in 0..places {
+        let even = match options.chunks {
+            Chunking::Frames(len) => Some(frames.start + k * len as usize / places),
+            Chunking::Span { ms } => {
+                let ms = i64::from(ms);
+                let span = chunk.start_pts_ms.div_euclid(ms) * ms;
+                // From the k-th part of the span on.
+                let is_late = |ms_in| (ms_in - span) * places as i64 >= k as i64 * ms;
+                frames.clone().find(|&index| is_late(signals[index].pts_ms))
+            }
+        };
+        let is_new = |even| frames.contains(&even) && views.iter().all(|(index, _)| *index != even);
+        if let Some(even) = even.filter(|&even| is_new(even) && views.len() < places) {
+            views.push((even, None));
+        }
+    }
+    views.sort_by_key(|(index, _)| *index);
+    views.into_iter().map(|(index, reason)| (index as u64, reason)).collect()
+}
+
+#[test]
+fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
+    let cases = [
+        ("a cut in nearly each", Chunking::Frames(30), 1),
+        ("places left", Chunking::Frames(30), 4),
+        ("more cuts than places", Chunking::Frames(120), 2),
+        ("the tail is a frame", Chunking::Frames(239), 4),
+        ("one chunk", Chunking::Frames(500), 4),
+        ("time", Chunking::Span { ms: 1000 }, 4),
+        ("shorter than a gap", Chunking::Span { ms: 250 }, 2),
+    ];
+    for (name, chunks, per_chunk) in cases {
+        let asked = Asked { views: shown(chunks, per_chunk), at_ms: uneven_ms, ..ASKED };
+        let said = analyse(&[100, 140], asked);
+        let (mut next, mut reasons) = (0, 0);
+        for (index, (heard, chunk)) in said.chunks.iter().enumerate() {
+            let named = format!("{name}, chunk {index}");
+            assert_eq!((chunk.index, chunk.first_frame), (index as u64, next), "{named}");
+            next += chunk.frames;
+            assert_eq!(next, *heard, "{named} comes with its last signal");
+            let time = |frame: u64| said.signals[frame as usize].pts_ms;
+            let times = (time(chunk.first_frame), time(next - 1));
+            assert_eq!((chunk.start_pts_ms, chunk.end_pts_ms), times, "{named}");
+            let is_last = index + 1 == said.chunks.len();
+            match chunks {
+                Chunking::Frames(len) => {
+                    assert!(chunk.frames == u64::from(len) || is_last, "{named}");
+                }
+                Chunking::Span { ms } => {
+                    let span = |ms_in: i64| ms_in.div_euclid(ms.into());
+                    assert_eq!(span(times.0), span(times.1), "{named}");
+                    assert!(is_last || span(time(next)) != span(times.1), "{named}");
+                }
+            }
+            let expected =
+                views_by_definition(&said.signals, chunk, asked.views.expect("asked for"));
+            let got: Vec<_> =
+                chunk.views.iter().map(|view| (view.frame_index, view.reason)).collect();
+            assert_eq!(got, expected, "{named}");
+            assert!(!got.is_empty(), "{named}");
+            for view in &chunk.views {
+                assert_eq!(view.pts.as_millis(), time(view.frame_index), "{named}");
+                assert_eq!(view.extent, Extent { width: 64, height: 38 }, "{named}");
+            }
+            reasons += got.iter().filter(|(_, reason)| reason.is_some()).count();
+        }
+        assert_eq!(next, 240, "{name}");
+        assert!(reasons > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_view_of_all_of_the_picture_is_the_still() {
+    let views = shown(Chunking::Frames(30), 4).map(|some| ViewOptions { max_edge: None, ..some });
+    let said = analyse(&[240], Asked { views, ..ASKED });
+    let mut same = 0;
+    for view in said.chunks.iter().flat_map(|(_, chunk)| &chunk.views) {
+        let still = said.stills.iter().find(|still| still.frame_index == view.frame_index);
+        assert_eq!(still.is_some(), view.reason.is_some(), "frame {}", view.frame_index);
+        if let Some(still) = still {
+            assert!(still.jpeg == view.jpeg && still.extent == view.extent);
+            same += 1;
+        }
+    }
+    assert!(same > 7, "{same}");
+}
+
+#[test]
+fn a_segment_that_starts_over_counts_once() {
+    for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
+        let asked = Asked { views, ..ASKED };
+        let said = Mutex::new(Said::default());
+        let emit = |event: JobEvent| {
+            said.lock().expect("no panic").take(event);
+            ControlFlow::Continue(())
+        };
+        let options = options(asked);
+        let job = Job::new(&options, Rotation::None, &emit);
+        let mut sequencer = Sequencer::new(&job);
+        let mut sink = SegmentSink::new(&job);
+        let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
+        // The first attempt ends in the middle of a chunk.
+        for attempt in [13, 20] {
+            sink.begin(info);
+            for index in 0..attempt {
+                assert!(sink.frame(index, frame(index)).is_continue());
+            }
+        }
+        sequencer.deliver(sink.end()).expect("delivered");
+        sequencer.finish().expect("finished");
+        assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], asked));
+    }
 }
 
 #[test]
 fn a_receiver_that_stops_ends_the_job() {
     let emit = |_: JobEvent| ControlFlow::Break(());
-    let options = JobOptions {
-        sampling: Sampling::Every,
-        max_frames: 1000,
-        stills: false,
-        gate: GateConfig::default(),
-        threads: 1,
-    };
+    let options = options(Asked { stills: false, ..ASKED });
     let job = Job::new(&options, Rotation::None, &emit);
     let mut sink = SegmentSink::new(&job);
     sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
     assert!(sink.frame(0, frame(0)).is_break());
     assert_eq!(job.take_failure(), Err(Fault::Stopped));
+}
+
+#[test]
+fn a_receiver_that_stops_at_a_chunk_gets_no_other() {
+    let chunks = AtomicU64::new(0);
+    let emit = |event: JobEvent| match event {
+        JobEvent::Chunk(_) => {
+            chunks.fetch_add(1, Relaxed);
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    let options = options(Asked { views: shown(Chunking::Frames(8), 1), ..ASKED });
+    let job = Job::new(&options, Rotation::None, &emit);
+    let mut sequencer = Sequencer::new(&job);
+    let mut sink = SegmentSink::new(&job);
+    sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
+    for index in 0..40 {
+        assert!(sink.frame(index, frame(index)).is_continue());
+    }
+    assert_eq!(sequencer.deliver(sink.end()), Err(Fault::Stopped));
+    assert_eq!(chunks.into_inner(), 1);
 }

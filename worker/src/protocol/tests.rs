@@ -7,6 +7,7 @@ use media::{
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
+use crate::{Chunk, Chunking, Crop, View, ViewOptions};
 
 fn score() -> impl Strategy<Value = Score> {
     (0..=Score::SCALE).prop_map(Score::from_millionths)
@@ -54,6 +55,44 @@ fn gate_config() -> impl Strategy<Value = GateConfig> {
     })
 }
 
+fn crop() -> impl Strategy<Value = Crop> {
+    // Where a part of a side begins and how long it is, never nothing.
+    let part = || (0..Score::SCALE).prop_flat_map(|from| (Just(from), 1..=Score::SCALE - from));
+    (part(), part()).prop_map(|((x, width), (y, height))| {
+        let [x, y, width, height] = [x, y, width, height].map(Score::from_millionths);
+        Crop::new(x, y, width, height).expect("inside")
+    })
+}
+
+fn view_options() -> impl Strategy<Value = ViewOptions> {
+    let chunks = prop_oneof![
+        (Chunking::FRAMES_MIN..=Chunking::FRAMES_MAX).prop_map(Chunking::Frames),
+        (1..=Chunking::SPAN_MS_MAX).prop_map(|ms| Chunking::Span { ms }),
+    ];
+    let edge = option::of(ViewOptions::EDGE_MIN..=ViewOptions::EDGE_MAX);
+    (chunks, 1..=ViewOptions::PER_CHUNK_MAX, edge, option::of(crop())).prop_map(
+        |(chunks, per_chunk, max_edge, crop)| ViewOptions { chunks, per_chunk, max_edge, crop },
+    )
+}
+
+fn chunk() -> impl Strategy<Value = Chunk> {
+    let reason = option::of(proptest::sample::select(Reason::ALL.to_vec()));
+    let view = (any::<u64>(), timestamp(), reason, extent(), vec(any::<u8>(), 0..99)).prop_map(
+        |(frame_index, pts, reason, extent, jpeg)| View { frame_index, pts, reason, extent, jpeg },
+    );
+    let times = (any::<i64>(), any::<i64>());
+    (any::<u64>(), any::<u64>(), any::<u64>(), times, vec(view, 0..5)).prop_map(
+        |(index, first_frame, frames, (start_pts_ms, end_pts_ms), views)| Chunk {
+            index,
+            first_frame,
+            frames,
+            start_pts_ms,
+            end_pts_ms,
+            views,
+        },
+    )
+}
+
 fn codec() -> impl Strategy<Value = Codec> {
     proptest::sample::select(Codec::ALL.to_vec())
 }
@@ -63,14 +102,15 @@ fn sampling() -> impl Strategy<Value = Sampling> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let job = (any::<u64>(), sampling(), any::<u64>(), any::<bool>(), gate_config(), 1..99usize);
+    let pictures = (any::<bool>(), option::of(view_options()));
+    let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), 1..99usize);
     prop_oneof![
         (any::<u64>(), option::of(any::<u64>())).prop_map(|(memory_bytes, cpu_seconds)| {
             Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1 })
         }),
-        job.prop_map(|(len, sampling, max_frames, stills, gate, threads)| Request::Job {
+        job.prop_map(|(len, sampling, max_frames, (stills, views), gate, threads)| Request::Job {
             source: Source::File { len },
-            options: JobOptions { sampling, max_frames, stills, gate, threads },
+            options: JobOptions { sampling, max_frames, stills, views, gate, threads },
         }),
         (any::<u32>(), codec(), any::<bool>(), gate_config()).prop_map(
             |(session, codec, stills, gate)| Request::OpenSession { session, codec, stills, gate }
@@ -85,6 +125,7 @@ fn request() -> impl Strategy<Value = Request> {
                 sampling: Sampling::Every,
                 max_frames: 1,
                 stills: false,
+                views: None,
                 gate: GateConfig::default(),
                 threads: 1,
             },
@@ -98,6 +139,7 @@ fn request() -> impl Strategy<Value = Request> {
                 sampling: Sampling::Every,
                 max_frames: 1,
                 stills: false,
+                views: None,
                 gate: GateConfig::default(),
                 threads: 1,
             },
@@ -194,6 +236,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u64>(), any::<u64>()).prop_map(|(decode_us, gate_us)| {
             Reply::Job(JobEvent::Spent(Spent { decode_us, gate_us }))
         }),
+        chunk().prop_map(|chunk| Reply::Job(JobEvent::Chunk(chunk))),
         fault().prop_map(Reply::Failed),
         (any::<u32>(), session_event)
             .prop_map(|(session, event)| Reply::Session { session, event }),

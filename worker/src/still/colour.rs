@@ -35,14 +35,21 @@ struct Scratch {
 const LUMA_MULTIPLE: usize = 4;
 
 impl Grid {
-    fn reset(&mut self, extent: Extent, multiple: usize) {
+    pub fn reset(&mut self, extent: Extent, multiple: usize) {
         (self.width, self.height) = (extent.width as usize, extent.height as usize);
         self.stride = self.width.next_multiple_of(multiple);
         self.samples.resize(self.stride * self.height.next_multiple_of(multiple), 0);
     }
 
-    fn row_mut(&mut self, y: usize) -> &mut [u8] {
+    pub fn row_mut(&mut self, y: usize) -> &mut [u8] {
         &mut self.samples[y * self.stride..][..self.width]
+    }
+
+    /// A view of the samples; the grid must not be empty.
+    pub fn plane(&self) -> Plane<'_> {
+        let extent = Extent { width: self.width as u32, height: self.height as u32 };
+        Plane::new(&self.samples, self.stride, extent, Sample::U8, 1)
+            .expect("a grid has room for its rows")
     }
 
     /// Repeats the last column and the last row into the padding.
@@ -89,17 +96,16 @@ impl Planes8 {
         &self.planes
     }
 
-    /// Takes over `frame`, converted; a chroma sample spans `across` columns and `down` rows.
+    /// Takes over a picture, converted; a chroma sample spans `across` columns and `down` rows.
     pub fn convert(
         &mut self,
-        frame: &Frame,
+        matrix: &Matrix,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         (across, down): (usize, usize),
     ) {
         let Planes8 { planes: [y_out, u_out, v_out], scratch } = self;
         y_out.reset(luma.extent(), LUMA_MULTIPLE);
-        let matrix = Matrix::of(frame);
         let Some([u, v]) = chroma else {
             scratch.terms.clear();
             scratch.terms.resize(y_out.width, matrix.offset);
@@ -140,7 +146,7 @@ impl Planes8 {
 }
 
 /// Row `y` of a plane as packed eight-bit samples, copied only where it is not that already.
-fn eight_bits<'a>(plane: &Plane<'a>, y: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+pub(super) fn eight_bits<'a>(plane: &Plane<'a>, y: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let row = plane.row(y as u32);
     match (plane.sample(), plane.step()) {
         (Sample::U8, 1) => return row,
@@ -169,7 +175,7 @@ const BT709: Weights = Weights { red: 0.2126, blue: 0.0722 };
 /// `luma + (gain * luma + terms) / 128`, with `terms = offset + (y_cb * Cb + y_cr * Cr) / 4`;
 /// chroma is a 2x2 matrix in 128ths. No step leaves 16 bits for any samples.
 #[derive(Clone, Copy, Debug)]
-struct Matrix {
+pub(super) struct Matrix {
     gain: i16,
     offset: i16,
     y_cb: i16,
@@ -181,7 +187,7 @@ struct Matrix {
 impl Matrix {
     /// From the frame's range, and from the matrix that players assume for its size: frames carry
     /// no colour description, and untagged video is BT.709 from 720 rows up.
-    fn of(frame: &Frame) -> Matrix {
+    pub fn of(frame: &Frame) -> Matrix {
         let high_definition = frame.extent.width >= 1280 || frame.extent.height >= 720;
         let source = if high_definition { &BT709 } else { &BT601 };
         Matrix::new(source, frame.layout.range)

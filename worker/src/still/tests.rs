@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Timebase, Timestamp};
+use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Score, Timebase, Timestamp};
 use turbojpeg::decompress;
 
 use super::*;
+use crate::{Chunking, Crop, ViewOptions};
 
 /// A picture whose planes are of one colour but for the top left quarter.
 struct Quartered {
@@ -218,6 +219,149 @@ fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
                 let still = encoder.encode(&picture.frame(), rotation).expect("a still");
                 for colour in colours(&still) {
                     assert_near(colour, [128; 3], &format!("{extent:?} {subsampling:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// What is left of a frame, as a JPEG.
+fn cut_out(
+    picture: Quartered,
+    rotation: Rotation,
+    max_edge: Option<u32>,
+    crop: Option<[u32; 4]>,
+) -> Picture {
+    let crop = crop.map(|millionths| {
+        let [x, y, width, height] = millionths.map(Score::from_millionths);
+        Crop::new(x, y, width, height).expect("inside")
+    });
+    let options = ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop };
+    let frame = picture.frame();
+    let cut = Cut::new(frame.extent, rotation, &options);
+    let mut encoder = StillEncoder::new().expect("an encoder");
+    encoder.encode_cut(&frame, rotation, &cut).expect("a view")
+}
+
+const LAYOUTS: [Subsampling; 6] = [
+    Subsampling::Gray,
+    Subsampling::Yuv420,
+    Subsampling::Yuv422,
+    Subsampling::Yuv440,
+    Subsampling::Yuv411,
+    Subsampling::Yuv444,
+];
+
+#[test]
+fn a_quarter_that_is_cut_out_is_of_one_colour() {
+    // Bright red on grey, of which a luma-only picture keeps the brightness.
+    let (red, grey) = ([81, 90, 240], [126, 128, 128]);
+    let extents = [Extent { width: 64, height: 48 }, Extent { width: 67, height: 51 }];
+    let turns = [
+        (Rotation::None, (0, 0)),
+        (Rotation::Quarter, (1, 0)),
+        (Rotation::Half, (1, 1)),
+        (Rotation::ThreeQuarters, (0, 1)),
+    ];
+    let samples = [Sample::U8, Sample::U16 { shift: 2 }];
+    for (extent, sample) in extents.iter().flat_map(|extent| samples.map(|s| (*extent, s))) {
+        for (subsampling, (rotation, corner)) in
+            LAYOUTS.iter().flat_map(|layout| turns.map(|turn| (*layout, turn)))
+        {
+            let name = format!("{extent:?}, {sample:?}, {subsampling:?}, {rotation:?}");
+            let layout = PixelLayout { sample, ..layout(subsampling, SampleRange::Limited) };
+            // Inside the quarter, so that no chroma sample lies on its edge.
+            let at = |far: usize| if far == 1 { 600_000 } else { 0 };
+            let crop = Some([at(corner.0), at(corner.1), 400_000, 400_000]);
+            let picture = Quartered::new(extent, layout, red, grey);
+            let view = cut_out(picture, rotation, None, crop);
+            let upright = extent.rotated(rotation);
+            let side = |side: u32, far: usize| {
+                let first = u64::from(side) * at(far) as u64 / 1_000_000;
+                let end = (u64::from(side) * (at(far) as u64 + 400_000)).div_ceil(1_000_000);
+                (end - first) as u32
+            };
+            let expected = Extent {
+                width: side(upright.width, corner.0),
+                height: side(upright.height, corner.1),
+            };
+            assert_eq!(view.extent, expected, "{name}");
+            let colour = if subsampling == Subsampling::Gray { [76; 3] } else { [255, 0, 0] };
+            for got in colours(&view) {
+                assert_near(got, colour, &name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_picture_that_is_scaled_down_keeps_its_corners() {
+    let (red, grey) = ([81, 90, 240], [126, 128, 128]);
+    let cases = [
+        ("by two", Extent { width: 256, height: 192 }, Some(128), (128, 96)),
+        ("by an odd number", Extent { width: 391, height: 219 }, Some(100), (100, 56)),
+        ("by very little", Extent { width: 131, height: 97 }, Some(130), (130, 96)),
+        ("not at all", Extent { width: 131, height: 97 }, Some(131), (131, 97)),
+        ("never up", Extent { width: 131, height: 97 }, Some(4096), (131, 97)),
+        ("upright", Extent { width: 97, height: 400 }, Some(64), (16, 64)),
+    ];
+    let turns = [
+        (Rotation::None, (0, 0)),
+        (Rotation::Quarter, (1, 0)),
+        (Rotation::Half, (1, 1)),
+        (Rotation::ThreeQuarters, (0, 1)),
+    ];
+    for (what, extent, max_edge, (width, height)) in cases {
+        for (subsampling, (rotation, corner)) in
+            LAYOUTS.iter().flat_map(|layout| turns.map(|turn| (*layout, turn)))
+        {
+            let name = format!("{what}, {subsampling:?}, {rotation:?}");
+            let picture =
+                Quartered::new(extent, layout(subsampling, SampleRange::Limited), red, grey);
+            let view = cut_out(picture, rotation, max_edge, None);
+            assert_eq!(view.extent, Extent { width, height }.rotated(rotation), "{name}");
+            let image = decompress(&view.jpeg, PixelFormat::RGB).expect("a JPEG");
+            let is_grey = subsampling == Subsampling::Gray;
+            for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                let (column, row) = (image.width * (1 + 4 * x) / 6, image.height * (1 + 4 * y) / 6);
+                let start = row * image.pitch + 3 * column;
+                let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
+                let expected = match (x, y) == corner {
+                    true if is_grey => [76; 3],
+                    true => [255, 0, 0],
+                    false => [128; 3],
+                };
+                assert_within(24, got, expected, &format!("{name} at {x}, {y}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn one_encoder_makes_stills_and_views_in_any_order() {
+    let mut encoder = StillEncoder::new().expect("an encoder");
+    let options = |max_edge| ViewOptions {
+        chunks: Chunking::Frames(30),
+        per_chunk: 1,
+        max_edge: Some(max_edge),
+        crop: None,
+    };
+    for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
+        for subsampling in LAYOUTS {
+            for rotation in [Rotation::None, Rotation::Quarter] {
+                let extent = Extent { width, height };
+                let layout = layout(subsampling, SampleRange::Limited);
+                let frame = Quartered::new(extent, layout, [81, 90, 240], GREY).frame();
+                let still = encoder.encode(&frame, rotation).expect("a still");
+                let alone = |cut: &Cut| {
+                    let mut encoder = StillEncoder::new().expect("an encoder");
+                    encoder.encode_cut(&frame, rotation, cut).expect("a view")
+                };
+                for max_edge in [64, 100, 4096] {
+                    let cut = Cut::new(extent, rotation, &options(max_edge));
+                    let view = encoder.encode_cut(&frame, rotation, &cut).expect("a view");
+                    assert!(view == alone(&cut), "{extent:?}, {subsampling:?}, {max_edge}");
+                    assert_eq!(view == still, cut.is_all(), "{extent:?}, {max_edge}");
                 }
             }
         }

@@ -197,7 +197,7 @@ fn what_is_no_media_and_no_file_says_so() {
 #[test]
 fn a_program_that_is_no_worker_is_an_error_with_its_words() {
     let _alone = alone();
-    let report = |program: &str| Supervisor::new(WorkerProgram::at(program)).sandbox_report();
+    let report = |program: &str| Supervisor::new(WorkerProgram::at(program)).capabilities();
     let error = report("/nonexistent").expect_err("not there");
     assert!(matches!(error, WorkerError::Spawn(_)), "{error}");
     let error = report("/bin/ls").expect_err("no worker");

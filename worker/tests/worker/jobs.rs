@@ -16,8 +16,8 @@ use worker::{JobOptions, JobSpec, analyze};
 use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
 
 fn options(spec: &JobSpec) -> JobOptions {
-    let JobSpec { sampling, max_frames, stills, gate, threads, .. } = *spec;
-    JobOptions { sampling, max_frames, stills, gate, threads }
+    let JobSpec { sampling, max_frames, stills, views, gate, threads, .. } = *spec;
+    JobOptions { sampling, max_frames, stills, views, gate, threads }
 }
 
 fn in_process(path: &Path, options: &JobOptions) -> Heard {

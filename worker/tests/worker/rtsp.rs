@@ -68,6 +68,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: true,
+        views: None,
         gate: GateConfig::default(),
         threads: 2,
         limits: Limits::remote(),

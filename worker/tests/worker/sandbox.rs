@@ -7,7 +7,7 @@ use crate::support::{alone, supervisor};
 #[test]
 fn the_sandbox_is_full() {
     let _alone = alone();
-    let report = supervisor().sandbox_report().expect("a worker starts");
+    let (_, report) = supervisor().capabilities().expect("a worker starts");
     assert_eq!(report.level, SandboxLevel::Full, "{report}");
     assert!(report.landlock_abi >= 1 && report.seccomp && report.rlimits, "{report:?}");
 }

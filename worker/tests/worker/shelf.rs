@@ -75,6 +75,7 @@ impl Shelf {
             sampling: Sampling::Every,
             max_frames: 500_000,
             stills: true,
+            views: None,
             gate: GateConfig::default(),
             threads: 2,
             limits: Limits::remote(),

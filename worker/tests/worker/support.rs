@@ -12,7 +12,7 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::Signal;
 use worker::{
-    CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, Chunk, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
 };
 
 /// A supervisor of the test's own worker: an example, so that no release build contains it.
@@ -75,6 +75,7 @@ pub fn spec(path: &Path) -> JobSpec {
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: true,
+        views: None,
         gate: GateConfig::default(),
         threads: 2,
         limits: Limits::default(),
@@ -87,6 +88,8 @@ pub struct Heard {
     pub opened: Option<StreamInfo>,
     pub signals: Vec<Signal>,
     pub stills: Vec<Still>,
+    /// Each with the number of signals that came before it.
+    pub chunks: Vec<(u64, Chunk)>,
     pub done: Option<FileReport>,
     pub progress: usize,
 }
@@ -98,6 +101,7 @@ impl Heard {
             JobEvent::Progress { .. } => self.progress += 1,
             JobEvent::Signals(signals) => self.signals.extend(signals),
             JobEvent::Still(still) => self.stills.push(still),
+            JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
             JobEvent::Spent(_) => {}
             JobEvent::Done(report) => self.done = Some(report),
         }

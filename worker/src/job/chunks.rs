@@ -1,0 +1,156 @@
+//! Where chunks begin, and which of their frames are shown: whatever a frame's own place, the
+//! frame before it and the decisions so far can tell.
+//!
+//! So a segment foresees nearly all of it. What a segment rejects the whole file rejects too, as
+//! the file has seen at least the segment's frames of the same chunk.
+
+use std::mem;
+
+use gate::Reason;
+use media::Signal;
+
+use crate::{Chunk, Chunking, View, ViewOptions};
+
+/// Where a frame stands in its chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// It is the chunk's first.
+    pub starts: bool,
+    /// It is known to be the chunk's last.
+    pub ends: bool,
+    /// It is one of those at even distances.
+    pub is_even: bool,
+}
+
+/// Places frame after frame.
+pub(super) struct Grid {
+    chunking: Chunking,
+    per_chunk: u32,
+    /// The part of a span in which the frame before lies, of `per_chunk` parts in each.
+    part: Option<i128>,
+}
+
+impl Grid {
+    pub fn new(options: &ViewOptions) -> Grid {
+        let per_chunk = u32::from(options.per_chunk);
+        Grid { chunking: options.chunks, per_chunk, part: None }
+    }
+
+    /// The next frame has a neighbour that is not known.
+    pub fn restart(&mut self) {
+        self.part = None;
+    }
+
+    pub fn place(&mut self, signal: &Signal) -> Place {
+        let shown = u64::from(self.per_chunk);
+        match self.chunking {
+            Chunking::Frames(len) => {
+                let len = u64::from(len);
+                let at = signal.frame_index % len;
+                let is_even = (0..shown).any(|k| k * len / shown == at);
+                Place { starts: at == 0, ends: at == len - 1, is_even }
+            }
+            Chunking::Span { ms } => {
+                let part = (i128::from(signal.pts_ms) * i128::from(shown)).div_euclid(ms.into());
+                let before = self.part.replace(part);
+                let span = |part: i128| part.div_euclid(shown.into());
+                let starts = before.is_none_or(|before| span(before) != span(part));
+                Place { starts, ends: false, is_even: before != Some(part) }
+            }
+        }
+    }
+}
+
+/// What is shown of the chunk so far: places for the strongest selected frames, and frames at even
+/// distances for the places that those leave.
+pub(super) struct Shown<T> {
+    places: usize,
+    selected: Vec<(Reason, T)>,
+    even: Vec<T>,
+}
+
+impl<T> Shown<T> {
+    pub fn new(options: &ViewOptions) -> Shown<T> {
+        Shown { places: options.per_chunk.into(), selected: Vec::new(), even: Vec::new() }
+    }
+
+    pub fn clear(&mut self) {
+        self.selected.clear();
+        self.even.clear();
+    }
+
+    /// A frame here, selected for a reason or not, may be shown.
+    pub fn wants(&self, place: Place, selected: Option<Reason>) -> bool {
+        match selected {
+            Some(reason) => self.ahead_of(reason) < self.places,
+            // Frames at even distances are shown in order, and a selected one takes its place.
+            None => place.is_even && self.selected.len() + self.even.len() < self.places,
+        }
+    }
+
+    /// Takes what it wants.
+    pub fn take(&mut self, selected: Option<Reason>, frame: T) {
+        match selected {
+            Some(reason) => {
+                self.selected.insert(self.ahead_of(reason), (reason, frame));
+                self.selected.truncate(self.places);
+            }
+            None => self.even.push(frame),
+        }
+    }
+
+    /// Selected frames that are shown rather than a later one with this reason.
+    fn ahead_of(&self, reason: Reason) -> usize {
+        // Reasons are declared from the strongest to the weakest.
+        self.selected.partition_point(|(other, _)| *other as u8 <= reason as u8)
+    }
+}
+
+/// Puts chunks together, frame by frame in the order of the file.
+pub(super) struct Chunker {
+    grid: Grid,
+    shown: Shown<View>,
+    /// The chunk that has begun, without its views.
+    open: Option<Chunk>,
+    next_index: u64,
+}
+
+impl Chunker {
+    pub fn new(options: &ViewOptions) -> Chunker {
+        Chunker { grid: Grid::new(options), shown: Shown::new(options), open: None, next_index: 0 }
+    }
+
+    pub fn place(&mut self, signal: &Signal) -> Place {
+        self.grid.place(signal)
+    }
+
+    /// Counts the frame; tells whether its picture is wanted.
+    pub fn offer(&mut self, signal: &Signal, place: Place, selected: Option<Reason>) -> bool {
+        let chunk = self.open.get_or_insert_with(|| Chunk {
+            index: self.next_index,
+            first_frame: signal.frame_index,
+            frames: 0,
+            start_pts_ms: signal.pts_ms,
+            end_pts_ms: signal.pts_ms,
+            views: Vec::new(),
+        });
+        chunk.frames += 1;
+        chunk.end_pts_ms = signal.pts_ms;
+        self.shown.wants(place, selected)
+    }
+
+    pub fn take(&mut self, view: View) {
+        self.shown.take(view.reason, view);
+    }
+
+    /// The chunk that has begun is complete.
+    pub fn complete(&mut self) -> Option<Chunk> {
+        let mut chunk = self.open.take()?;
+        self.next_index += 1;
+        let selected = mem::take(&mut self.shown.selected).into_iter().map(|(_, view)| view);
+        let even = mem::take(&mut self.shown.even);
+        chunk.views = selected.chain(even).take(self.shown.places).collect();
+        chunk.views.sort_by_key(|view| view.frame_index);
+        Some(chunk)
+    }
+}

@@ -1,0 +1,71 @@
+//! The pictures that a job wants of a frame.
+
+use media::{Frame, Rotation};
+
+use super::Job;
+use crate::{
+    Fault, ViewOptions,
+    still::{Cut, Picture, StillEncoder, StillError},
+    views::VIEW_BYTES_MAX,
+};
+
+/// What is wanted of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub still: bool,
+    pub view: bool,
+}
+
+impl Wanted {
+    /// All that the job may want of a frame.
+    pub fn all(job: &Job<'_>) -> Wanted {
+        Wanted { still: job.stills, view: job.views.is_some() }
+    }
+
+    pub fn is_any(self) -> bool {
+        self.still || self.view
+    }
+}
+
+/// What was made of a frame.
+#[derive(Default)]
+pub(super) struct Pictures {
+    pub still: Option<Picture>,
+    pub view: Option<Picture>,
+}
+
+/// Makes the pictures of one job on one thread; takes memory with the first.
+pub(super) struct PictureMaker {
+    rotation: Rotation,
+    views: Option<ViewOptions>,
+    encoder: Option<StillEncoder>,
+}
+
+impl PictureMaker {
+    pub fn new(job: &Job<'_>) -> PictureMaker {
+        PictureMaker { rotation: job.rotation, views: job.views, encoder: None }
+    }
+
+    pub fn make(&mut self, frame: &Frame, wanted: Wanted) -> Result<Pictures, Fault> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(StillEncoder::new()?),
+        };
+        let mut pictures = Pictures::default();
+        if wanted.still {
+            pictures.still = Some(encoder.encode(frame, self.rotation)?);
+        }
+        if let Some(options) = self.views.as_ref().filter(|_| wanted.view) {
+            let cut = Cut::new(frame.extent, self.rotation, options);
+            let view = match &pictures.still {
+                Some(still) if cut.is_all() => still.clone(),
+                _ => encoder.encode_cut(frame, self.rotation, &cut)?,
+            };
+            if view.jpeg.len() > VIEW_BYTES_MAX {
+                return Err(StillError::TooLarge { bytes: view.jpeg.len() }.into());
+            }
+            pictures.view = Some(view);
+        }
+        Ok(pictures)
+    }
+}

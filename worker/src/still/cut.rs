@@ -1,0 +1,192 @@
+//! Which part of a coded picture is shown, and how large.
+
+use media::{Extent, Rotation};
+
+use crate::{Region, ViewOptions};
+
+/// A part of a coded picture, before it is turned, and the size to which it is scaled down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    coded: Extent,
+    region: Region,
+    extent: Extent,
+}
+
+impl Cut {
+    /// What `options` leave of a picture that `rotation` makes upright.
+    pub fn new(coded: Extent, rotation: Rotation, options: &ViewOptions) -> Cut {
+        let upright = coded.rotated(rotation);
+        let region = options.crop.map_or(Region::all(upright), |crop| crop.region(upright));
+        let region = turned_back(region, coded, rotation);
+        Cut { coded, region, extent: shrunk(region.extent(), options.edge_max()) }
+    }
+
+    /// Nothing is cut off and nothing scaled.
+    pub fn is_all(&self) -> bool {
+        self.region.extent() == self.coded && self.extent == self.coded
+    }
+
+    /// The part.
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
+    /// Its size once it is scaled.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+}
+
+/// Where in the coded picture a region of the upright one lies.
+fn turned_back(region: Region, coded: Extent, rotation: Rotation) -> Region {
+    let Region { x, y, width, height } = region;
+    let (from_right, from_bottom) =
+        (|x, width| coded.width - x - width, |y, height| coded.height - y - height);
+    match rotation {
+        Rotation::None => region,
+        Rotation::Quarter => {
+            Region { x: y, y: from_bottom(x, width), width: height, height: width }
+        }
+        Rotation::Half => {
+            Region { x: from_right(x, width), y: from_bottom(y, height), width, height }
+        }
+        Rotation::ThreeQuarters => {
+            Region { x: from_right(y, height), y: x, width: height, height: width }
+        }
+    }
+}
+
+/// The largest size of the same shape whose longer edge is at most `edge_max`; never a larger one.
+fn shrunk(extent: Extent, edge_max: u32) -> Extent {
+    let longer = extent.width.max(extent.height);
+    if longer <= edge_max {
+        return extent;
+    }
+    let (longer, edge) = (u64::from(longer), u64::from(edge_max));
+    let side = |side: u32| ((2 * u64::from(side) * edge + longer) / (2 * longer)).max(1) as u32;
+    Extent { width: side(extent.width), height: side(extent.height) }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Score;
+
+    use super::*;
+    use crate::{Chunking, Crop};
+
+    fn extent(width: u32, height: u32) -> Extent {
+        Extent { width, height }
+    }
+
+    fn region(x: u32, y: u32, width: u32, height: u32) -> Region {
+        Region { x, y, width, height }
+    }
+
+    fn options(max_edge: Option<u32>, crop: Option<[f64; 4]>) -> ViewOptions {
+        let score = |value| Score::from_f64(value).expect("a fraction");
+        let crop = crop.map(|[x, y, width, height]| {
+            Crop::new(score(x), score(y), score(width), score(height)).expect("inside")
+        });
+        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop }
+    }
+
+    #[test]
+    fn crop_and_edge_give_whole_pixels_of_the_coded_picture() {
+        type Case = (&'static str, Extent, Rotation, ViewOptions, Region, Extent);
+        let half = Some([0.5, 0.0, 0.5, 0.25]);
+        let cases: [Case; 11] = [
+            (
+                "all of it",
+                extent(1920, 1080),
+                Rotation::None,
+                options(None, None),
+                region(0, 0, 1920, 1080),
+                extent(1920, 1080),
+            ),
+            (
+                "beyond the largest edge",
+                extent(8192, 4096),
+                Rotation::None,
+                options(None, None),
+                region(0, 0, 8192, 4096),
+                extent(4096, 2048),
+            ),
+            (
+                "never larger",
+                extent(320, 180),
+                Rotation::None,
+                options(Some(512), None),
+                region(0, 0, 320, 180),
+                extent(320, 180),
+            ),
+            (
+                "the shorter edge is rounded",
+                extent(853, 480),
+                Rotation::None,
+                options(Some(512), None),
+                region(0, 0, 853, 480),
+                extent(512, 288),
+            ),
+            (
+                "and stays a pixel",
+                extent(8192, 9),
+                Rotation::None,
+                options(Some(64), None),
+                region(0, 0, 8192, 9),
+                extent(64, 1),
+            ),
+            (
+                "every pixel that is touched",
+                extent(101, 11),
+                Rotation::None,
+                options(None, Some([0.333_333, 0.1, 0.000_001, 0.8])),
+                region(33, 1, 1, 9),
+                extent(1, 9),
+            ),
+            (
+                "on the edge of a pixel",
+                extent(100, 10),
+                Rotation::None,
+                options(None, Some([0.29, 0.1, 0.71, 0.9])),
+                region(29, 1, 71, 9),
+                extent(71, 9),
+            ),
+            (
+                "upper right, a quarter turn",
+                extent(81, 40),
+                Rotation::Quarter,
+                options(None, half),
+                region(0, 0, 21, 20),
+                extent(21, 20),
+            ),
+            (
+                "upper right, half a turn",
+                extent(80, 40),
+                Rotation::Half,
+                options(Some(64), half),
+                region(0, 30, 40, 10),
+                extent(40, 10),
+            ),
+            (
+                "upper right, three quarters",
+                extent(80, 40),
+                Rotation::ThreeQuarters,
+                options(None, half),
+                region(60, 20, 20, 20),
+                extent(20, 20),
+            ),
+            (
+                "cropped, then scaled",
+                extent(1080, 1920),
+                Rotation::Quarter,
+                options(Some(480), half),
+                region(0, 0, 270, 960),
+                extent(135, 480),
+            ),
+        ];
+        for (name, coded, rotation, options, region, size) in cases {
+            let cut = Cut::new(coded, rotation, &options);
+            assert_eq!((cut.region(), cut.extent()), (region, size), "{name}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Chunks of a source with a few pictures of each: what a model is shown of it.
+//!
+//! A chunk is a run of analysed frames without gaps. Its views are frames that the gate selected,
+//! those with the strongest reasons first, and then frames at even distances; they come in the
+//! order of time, upright, cropped, scaled down and as JPEG. Pixels stay in the worker.
+
+mod check;
+
+use std::fmt;
+
+use gate::Reason;
+use media::{Extent, Score, Timestamp};
+
+use crate::{
+    protocol::MESSAGE_BYTES_MAX,
+    wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
+};
+
+pub(crate) use check::ChunkCheck;
+
+/// Bytes of one view at most: a 4096x4096 picture of noise takes about as many.
+pub(crate) const VIEW_BYTES_MAX: usize = 15 << 20;
+
+// A chunk is one message: its views, and less than a kilobyte beside them.
+const _: () = assert!(
+    ViewOptions::PER_CHUNK_MAX as usize * VIEW_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
+);
+
+/// Which pictures a model is to be shown of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewOptions {
+    /// How the analysed frames are cut into chunks.
+    pub chunks: Chunking,
+    /// Most views of a chunk, from 1 to [`ViewOptions::PER_CHUNK_MAX`].
+    pub per_chunk: u8,
+    /// Longest edge of a view in pixels, from [`ViewOptions::EDGE_MIN`] to
+    /// [`ViewOptions::EDGE_MAX`]; `None` is the latter. A smaller picture stays as it is.
+    pub max_edge: Option<u32>,
+    /// The part of the picture that is shown; `None` is all of it.
+    pub crop: Option<Crop>,
+}
+
+/// Where one chunk ends and the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunking {
+    /// So many analysed frames, from [`Chunking::FRAMES_MIN`] to [`Chunking::FRAMES_MAX`].
+    Frames(u32),
+    /// Clips of media time, each from a multiple of its length to the next. Spans without a frame
+    /// make no chunk.
+    Span {
+        /// Their length, from 1 to [`Chunking::SPAN_MS_MAX`].
+        ms: u32,
+    },
+}
+
+impl ViewOptions {
+    /// Most views of a chunk.
+    pub const PER_CHUNK_MAX: u8 = 4;
+    /// Shortest bound on the longest edge of a view.
+    pub const EDGE_MIN: u32 = 64;
+    /// Longest edge of a view.
+    pub const EDGE_MAX: u32 = 4096;
+
+    /// The same options, each number that lies beyond its bounds replaced by the nearest within.
+    pub fn within_bounds(self) -> ViewOptions {
+        let chunks = match self.chunks {
+            Chunking::Frames(frames) => {
+                Chunking::Frames(frames.clamp(Chunking::FRAMES_MIN, Chunking::FRAMES_MAX))
+            }
+            Chunking::Span { ms } => Chunking::Span { ms: ms.clamp(1, Chunking::SPAN_MS_MAX) },
+        };
+        ViewOptions {
+            chunks,
+            per_chunk: self.per_chunk.clamp(1, Self::PER_CHUNK_MAX),
+            max_edge: self.max_edge.map(|edge| edge.clamp(Self::EDGE_MIN, Self::EDGE_MAX)),
+            crop: self.crop,
+        }
+    }
+
+    /// Longest edge that a view may have.
+    pub(crate) fn edge_max(&self) -> u32 {
+        self.max_edge.unwrap_or(Self::EDGE_MAX)
+    }
+}
+
+impl Chunking {
+    /// Fewest frames of a chunk other than the last.
+    pub const FRAMES_MIN: u32 = 5;
+    /// Most frames of a chunk that is cut by their number.
+    pub const FRAMES_MAX: u32 = 500;
+    /// Longest span of a chunk that is cut by time.
+    pub const SPAN_MS_MAX: u32 = 60_000;
+}
+
+/// A part of the upright picture in fractions of its sides; lies inside it and is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crop {
+    x: Score,
+    y: Score,
+    width: Score,
+    height: Score,
+}
+
+/// A rectangle of whole pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Columns to its left.
+    pub x: u32,
+    /// Rows above it.
+    pub y: u32,
+    /// Columns, at least 1.
+    pub width: u32,
+    /// Rows, at least 1.
+    pub height: u32,
+}
+
+impl Crop {
+    /// The part from `x`, `y` on; `None` where it is empty or reaches outside the picture.
+    pub fn new(x: Score, y: Score, width: Score, height: Score) -> Option<Crop> {
+        let fits = |from: Score, len: Score| {
+            len > Score::ZERO && from.millionths() + len.millionths() <= Score::SCALE
+        };
+        (fits(x, width) && fits(y, height)).then_some(Crop { x, y, width, height })
+    }
+
+    /// The pixels of an upright picture that it touches.
+    pub fn region(&self, picture: Extent) -> Region {
+        let (x, width) = touched(self.x, self.width, picture.width);
+        let (y, height) = touched(self.y, self.height, picture.height);
+        Region { x, y, width, height }
+    }
+}
+
+/// First and number of the `side` pixels that the part of it from `from` on touches.
+fn touched(from: Score, len: Score, side: u32) -> (u32, u32) {
+    let (side, scale) = (u64::from(side), u64::from(Score::SCALE));
+    let start = u64::from(from.millionths());
+    let first = start * side / scale;
+    let end = ((start + u64::from(len.millionths())) * side).div_ceil(scale);
+    (first as u32, (end - first) as u32)
+}
+
+impl Region {
+    /// All of a picture.
+    pub fn all(picture: Extent) -> Region {
+        Region { x: 0, y: 0, width: picture.width, height: picture.height }
+    }
+
+    /// Its size.
+    pub fn extent(&self) -> Extent {
+        Extent { width: self.width, height: self.height }
+    }
+}
+
+/// Consecutive analysed frames and some pictures of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Position among the chunks, from 0.
+    pub index: u64,
+    /// Index of its first analysed frame: the frame after the last one of the chunk before.
+    pub first_frame: u64,
+    /// Analysed frames in it, at least 1.
+    pub frames: u64,
+    /// Presentation time of its first frame.
+    pub start_pts_ms: i64,
+    /// Presentation time of its last frame.
+    pub end_pts_ms: i64,
+    /// At least 1, in the order of time.
+    pub views: Vec<View>,
+}
+
+/// A frame as a model is shown it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct View {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Presentation time, exact.
+    pub pts: Timestamp,
+    /// Why the gate selected the frame; `None` for one that is shown for its place in the chunk.
+    pub reason: Option<Reason>,
+    /// Size of the picture.
+    pub extent: Extent,
+    /// The picture.
+    pub jpeg: Vec<u8>,
+}
+
+/// Without the picture, which has no place in a log.
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("frame_index", &self.frame_index)
+            .field("pts", &self.pts)
+            .field("reason", &self.reason)
+            .field("extent", &self.extent)
+            .field("jpeg_bytes", &self.jpeg.len())
+            .finish_non_exhaustive()
+    }
+}
+
+wire_enum!(Chunking, "chunking", { 1 => Frames(frames), 2 => Span { ms } });
+wire_struct!(View { frame_index, pts, reason, extent, jpeg });
+wire_struct!(Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views });
+
+impl Wire for Crop {
+    fn put(&self, out: &mut Vec<u8>) {
+        [self.x, self.y, self.width, self.height].iter().for_each(|score| score.put(out));
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Crop, ProtocolError> {
+        let mut score = || Score::get(from);
+        let (x, y, width, height) = (score()?, score()?, score()?, score()?);
+        Crop::new(x, y, width, height).ok_or(ProtocolError::Invalid("crop"))
+    }
+}
+
+impl Wire for ViewOptions {
+    fn put(&self, out: &mut Vec<u8>) {
+        let ViewOptions { chunks, per_chunk, max_edge, crop } = self;
+        chunks.put(out);
+        out.push(*per_chunk);
+        max_edge.put(out);
+        crop.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<ViewOptions, ProtocolError> {
+        let chunks = Chunking::get(from)?;
+        let per_chunk = from.byte("views per chunk")?;
+        let (max_edge, crop) = (Wire::get(from)?, Wire::get(from)?);
+        let options = ViewOptions { chunks, per_chunk, max_edge, crop };
+        if options.within_bounds() != options {
+            return Err(ProtocolError::Invalid("view options"));
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests;

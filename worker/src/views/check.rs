@@ -1,0 +1,61 @@
+//! Holds a worker to the chunks that were asked of it: a receiver keeps their pictures in memory
+//! and trusts their numbers.
+
+use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
+use crate::{JobEvent, wire::ProtocolError};
+
+/// What the next chunk of a job must be like.
+pub(crate) struct ChunkCheck {
+    options: Option<ViewOptions>,
+    /// Signals that came.
+    signals: u64,
+    next_index: u64,
+    next_frame: u64,
+}
+
+impl ChunkCheck {
+    pub fn new(options: Option<ViewOptions>) -> ChunkCheck {
+        ChunkCheck { options, signals: 0, next_index: 0, next_frame: 0 }
+    }
+
+    /// Looks at the next event of the job.
+    pub fn look(&mut self, event: &JobEvent) -> Result<(), ProtocolError> {
+        match (event, &self.options) {
+            (JobEvent::Signals(signals), _) => self.signals += signals.len() as u64,
+            (JobEvent::Chunk(_), None) => return Err(ProtocolError::Unexpected("chunk")),
+            (JobEvent::Chunk(chunk), Some(options)) => {
+                if !(self.continues(chunk) && keeps_to(chunk, options)) {
+                    return Err(ProtocolError::Invalid("chunk"));
+                }
+                self.next_index += 1;
+                self.next_frame = self.signals;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// It follows the chunk before and ends with the latest signal.
+    fn continues(&self, chunk: &Chunk) -> bool {
+        chunk.index == self.next_index
+            && chunk.first_frame == self.next_frame
+            && chunk.frames > 0
+            && chunk.first_frame.checked_add(chunk.frames) == Some(self.signals)
+    }
+}
+
+fn keeps_to(chunk: &Chunk, options: &ViewOptions) -> bool {
+    let fits = match options.chunks {
+        Chunking::Frames(frames) => chunk.frames <= u64::from(frames),
+        Chunking::Span { .. } => true,
+    };
+    let frames = chunk.first_frame..chunk.first_frame + chunk.frames;
+    let views = &chunk.views;
+    fits && (1..=usize::from(options.per_chunk)).contains(&views.len())
+        && views.windows(2).all(|pair| pair[0].frame_index < pair[1].frame_index)
+        && views.iter().all(|view| {
+            frames.contains(&view.frame_index)
+                && view.extent.width.max(view.extent.height) <= options.edge_max()
+                && (1..=VIEW_BYTES_MAX).contains(&view.jpeg.len())
+        })
+}

@@ -1,0 +1,154 @@
+//! Chunks of real clips: what a worker shows is what the process itself shows, whatever the thread
+//! count, and each picture is a JPEG of the size it says.
+
+use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
+
+use media::{Extent, Score};
+use turbojpeg::read_header;
+use worker::{
+    CancelToken, Chunk, Chunking, Crop, JobEvent, JobOptions, JobSpec, ViewOptions, WorkerError,
+    analyze,
+};
+
+use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
+
+fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ViewOptions {
+    ViewOptions { chunks, per_chunk, max_edge, crop: None }
+}
+
+fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {
+    let JobSpec { sampling, max_frames, gate, .. } = spec(path);
+    let options =
+        JobOptions { sampling, max_frames, stills: false, views: Some(views), gate, threads };
+    let heard = Mutex::new(Heard::default());
+    let input = BufReader::new(File::open(path).expect("the file opens"));
+    let take = |event| heard.lock().expect("no panic").take(event);
+    let report = analyze(input, &options, &take).expect("a result");
+    let mut heard = heard.into_inner().expect("no panic");
+    heard.done = Some(report);
+    heard.settled()
+}
+
+fn in_worker(path: &Path, views: ViewOptions, threads: usize) -> Heard {
+    let spec = JobSpec { stills: false, views: Some(views), threads, ..spec(path) };
+    run(spec).expect("a result").settled()
+}
+
+/// Every frame is in one chunk, and every picture is what its view says.
+fn assert_whole(heard: &Heard, views: ViewOptions, name: &str) {
+    let mut next = 0;
+    for (index, (signals, chunk)) in heard.chunks.iter().enumerate() {
+        assert_eq!((chunk.index, chunk.first_frame), (index as u64, next), "{name}");
+        next += chunk.frames;
+        assert_eq!(*signals, next, "{name}: chunk {index} comes right after its signals");
+        assert!(!chunk.views.is_empty(), "{name}: chunk {index}");
+        assert!(chunk.views.len() <= views.per_chunk.into(), "{name}: chunk {index}");
+        for view in &chunk.views {
+            let header = read_header(&view.jpeg).expect("a JPEG");
+            let size = (view.extent.width as usize, view.extent.height as usize);
+            assert_eq!((header.width, header.height), size, "{name}: frame {}", view.frame_index);
+        }
+    }
+    assert_eq!(next, heard.signals.len() as u64, "{name}");
+}
+
+#[test]
+fn the_number_of_threads_changes_no_chunk() {
+    let _alone = alone();
+    let cases = [
+        ("surv_car-detection.mp4", options(Chunking::Frames(30), 4, Some(256)), (256, 144)),
+        ("anim_bbb-480p-30s.mp4", options(Chunking::Frames(5), 1, Some(128)), (128, 72)),
+        ("nature_flower.mp4", options(Chunking::Frames(500), 4, None), (960, 540)),
+        ("nature_water.webm", options(Chunking::Span { ms: 333 }, 3, Some(200)), (200, 150)),
+        ("phone_adx-topshots.mp4", options(Chunking::Span { ms: 60_000 }, 4, Some(64)), (64, 48)),
+        ("screen_mb-vfr.mp4", options(Chunking::Span { ms: 1000 }, 4, Some(300)), (300, 137)),
+    ];
+    for (name, views, (width, height)) in cases {
+        let Some(path) = clip(name) else { continue };
+        let one = in_process(&path, views, 1);
+        assert_whole(&one, views, name);
+        let first = &one.chunks[0].1.views[0];
+        assert_eq!((first.extent, first.frame_index), (Extent { width, height }, 0), "{name}");
+        assert!(in_process(&path, views, 3) == one, "{name} on three threads");
+        assert!(in_worker(&path, views, 3) == one, "{name} in a worker");
+    }
+}
+
+#[test]
+fn chunks_of_time_follow_the_clock_of_a_clip_of_uneven_pace() {
+    let _alone = alone();
+    let Some(path) = clip("screen_mb-vfr.mp4") else { return };
+    let heard = in_process(&path, options(Chunking::Span { ms: 1000 }, 2, Some(64)), 2);
+    let spans: Vec<(i64, u64)> =
+        heard.chunks.iter().map(|(_, chunk)| (chunk.start_pts_ms / 1000, chunk.frames)).collect();
+    let mut expected: Vec<(i64, u64)> = Vec::new();
+    for signal in &heard.signals {
+        let span = signal.pts_ms.div_euclid(1000);
+        match expected.last_mut() {
+            Some((last, frames)) if *last == span => *frames += 1,
+            _ => expected.push((span, 1)),
+        }
+    }
+    assert_eq!(spans, expected);
+    let lengths: Vec<u64> = spans.iter().map(|(_, frames)| *frames).collect();
+    assert!(lengths.iter().max() > lengths.iter().min(), "{lengths:?}");
+}
+
+#[test]
+fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
+    let _alone = alone();
+    let Some(path) = clip("anim_mb-rotate-bbb.mp4") else { return };
+    let score = |value| Score::from_f64(value).expect("a fraction");
+    let crop = Crop::new(score(0.25), score(0.5), score(0.5), score(0.25));
+    assert!(crop.is_some());
+    let views = ViewOptions { crop, ..options(Chunking::Frames(30), 1, Some(400)) };
+    let heard = in_process(&path, views, 1);
+    let stream = heard.opened.as_ref().expect("opened");
+    let upright = stream.extent.rotated(stream.rotation);
+    assert_ne!(upright, stream.extent);
+    let shown = heard.chunks[0].1.views[0].extent;
+    // 540x480 of 1080x1920, scaled to 400 across.
+    let region = crop.expect("inside").region(upright);
+    assert_eq!((region.width, region.height), (upright.width / 2, upright.height / 4));
+    assert_eq!(shown.width.max(shown.height), 400);
+    assert_eq!(shown.height, (region.height * 400 + region.width / 2) / region.width);
+}
+
+#[test]
+fn a_job_that_is_stopped_at_a_chunk_says_nothing_more() {
+    let _alone = alone();
+    let path = long_clip();
+    let views = Some(options(Chunking::Frames(30), 1, Some(128)));
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let outcome =
+        supervisor().run_job(JobSpec { views, ..spec(&path) }, &CancelToken::new(), &mut |event| {
+            match event {
+                JobEvent::Chunk(chunk) => {
+                    chunks.push(chunk);
+                    if chunks.len() == 3 {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        });
+    assert!(matches!(outcome, Err(WorkerError::Cancelled)), "{outcome:?}");
+    let firsts: Vec<u64> = chunks.iter().map(|chunk| chunk.first_frame).collect();
+    assert_eq!(firsts, [0, 30, 60]);
+}
+
+#[test]
+fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
+    let _alone = alone();
+    let path = long_clip();
+    let beyond = options(Chunking::Frames(0), 9, Some(1));
+    let spec = JobSpec { views: Some(beyond), max_frames: 12, ..spec(&path) };
+    let heard = run(spec).expect("a result");
+    let frames: Vec<u64> = heard.chunks.iter().map(|(_, chunk)| chunk.frames).collect();
+    assert_eq!(frames, [5, 5, 2]);
+    let views = &heard.chunks[0].1.views;
+    assert_eq!(views.len(), 4);
+    assert_eq!(views[0].extent, Extent { width: 64, height: 36 });
+}
