@@ -1,15 +1,30 @@
 //! Small durable records beside the log: what is looked up by key, or changes.
 //!
 //! One transactional file; each part of the server keeps tables of its own in it. A write is on
-//! disk when it returns, whole or not at all. Events never come here: they are the log's.
+//! disk when it returns, whole or not at all. A read or write that the disk refuses closes the
+//! file, and the next use opens it anew. Events never come here: they are the log's.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use media::ErrorKind;
-use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{
+    Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, TableError,
+    Value, WriteTransaction,
+};
+use rustix::fs::Advice;
 
 /// Memory that pages may stay in; the system's page cache is behind it.
 const CACHE_BYTES: usize = 8 << 20;
+/// What [`Ledger::check`] writes, to see whether it can.
+const PROBE: TableDefinition<'_, &str, u64> = TableDefinition::new("probe");
 
 /// Why records cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -19,24 +34,44 @@ pub struct LedgerError(#[from] redb::Error);
 impl LedgerError {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
-        match self.0 {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match &self.0 {
             redb::Error::Corrupted(_) => ErrorKind::DataLoss,
+            redb::Error::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => {
+                ErrorKind::Exhausted
+            }
+            error if is_the_disks(error) => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         }
     }
 }
 
+/// After such an error the open file takes nothing more, also when the disk would.
+fn is_the_disks(error: &redb::Error) -> bool {
+    matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo)
+}
+
 /// The records; clones share one file. Every call waits for the disk.
 #[derive(Clone)]
-pub struct Ledger(Arc<Database>);
+pub struct Ledger(Arc<Shared>);
+
+struct Shared {
+    path: PathBuf,
+    /// `None` after a failure of the disk, until the next use.
+    database: RwLock<Option<Database>>,
+    /// The disk failed after the last write that it took.
+    failing: AtomicBool,
+}
 
 impl Ledger {
-    /// Opens the file at `path`, made when there is none.
+    /// Opens the file at `path`, made when there is none; its name is durable on return.
     pub fn open(path: &Path) -> Result<Ledger, LedgerError> {
-        let mut builder = Database::builder();
-        let database =
-            builder.set_cache_size(CACHE_BYTES).create(path).map_err(redb::Error::from)?;
-        Ok(Ledger(Arc::new(database)))
+        let database = open(path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+        synced.map_err(redb::Error::Io)?;
+        let (path, failing) = (path.to_owned(), AtomicBool::new(false));
+        Ok(Ledger(Arc::new(Shared { path, database: RwLock::new(Some(database)), failing })))
     }
 
     /// What `look` finds, in one unchanging view of all tables.
@@ -44,35 +79,123 @@ impl Ledger {
         &self,
         look: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,
     ) -> Result<T, LedgerError> {
-        let view = self.0.begin_read().map_err(redb::Error::from)?;
-        Ok(look(&view)?)
+        self.using(|database| Ok(database.begin_read()?), |view| look(&view))
     }
 
     /// Makes all changes of `change` or, when it fails, none; one writer at a time.
+    ///
+    /// Where the disk fails while they are made durable, they may be there later all the same.
     pub fn write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
     ) -> Result<T, LedgerError> {
-        let transaction = self.0.begin_write().map_err(redb::Error::from)?;
-        let changed = change(&transaction)?;
-        transaction.commit().map_err(redb::Error::from)?;
+        let act = |transaction: WriteTransaction| {
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
+        };
+        let changed = self.using(|database| Ok(database.begin_write()?), act)?;
+        self.0.failing.store(false, Ordering::Relaxed);
         Ok(changed)
     }
+
+    /// Fails while records cannot be written; tries it out where the disk failed lately.
+    pub fn check(&self) -> Result<(), LedgerError> {
+        if !self.0.failing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.write(|change| Ok(change.open_table(PROBE)?.insert("written", 1).map(drop)?))
+    }
+
+    fn using<B, T, A>(
+        &self,
+        begin: impl Fn(&Database) -> Result<B, redb::Error>,
+        act: A,
+    ) -> Result<T, LedgerError>
+    where
+        A: FnOnce(B) -> Result<T, redb::Error>,
+    {
+        let attempt = |act: A| {
+            self.opened(|database| match begin(database) {
+                Ok(begun) => Ok(act(begun)),
+                Err(error) => Err((error, act)),
+            })
+        };
+        let done = match attempt(act)? {
+            // Another's use failed since the file was opened; nothing of this one has begun.
+            Err((redb::Error::PreviousIo, act)) => {
+                self.close();
+                attempt(act)?
+            }
+            done => done,
+        };
+        done.unwrap_or_else(|(error, _)| Err(error)).map_err(|error| {
+            if is_the_disks(&error) {
+                tracing::error!(%error, "the ledger is closed until its next use");
+                self.close();
+            }
+            LedgerError(error)
+        })
+    }
+
+    /// Calls `act` with the open file, opened where it is not.
+    fn opened<T>(&self, act: impl FnOnce(&Database) -> T) -> Result<T, LedgerError> {
+        let Shared { path, database, .. } = &*self.0;
+        loop {
+            if let Some(database) = &*database.read().unwrap_or_else(PoisonError::into_inner) {
+                return Ok(act(database));
+            }
+            let mut closed = database.write().unwrap_or_else(PoisonError::into_inner);
+            if closed.is_none() {
+                forget_cached(path).map_err(redb::Error::Io)?;
+                *closed = Some(open(path)?);
+            }
+        }
+    }
+
+    /// Closes the file once nobody uses it.
+    fn close(&self) {
+        self.0.failing.store(true, Ordering::Relaxed);
+        // What fails here failed before: a file that is not closed well is repaired as it opens.
+        drop(self.0.database.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// The table, or none before its first record.
+pub fn table<K: Key + 'static, V: Value + 'static>(
+    view: &ReadTransaction,
+    definition: TableDefinition<'_, K, V>,
+) -> Result<Option<ReadOnlyTable<K, V>>, redb::Error> {
+    match view.open_table(definition) {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open(path: &Path) -> Result<Database, redb::Error> {
+    let mut builder = Database::builder();
+    Ok(builder.set_cache_size(CACHE_BYTES).create(path)?)
+}
+
+/// After a failed sync the system's memory may hold what the disk does not: the file is to be
+/// judged by what is on disk.
+fn forget_cached(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(File::open(path)?, 0, None, Advice::DontNeed)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use redb::{ReadableTable, TableDefinition, TableError};
+    use redb::ReadableTable;
 
     use super::*;
 
     const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
     fn get(ledger: &Ledger, key: &str) -> Option<u64> {
-        let look = |view: &ReadTransaction| match view.open_table(NUMBERS) {
-            Ok(table) => Ok(table.get(key)?.map(|found| found.value())),
-            Err(TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(error.into()),
+        let look = |view: &ReadTransaction| match table(view, NUMBERS)? {
+            Some(table) => Ok(table.get(key)?.map(|found| found.value())),
+            None => Ok(None),
         };
         ledger.read(look).expect("readable")
     }

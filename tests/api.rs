@@ -27,6 +27,8 @@ mod idempotency;
 mod ingest;
 #[path = "api/json_suite.rs"]
 mod json_suite;
+#[path = "api/ledger.rs"]
+mod ledger;
 #[path = "api/lifecycle.rs"]
 mod lifecycle;
 #[path = "api/limits.rs"]

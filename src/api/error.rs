@@ -193,6 +193,7 @@ impl ApiError {
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
             ApiError::DiskLow(_) => Some(Refusal::Disk),
             ApiError::Log(_) => Some(Refusal::Log),
+            ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => Some(Refusal::Disk),
             ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
             ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
             ApiError::Webhook(WebhookError::TooMany { .. }) => Some(Refusal::Webhooks),
@@ -283,6 +284,11 @@ impl ApiError {
                 match self {
                     // What the log says of itself names files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
+                    ApiError::Ledger(_)
+                    | ApiError::Upload(UploadError::Ledger(_))
+                    | ApiError::Webhook(WebhookError::Ledger(_)) => {
+                        "records cannot be stored now".to_owned()
+                    }
                     ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
                         "descriptions cannot be read now".to_owned()
                     }

@@ -101,6 +101,9 @@ fn reasons(app: &App) -> Vec<String> {
         Ok(low) => reasons.extend(low.map(|low| low.to_string())),
         Err(error) => reasons.push(format!("the data directory cannot be examined: {error}")),
     }
+    if let Err(error) = app.ledger.check() {
+        reasons.push(format!("records cannot be written: {error}"));
+    }
     if app.draining.is_cancelled() {
         reasons.push("shutting down".to_owned());
     }

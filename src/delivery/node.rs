@@ -1,16 +1,15 @@
 //! What this server is called by those who hear from more than one.
 
-use redb::{TableDefinition, TableError};
+use redb::TableDefinition;
 
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{self, Ledger, LedgerError};
 
 /// The name of the server whose data directory has `ledger`, made when it has none.
 pub fn name(ledger: &Ledger) -> Result<String, LedgerError> {
     const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
-    let known = ledger.read(|view| match view.open_table(NODE) {
-        Ok(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+    let known = ledger.read(|view| match ledger::table(view, NODE)? {
+        Some(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
+        None => Ok(None),
     })?;
     if let Some(known) = known {
         return Ok(known);

@@ -1,9 +1,10 @@
 //! The records of used keys in the ledger, and the bounds on them.
 
 use media::{Seq, WallTime};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{Answer, BYTES_MAX, Fingerprint, Interrupted, RECORDS_MAX, Scope};
+use crate::ledger;
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
@@ -38,10 +39,7 @@ pub(super) enum State {
 
 /// The record of `scope`.
 pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Record>> {
-    let table = match view.open_table(RECORDS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-        table => table?,
-    };
+    let Some(table) = ledger::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
     Ok(found.map(|value| {
         let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();

@@ -1,9 +1,9 @@
 //! Durable positions in the log, by name: where each reader goes on after a restart.
 
 use media::Seq;
-use redb::{TableDefinition, TableError, WriteTransaction};
+use redb::{TableDefinition, WriteTransaction};
 
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{self, Ledger, LedgerError};
 
 /// Name of a reader to the seq that it has not handed over yet.
 const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
@@ -20,10 +20,25 @@ impl Cursors {
 
     /// The first event that `name` has not handed over; `None` when it has none yet.
     pub fn of(&self, name: &str) -> Result<Option<Seq>, LedgerError> {
-        self.0.read(|view| match view.open_table(CURSORS) {
-            Ok(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
-            Err(TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(error.into()),
+        self.0.read(|view| match ledger::table(view, CURSORS)? {
+            Some(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
+            None => Ok(None),
+        })
+    }
+
+    /// The lowest cursor of the readers whose names begin with `start`.
+    pub fn lowest(&self, start: &str) -> Result<Option<Seq>, LedgerError> {
+        self.0.read(|view| {
+            let Some(table) = ledger::table(view, CURSORS)? else { return Ok(None) };
+            let mut lowest: Option<u64> = None;
+            for row in table.range(start..)? {
+                let (name, next) = row?;
+                if !name.value().starts_with(start) {
+                    break;
+                }
+                lowest = Some(lowest.map_or(next.value(), |known| known.min(next.value())));
+            }
+            Ok(lowest.map(Seq))
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use media::{Seq, WallTime, WebhookId};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use timeline::EventKind;
 
@@ -11,7 +11,7 @@ use super::{DEAD_LETTERS_MAX, Live, Secret, Webhook};
 use crate::{
     config::Principal,
     delivery::outbox::{Cursors, forget, move_to},
-    ledger::{Ledger, LedgerError},
+    ledger::{self, Ledger, LedgerError},
 };
 
 /// Id to a [`Record`] as JSON.
@@ -118,11 +118,7 @@ impl Store {
     /// Every webhook.
     pub fn load(&self) -> Result<Vec<Live>, LedgerError> {
         let found = self.ledger.read(|view| {
-            let table = match view.open_table(WEBHOOKS) {
-                Ok(table) => table,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(error) => return Err(error.into()),
-            };
+            let Some(table) = ledger::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
@@ -214,11 +210,7 @@ fn put(change: &WriteTransaction, live: &Live) -> Result<(), redb::Error> {
 
 fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<DeadLetter>, redb::Error> {
     let key = *id.as_bytes();
-    let table = match view.open_table(DEAD_LETTERS) {
-        Ok(table) => table,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(table) = ledger::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
     let rows = table.range((key, 0)..=(key, u64::MAX))?;
     rows.map(|row| {
         let (place, letter) = row?;

@@ -1,0 +1,84 @@
+//! The ledger on a disk that fills up: what needs it is refused, and works again with room.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{
+    uploads::{TYPE, file_form},
+    webhooks,
+};
+use crate::support::{Reply, Server, can_mount, clips, receiver::Receiver};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Writes until nothing more fits.
+fn fill(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).expect("made");
+    for step in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![1; step]).is_ok() {}
+    }
+}
+
+fn keyed(server: &Server, key: &str) -> Reply {
+    let call = server.call("POST", "/v1/runs").header("idempotency-key", key);
+    call.json(&json!({})).send()
+}
+
+fn wait_for_ready(server: &Server, status: u16, text: &str) {
+    let started = Instant::now();
+    loop {
+        let ready = server.get("/v1/ready");
+        if ready.status == status && ready.text.contains(text) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "expected {status} {text}: {}", ready.text);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn records_are_written_again_once_a_full_disk_has_room() {
+    const NAME: &str = "records_are_written_again_once_a_full_disk_has_room";
+    let Some(clips) = clips(NAME).filter(|_| can_mount(NAME)) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let setup = webhooks::setup(dir.path(), &receiver).on_disk(64);
+    let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
+    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
+    let upload = upload.body(file_form("a.mp4", &bytes)).send();
+    assert_eq!(upload.status, 200, "{}", upload.text);
+    let file = format!("/v1/files/{}", upload.json()["file_name"].as_str().expect("a name"));
+    let run = server.create_run();
+
+    let ballast = server.sees(&dir.path().join("data")).join("ballast");
+    let refused = (0..2000).find_map(|at| {
+        fill(&ballast);
+        let reply = keyed(&server, &format!("full-{at}"));
+        (reply.status != 200).then_some(reply)
+    });
+    let refused = refused.expect("a record finds no room");
+    assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"), "{}", refused.text);
+    assert!(!refused.header("retry-after").is_empty());
+    fill(&ballast);
+    wait_for_ready(&server, 503, "records cannot be written");
+
+    std::fs::remove_file(&ballast).expect("removed");
+    wait_for_ready(&server, 200, "");
+    let first = keyed(&server, "room");
+    assert_eq!(first.status, 200, "{}", first.text);
+    let again = keyed(&server, "room");
+    assert_eq!((again.status, &again.json()["run_id"]), (200, &first.json()["run_id"]));
+    let removed = server.call("DELETE", &file).send();
+    assert_eq!(removed.status, 200, "{}", removed.text);
+    assert_eq!(server.get(&file).status, 404);
+    let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));
+    let listed = webhooks::listed(&server, &run, &hook["webhook_id"]);
+    assert_eq!(listed["status"], "active");
+}
