@@ -40,7 +40,10 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
+use crate::{
+    app::App,
+    blocking::{Died, blocking},
+};
 
 use error::ApiError;
 
@@ -145,7 +148,6 @@ impl App {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| ApiError::Bug("blocking work panicked"))
+        blocking(work).await.map_err(|Died| ApiError::Bug("blocking work panicked"))
     }
 }

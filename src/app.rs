@@ -28,7 +28,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     metrics::{Metrics, StoredFile},
     quota::Quota,
-    retention::Retention,
+    retention::{Behind, Retention},
     search::Search,
     session::{
         admission::Admission,
@@ -89,7 +89,6 @@ struct Stores {
     blobs: BlobStore,
     ledger: Ledger,
     quota: Arc<Quota>,
-    retention: Arc<Retention>,
 }
 
 impl Stores {
@@ -106,12 +105,9 @@ impl Stores {
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let quota = Quota::new(config.quotas);
         let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now())?;
-        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(metrics));
-        let retention = Retention::new(config.retention, runs, stills, counted);
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
-        retention.count_stored()?;
-        Ok(Stores { registry, blobs, ledger, quota, retention })
+        Ok(Stores { registry, blobs, ledger, quota })
     }
 }
 
@@ -184,7 +180,7 @@ impl App {
         let egress = Egress::new(&config.egress)?;
         let supervisor = Supervisor::new(worker);
         let workers = Workers::look(&supervisor);
-        let Stores { registry, blobs, ledger, quota, retention } = Stores::open(&config, &metrics)?;
+        let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
         let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
         let webhooks = Webhooks::open(
             Arc::clone(&registry),
@@ -199,6 +195,10 @@ impl App {
             Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
         });
         let mirror = mirror.transpose()?;
+        let readers = readers(&webhooks, mirror.as_ref());
+        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
+        let retention = Retention::new(config.retention, runs, stills, counted, readers);
+        retention.count_stored()?;
         let streams = Streams::new(Arc::clone(&registry), config.streams);
         let cache = config.data_dir.join("search-cache");
         let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
@@ -274,6 +274,16 @@ impl App {
             Err(error) => tracing::error!(%error, "label maps kept as they are"),
         }
     }
+}
+
+/// What must be given an event before retention may remove it.
+fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind> {
+    let webhooks = Arc::clone(webhooks);
+    let mut readers: Vec<Behind> = vec![Box::new(move || Ok(webhooks.behind()))];
+    if let Some(mirror) = mirror.map(Arc::clone) {
+        readers.push(Box::new(move || mirror.behind()));
+    }
+    readers
 }
 
 /// Reads the files that a start reads after the configuration.

@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod api;
 pub mod app;
 pub mod backoff;
+mod blocking;
 pub mod catalog;
 pub mod clock;
 pub mod config;

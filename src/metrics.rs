@@ -118,8 +118,10 @@ series! {
     retention_bytes: Counters<StoredFile> = Counters::new, "service_retention_bytes_removed_total", "kind";
     /// Time of one retention sweep.
     retention_seconds: Histogram = family::histogram, "service_retention_sweep_seconds", LONG;
-    /// Retention sweeps that failed; the next one does what they left.
+    /// Parts of retention sweeps that failed; the next sweep does what they left.
     retention_failures: IntCounter = family::counter, "service_retention_failures_total";
+    /// Damaged events that retention passed over.
+    retention_unreadable: IntCounter = family::counter, "service_retention_unreadable_events_total";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }

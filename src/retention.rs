@@ -2,22 +2,26 @@
 //! and files that no event names.
 //!
 //! One sweep at start and then every hour, slow on purpose. Stills that nobody can fetch go with
-//! the next sweep, records and columns of a deleted run after its age. A sweep that fails is
-//! logged and counted; the next one does what it left.
+//! the next sweep, records and columns of a deleted run after its age; runs whose readers have
+//! not been told everything stay. Ages end at the log's last event, so that a clock that runs
+//! ahead removes nothing. A sweep that fails is counted; the next one does what it left.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     ops::ControlFlow,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use media::{BlobHash, RunId, WallTime};
 use timeline::{BlobStore, Compaction, Event, EventHead, EventKind, Swept, TimelineError};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    blocking::{Died, blocking},
+    ledger::LedgerError,
     metrics::{Metrics, StoredFile},
     session::registry::{Registry, Run},
 };
@@ -42,12 +46,32 @@ pub struct Ages {
     pub runs: Option<Duration>,
 }
 
+/// Tells the runs with events that a reader of the log has not been given yet.
+pub type Behind = Box<dyn Fn() -> Result<HashSet<RunId>, LedgerError> + Send + Sync>;
+
+/// Why a sweep, or a part of it, came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    /// The log or a file store refused.
+    #[error(transparent)]
+    Store(#[from] TimelineError),
+    /// It is not known what readers of the log have been given.
+    #[error("cannot tell what readers of the log were given: {0}")]
+    Behind(#[from] LedgerError),
+    /// Our own bug.
+    #[error(transparent)]
+    Died(#[from] Died),
+}
+
 /// Removes what is old or unused.
 pub struct Retention {
     ages: Ages,
     registry: Arc<Registry>,
     blobs: BlobStore,
     metrics: Arc<Metrics>,
+    readers: Vec<Behind>,
+    /// Stills of events before this count to no account any more.
+    released_before: Mutex<Option<WallTime>>,
 }
 
 /// What one sweep did.
@@ -66,15 +90,18 @@ impl Retention {
         registry: Arc<Registry>,
         blobs: BlobStore,
         metrics: Arc<Metrics>,
+        readers: Vec<Behind>,
     ) -> Arc<Retention> {
-        Arc::new(Retention { ages, registry, blobs, metrics })
+        let released_before = Mutex::default();
+        Arc::new(Retention { ages, registry, blobs, metrics, readers, released_before })
     }
 
     /// Charges the owners of runs for the stills and columns that were stored before this start.
     pub fn count_stored(&self) -> Result<(), TimelineError> {
         let kept_from = self.blobs.removed_before()?;
         let kinds = [EventKind::KeyframeStored, EventKind::FramesDecoded];
-        self.read(
+        *self.released_before() = kept_from;
+        let unreadable = self.read(
             &kinds,
             || ControlFlow::Continue(()),
             |head, event| {
@@ -91,24 +118,37 @@ impl Retention {
                     run.record_stored(bytes, self.registry.quota());
                 }
             },
-        )
+        );
+        if unreadable > 0 {
+            tracing::error!(unreadable, "what these events name is charged to nobody");
+        }
+        Ok(())
+    }
+
+    fn released_before(&self) -> MutexGuard<'_, Option<WallTime>> {
+        // Replaced whole: a panic leaves what was there.
+        self.released_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sweeps now and then every hour, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(EVERY);
+        // After a machine's sleep one sweep does what several would have done.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let started = Instant::now();
             let swept = self.sweep(&stop).await;
             self.metrics.retention_seconds.observe(started.elapsed().as_secs_f64());
             match swept {
                 Ok(swept) => self.tell(&swept, started.elapsed()),
-                Err(error) => {
-                    self.metrics.retention_failures.inc();
-                    tracing::error!(%error, "a retention sweep failed, the next one goes on");
-                }
+                Err(error) => self.failed(&error),
             }
         }
+    }
+
+    fn failed(&self, error: &RetentionError) {
+        self.metrics.retention_failures.inc();
+        tracing::error!(%error, "a retention sweep failed, the next one goes on");
     }
 
     fn tell(&self, swept: &Sweep, took: Duration) {
@@ -132,30 +172,68 @@ impl Retention {
         );
     }
 
-    async fn sweep(self: &Arc<Self>, stop: &CancellationToken) -> Result<Sweep, TimelineError> {
-        let now = crate::clock::wall_now();
+    async fn sweep(self: &Arc<Self>, stop: &CancellationToken) -> Result<Sweep, RetentionError> {
+        let retention = Arc::clone(self);
+        let looked = move || (retention.until(crate::clock::wall_now()), retention.behind());
+        let (now, behind) = blocking(looked).await?;
         let mut swept = Sweep::default();
-        if let Some(age) = self.ages.runs {
-            swept.runs_deleted = self.registry.delete_ended_before(ago(now, age), stop).await;
+        if let (Some(age), Ok(behind)) = (self.ages.runs, &behind) {
+            let before = ago(now, age);
+            swept.runs_deleted = self.registry.delete_ended_before(before, behind, stop).await;
         }
         let (retention, stop) = (Arc::clone(self), stop.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            swept.log = retention.purge(now, &stop)?;
-            swept.stills = retention.sweep_stills(now, &stop)?;
-            swept.columns = retention.registry.timeline().sweep_columns()?;
+        blocking(move || {
+            // Each part whatever became of the others: one damaged file keeps none but its own.
+            let purged = behind
+                .map_err(RetentionError::from)
+                .and_then(|behind| Ok(retention.purge(now, &behind, &stop)?));
+            let stills = retention.sweep_stills(now, &stop);
+            let columns = retention.registry.timeline().sweep_columns();
+            swept.stills = retention.done(stills.map_err(RetentionError::from));
+            swept.columns = retention.done(columns.map_err(RetentionError::from));
+            swept.log = purged?;
             Ok(swept)
-        });
-        work.await.unwrap_or(Err(TimelineError::Closed))
+        })
+        .await?
     }
 
-    /// Removes the records of runs that were deleted long enough ago.
-    fn purge(&self, now: WallTime, stop: &CancellationToken) -> Result<Compaction, TimelineError> {
+    fn done(&self, part: Result<Swept, RetentionError>) -> Swept {
+        part.unwrap_or_else(|error| {
+            self.failed(&error);
+            Swept::default()
+        })
+    }
+
+    /// The time that ages are counted to: `now`, but not past the log's last event.
+    fn until(&self, now: WallTime) -> WallTime {
+        let mut last = None;
+        self.registry.timeline().scan(|head| last = Some(head.at));
+        last.map_or(now, |last| now.min(last))
+    }
+
+    /// The runs with events that some reader has not been given.
+    fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+        let mut runs = HashSet::new();
+        for behind in &self.readers {
+            runs.extend(behind()?);
+        }
+        Ok(runs)
+    }
+
+    /// Removes the records of runs that were deleted long enough ago, `behind` left out.
+    fn purge(
+        &self,
+        now: WallTime,
+        behind: &HashSet<RunId>,
+        stop: &CancellationToken,
+    ) -> Result<Compaction, TimelineError> {
         let timeline = self.registry.timeline();
-        let purged = self
+        let deleted = self
             .ages
             .deleted_runs
             .map(|age| timeline.deleted_before(stepped(ago(now, age), age)))
             .unwrap_or_default();
+        let purged = deleted.difference(behind).copied().collect();
         let pace = |bytes: usize| {
             thread::sleep(Duration::from_secs(1) * bytes as u32 / BYTES_PER_SECOND);
             going(stop)
@@ -179,27 +257,52 @@ impl Retention {
         if let Some(from) = kept_from.filter(|_| kept_from > before) {
             self.blobs.remember_removed_before(from)?;
         }
-        // The start of a hash is enough: two that share it keep each other, nothing more.
-        let mut named: HashSet<u64> = HashSet::new();
-        let mut stopped = false;
+        let released = *self.released_before();
+        let mut named = Hashes::default();
+        let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
+        let unreadable = self.read_stills(stop, |head, hash, bytes| {
+            let Some(run) = self.shown(head.run) else { return };
+            if kept_from.is_none_or(|from| head.at >= from) {
+                named.insert(hash);
+            } else if released.is_none_or(|released| head.at >= released) {
+                releases.entry(head.run).or_insert((run, 0)).1 += bytes;
+            }
+        });
+        // What an unreadable event names is not known: then only those go that another named.
+        let mut over = Hashes::default();
+        if unreadable > 0 {
+            tracing::error!(unreadable, "stills that no event names stay where they are");
+            self.read_stills(stop, |_, hash, _| over.insert(hash));
+        }
+        if stop.is_cancelled() {
+            return Ok(Swept::default());
+        }
+        // Only now that all of them are known, and once, whatever fails after this.
+        for (run, bytes) in releases.into_values() {
+            run.release_stored(bytes, self.registry.quota());
+        }
+        *self.released_before() = kept_from;
+        let stays =
+            |hash: &BlobHash| named.contains(hash) || unreadable > 0 && !over.contains(hash);
+        sweep.finish(stays, || thread::sleep(REST))
+    }
+
+    /// Calls `visit` with every readable event that names a still, until `stop`; returns how
+    /// many are not readable.
+    fn read_stills(
+        &self,
+        stop: &CancellationToken,
+        mut visit: impl FnMut(EventHead, &BlobHash, u64),
+    ) -> u64 {
         let step = || {
             thread::sleep(REST);
-            stopped |= stop.is_cancelled();
             going(stop)
         };
         self.read(&[EventKind::KeyframeStored], step, |head, event| {
-            let Event::KeyframeStored(still) = event else { return };
-            let Some(run) = self.shown(head.run) else { return };
-            if kept_from.is_none_or(|from| head.at >= from) {
-                named.insert(start_of(&still.image_sha256));
-            } else if before.is_none_or(|before| head.at >= before) {
-                run.release_stored(still.image_bytes, self.registry.quota());
+            if let Event::KeyframeStored(still) = event {
+                visit(head, &still.image_sha256, still.image_bytes);
             }
-        })?;
-        if stopped {
-            return Ok(Swept::default());
-        }
-        sweep.finish(|hash| named.contains(&start_of(hash)), || thread::sleep(REST))
+        })
     }
 
     /// The run `id`, unless it is deleted.
@@ -207,27 +310,38 @@ impl Retention {
         self.registry.run(id).filter(|run| run.lifecycle().is_visible())
     }
 
-    /// Calls `visit` with every event of `kinds`, and `step` now and then.
+    /// Calls `visit` with every readable event of `kinds`, and `step` now and then; returns how
+    /// many are not readable, each of which is logged and counted.
     fn read(
         &self,
         kinds: &[EventKind],
         mut step: impl FnMut() -> ControlFlow<()>,
         mut visit: impl FnMut(EventHead, Event),
-    ) -> Result<(), TimelineError> {
+    ) -> u64 {
         let timeline = self.registry.timeline();
-        let mut seqs = Vec::new();
+        let (mut seqs, mut unreadable) = (Vec::new(), 0);
         timeline.scan(|head| seqs.extend(kinds.contains(&head.kind).then_some(head.seq)));
         for seqs in seqs.chunks(EVENTS_A_STEP) {
             for seq in seqs {
-                if let Some(parts) = timeline.get_parts(*seq)? {
-                    visit(parts.head, parts.decode()?);
+                let read = timeline.get_parts(*seq).and_then(|parts| match parts {
+                    Some(parts) => Ok(Some((parts.head, parts.decode()?))),
+                    None => Ok(None),
+                });
+                match read {
+                    Ok(Some((head, event))) => visit(head, event),
+                    Ok(None) => {}
+                    Err(error) => {
+                        unreadable += 1;
+                        self.metrics.retention_unreadable.inc();
+                        tracing::error!(%seq, %error, "retention passes over an event");
+                    }
                 }
             }
             if step().is_break() {
                 break;
             }
         }
-        Ok(())
+        unreadable
     }
 }
 
@@ -235,10 +349,24 @@ fn going(stop: &CancellationToken) -> ControlFlow<()> {
     if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-fn start_of(hash: &BlobHash) -> u64 {
-    let mut start = [0; 8];
-    start.copy_from_slice(&hash.as_bytes()[..8]);
-    u64::from_le_bytes(start)
+/// Hashes by their starts, which is enough: two that share one keep each other, nothing more.
+#[derive(Default)]
+struct Hashes(HashSet<[u8; 8]>);
+
+impl Hashes {
+    fn start(hash: &BlobHash) -> [u8; 8] {
+        let mut start = [0; 8];
+        start.copy_from_slice(&hash.as_bytes()[..8]);
+        start
+    }
+
+    fn insert(&mut self, hash: &BlobHash) {
+        self.0.insert(Hashes::start(hash));
+    }
+
+    fn contains(&self, hash: &BlobHash) -> bool {
+        self.0.contains(&Hashes::start(hash))
+    }
 }
 
 fn ago(now: WallTime, age: Duration) -> WallTime {
@@ -253,14 +381,4 @@ fn stepped(at: WallTime, age: Duration) -> WallTime {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn purges_come_in_steps_of_an_eighth_of_the_age() {
-        let age = Duration::from_millis(800);
-        let at = |epoch_ms| stepped(ago(WallTime { epoch_ms }, age), age).epoch_ms;
-        assert_eq!([at(1800), at(1899), at(1900)], [1000, 1000, 1100]);
-        assert_eq!(stepped(WallTime { epoch_ms: 77 }, Duration::ZERO).epoch_ms, 77);
-    }
-}
+mod tests;

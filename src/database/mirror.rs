@@ -6,11 +6,12 @@
 //! (`state_transition`, `loop_detected`), files' descriptions and stills stay local.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use media::Seq;
+use media::{RunId, Seq};
 use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_postgres::types::ToSql;
@@ -37,6 +38,8 @@ const PLACES: Places = Places {
         longest: Duration::from_secs(10),
     },
 };
+/// How the names of the mirrors' cursors begin.
+const CURSOR: &str = "mirror/";
 /// Events copied in one statement.
 const BATCH: usize = 500;
 /// Bytes of payload copied in one statement.
@@ -126,6 +129,23 @@ impl Mirror {
         tokio::spawn(outbox.run(Arc::clone(self), stop))
     }
 
+    /// The runs with descriptions that the database was not given yet.
+    pub fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+        let known = self.place().as_ref().map(|place| place.next);
+        // Until the database says which one it is, whatever any of them may lack is kept.
+        let from = match known {
+            Some(next) => next,
+            None => Cursors::new(self.ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1)),
+        };
+        let mut runs = HashSet::new();
+        self.timeline.scan(|head| {
+            if head.seq >= from && is_mirrored(head.kind) {
+                runs.insert(head.run);
+            }
+        });
+        Ok(runs)
+    }
+
     /// The name under which this server's events are in the database.
     pub fn node(&self) -> &str {
         &self.node
@@ -161,7 +181,7 @@ impl Mirror {
     }
 
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let cursor = format!("mirror/{}", self.database.identity().await?);
+        let cursor = format!("{CURSOR}{}", self.database.identity().await?);
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let next = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
         tracing::info!(node = self.node, cursor, %next, "the mirror goes on");

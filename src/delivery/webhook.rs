@@ -11,7 +11,7 @@ mod store;
 mod table;
 mod turn;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
@@ -192,6 +192,14 @@ impl Webhooks {
     /// Delivers from now on until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
         tokio::spawn(Arc::clone(&self.outbox).run(Arc::clone(self), stop))
+    }
+
+    /// The runs with events that a webhook which still delivers has not delivered.
+    pub fn behind(&self) -> HashSet<RunId> {
+        let lives = self.table.all().into_iter().filter(|live| !live.is_disabled);
+        let behind =
+            |live: &Live| !self.timeline().heads_of(live.webhook.run, live.next, 1).is_empty();
+        lives.filter(behind).map(|live| live.webhook.run).collect()
     }
 
     fn timeline(&self) -> &Timeline {

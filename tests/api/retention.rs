@@ -48,6 +48,21 @@ fn swept(server: &Server) {
     assert_eq!(series(server, "service_retention_failures_total"), 0);
 }
 
+/// Has the log's last event come later than any before it, by more than [`SOON`].
+fn let_time_pass(server: &Server) {
+    let run = server.create_run();
+    let at = |event: &Value| event["pts_ms"].as_i64().expect("a time");
+    let started = Instant::now();
+    loop {
+        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+        let events = server.events(&run);
+        if at(&events[events.len() - 1]) > at(&events[0]) + 20 {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "the log's time stands still");
+    }
+}
+
 fn stills(server: &Server, run: &str) -> Vec<String> {
     let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let listed = listed["keyframes"].as_array().expect("an array").clone();
@@ -153,6 +168,7 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
     for run in [&shared, &gone] {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
+    let_time_pass(&server);
     let count = used(&server);
     drop(server);
 
@@ -191,6 +207,7 @@ fn stills_past_their_age_answer_404_and_their_events_stay() {
     let setup = Setup::new(dir.path()).root(&clips);
     let server = setup.start();
     let run = ingested(&server, "nature_flower.mp4");
+    let_time_pass(&server);
     let (events, paths, before) = (server.events(&run), stills(&server, &run), used(&server));
     assert!(!paths.is_empty());
     drop(server);
@@ -217,6 +234,7 @@ fn ended_runs_past_their_age_are_deleted_by_the_service() {
     let server = setup.start();
     let (ended, active) = (server.create_run(), server.create_run());
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    let_time_pass(&server);
     drop(server);
     let server = setup.var("SERVICE_RETENTION_RUN_DAYS", SOON).start();
     swept(&server);

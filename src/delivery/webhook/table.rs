@@ -155,6 +155,11 @@ impl Table {
         self.tables().by_id.get(&id).cloned()
     }
 
+    /// Every webhook, in no order.
+    pub fn all(&self) -> Vec<Live> {
+        self.tables().by_id.values().cloned().collect()
+    }
+
     /// The webhooks of `run`, the oldest first.
     pub fn of(&self, run: RunId) -> Vec<Shown> {
         let tables = self.tables();

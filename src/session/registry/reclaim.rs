@@ -9,15 +9,18 @@ use super::{Registry, Run, change::Change};
 use crate::session::Lifecycle;
 
 impl Registry {
-    /// Deletes the runs that ended, and had their last event, before `before`; returns how many.
+    /// Deletes the runs that ended, and had their last event, before `before`, all but `kept`;
+    /// returns how many.
     pub async fn delete_ended_before(
         self: &Arc<Self>,
         before: WallTime,
+        kept: &HashSet<RunId>,
         stop: &CancellationToken,
     ) -> u64 {
         let ended: Vec<Arc<Run>> = {
             let tables = self.tables();
-            tables.runs.values().filter(|run| run.ended_before(before)).cloned().collect()
+            let ended = tables.runs.values().filter(|run| run.ended_before(before));
+            ended.filter(|run| !kept.contains(&run.id())).cloned().collect()
         };
         let mut deleted = 0;
         for run in ended.iter().take_while(|_| !stop.is_cancelled()) {
