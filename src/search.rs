@@ -211,7 +211,7 @@ impl Search {
     /// Finds the descriptions of `wanted`; dropping the future stops the search.
     pub async fn find(&self, wanted: Wanted) -> Result<Answer, SearchFailure> {
         self.caught_up().await?;
-        let place = self.admission.enter().await;
+        let place = self.admission.enter(&wanted.owner).await;
         let place = place.map_err(|QueueFull { queue_max }| SearchFailure::Full(queue_max))?;
         let shared = Arc::clone(&self.shared);
         let begin = move || shared.begin(wanted, place);

@@ -355,7 +355,7 @@ pub async fn analyze(
     if state.is_terminal() {
         return Err(RunError::Terminal(state).into());
     }
-    let place = app.analyses.enter().await.map_err(|_| ApiError::AnalysesFull)?;
+    let place = app.analyses.enter(&caller.principal).await.map_err(|_| ApiError::AnalysesFull)?;
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done = app
         .blocking(move || {

@@ -17,7 +17,6 @@ use http::{HeaderMap, header};
 use media::BlobHash;
 use serde::Serialize;
 use utoipa::ToSchema;
-use worker::WorkerError;
 
 use super::{
     ApiResult, App,
@@ -121,11 +120,11 @@ pub async fn upload(
         app.metrics.replays.inc();
         return Ok(answered);
     }
+    let container = probe(&app, &caller.principal, &incoming).await?;
     let server = Arc::clone(&app);
     let kept = move || -> Result<Answer, ApiError> {
         // Also when the caller goes away, the place is taken until the work is over.
         let _place = place;
-        let container = probe(&app, &incoming)?;
         let extension = extension(&container, &file_name);
         let new =
             New { owner: &caller.principal, extension, file_name: &file_name, at: wall_now() };
@@ -225,21 +224,19 @@ async fn store(
 }
 
 /// What the media worker finds the file to be.
-fn probe(app: &App, incoming: &Incoming) -> Result<String, ApiError> {
+async fn probe(app: &App, owner: &Principal, incoming: &Incoming) -> Result<String, ApiError> {
     let file = incoming.reopen()?;
-    match app.supervisor.probe(file) {
-        Ok(stream) => Ok(stream.container),
-        Err(error) => Err(refusal(error)),
-    }
+    let probed = app.runner.probe(owner, file).await;
+    probed.map(|stream| stream.container).map_err(refusal)
 }
 
-fn refusal(error: WorkerError) -> ApiError {
+fn refusal(error: IngestError) -> ApiError {
     use media::ErrorKind::{InvalidInput, Unsupported};
-    match error.kind() {
-        InvalidInput | Unsupported => {
+    match &error {
+        IngestError::Worker(cause) if matches!(cause.kind(), InvalidInput | Unsupported) => {
             tracing::info!(%error, "an upload is no media");
-            ApiError::field(FIELD, IngestError::Worker(error).told())
+            ApiError::field(FIELD, error.told())
         }
-        _ => IngestError::Worker(error).into(),
+        _ => error.into(),
     }
 }

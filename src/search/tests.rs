@@ -113,7 +113,9 @@ async fn only_visible_runs_of_the_caller_are_examined() {
 async fn more_searches_than_may_wait_are_refused() {
     let log = start(LIMITS);
     let admission = &log.search.admission;
-    let places = [admission.enter().await.expect("free"), admission.enter().await.expect("free")];
+    let owner = Principal::named("alice");
+    let place = || async { admission.enter(&owner).await.expect("free") };
+    let places = [place().await, place().await];
     let waiting: Vec<_> = (0..WAITING_MAX)
         .map(|_| {
             let search = Arc::clone(&log.search);
@@ -159,7 +161,8 @@ async fn who_leaves_stops_the_search() {
         assert!(asked.await.expect_err("aborted or done too soon").is_cancelled());
         let started = Instant::now();
         // Its place comes back when its threads are done.
-        let places = [log.search.admission.enter().await, log.search.admission.enter().await];
+        let (admission, owner) = (&log.search.admission, Principal::named("alice"));
+        let places = [admission.enter(&owner).await, admission.enter(&owner).await];
         assert!(started.elapsed() < Duration::from_secs(10) && places.iter().all(Result::is_ok));
         fewest = fewest.min(log.search.examined() - before);
     }

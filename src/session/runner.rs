@@ -6,15 +6,16 @@
 mod job;
 mod stores;
 
-use std::{io, sync::Arc};
+use std::{fs::File, io, pin::pin, sync::Arc};
 
+use decode::StreamInfo;
 use gate::GateConfig;
 use media::{ErrorKind, Rate, RequestId, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
-use worker::{Supervisor, WorkerError};
+use worker::{CancelToken, Supervisor, WorkerError};
 
 use super::{
     admission::{Admission, Place, QueueFull},
@@ -22,6 +23,8 @@ use super::{
     remote::{RemoteError, RemoteSources},
 };
 use crate::{
+    blocking::{Died, blocking},
+    config::Principal,
     disk::{Low, Reserve},
     metrics::Metrics,
     quota::QuotaError,
@@ -235,7 +238,8 @@ impl Runner {
         let place = if self.closing.is_cancelled() {
             None
         } else {
-            waiting.run_until_cancelled(self.admission.enter()).await.transpose()?
+            let entering = self.admission.enter(&run.origin().principal);
+            waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match place {
             Some(place) => self.on_thread(guard, place, ingest).await,
@@ -255,6 +259,44 @@ impl Runner {
             }
             outcome => outcome,
         }
+    }
+
+    /// Says what is in a file of `owner`: a small job, which waits for its place as any other.
+    ///
+    /// Dropping the future ends the job.
+    pub async fn probe(
+        self: &Arc<Self>,
+        owner: &Principal,
+        file: File,
+    ) -> Result<StreamInfo, IngestError> {
+        let ended = self.closing.child_token();
+        let _end = ended.clone().drop_guard();
+        let (runner, owner) = (Arc::clone(self), owner.clone());
+        let probed = async move {
+            let entering = ended.run_until_cancelled(runner.admission.enter(&owner)).await;
+            let place = entering.ok_or(IngestError::Shutdown)??;
+            let (cancel, supervisor) = (CancelToken::new(), runner.parts.supervisor.clone());
+            let token = cancel.clone();
+            let probing = blocking(move || {
+                let _place = place;
+                supervisor.probe(file, &token)
+            });
+            let mut probing = pin!(probing);
+            let probed = tokio::select! {
+                probed = &mut probing => probed,
+                () = ended.cancelled() => {
+                    cancel.cancel();
+                    probing.await
+                }
+            };
+            match probed {
+                Ok(Err(WorkerError::Cancelled)) => Err(IngestError::Shutdown),
+                Ok(probed) => probed.map_err(IngestError::Worker),
+                Err(Died) => Err(IngestError::Lost),
+            }
+        };
+        let task = self.jobs.spawn(probed.in_current_span());
+        task.await.map_err(|_| IngestError::Lost)?
     }
 
     /// A stop and a delete have said why in an event of their own; a shutdown says it here.

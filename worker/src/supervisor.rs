@@ -149,7 +149,7 @@ impl Supervisor {
 
     /// What is in a regular file: its container is opened in a worker of its own, its first pictures
     /// are looked at, and nothing more.
-    pub fn probe(&self, file: File) -> Result<StreamInfo, WorkerError> {
+    pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {
         let spec = JobSpec {
             input: JobInput::File(file),
             sampling: Sampling::Every,
@@ -161,7 +161,7 @@ impl Supervisor {
             limits: Limits::default(),
         };
         let mut found = None;
-        let ended = self.run_job(spec, &CancelToken::new(), &mut |event| match event {
+        let ended = self.run_job(spec, cancel, &mut |event| match event {
             JobEvent::Opened(stream) => {
                 found = Some(stream);
                 ControlFlow::Break(())

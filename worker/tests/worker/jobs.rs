@@ -11,7 +11,7 @@ use decode::Sampling;
 use gate::{Gate, GateConfig};
 use media::{Codec, ErrorKind, Rate};
 use turbojpeg::read_header;
-use worker::{JobOptions, JobSpec, analyze};
+use worker::{CancelToken, JobOptions, JobSpec, analyze};
 
 use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
 
@@ -127,7 +127,9 @@ fn sampling_and_the_frame_limit_reach_the_decoder() {
 fn a_probe_says_what_a_file_holds() {
     let _alone = alone();
     let path = long_clip();
-    let stream = supervisor().probe(File::open(&path).expect("opens")).expect("a video");
+    let stream = supervisor()
+        .probe(File::open(&path).expect("opens"), &CancelToken::new())
+        .expect("a video");
     assert_eq!((stream.extent.width, stream.extent.height), (960, 540));
     assert_eq!(stream.codec, Codec::H264);
     let folder = tempfile::tempdir().expect("a folder");
@@ -138,7 +140,9 @@ fn a_probe_says_what_a_file_holds() {
     ] {
         let path = folder.path().join(name);
         fs::write(&path, bytes).expect("written");
-        let error = supervisor().probe(File::open(&path).expect("opens")).expect_err(name);
+        let error = supervisor()
+            .probe(File::open(&path).expect("opens"), &CancelToken::new())
+            .expect_err(name);
         assert!(error.to_string().starts_with(told), "{name}: {error}");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
     }
