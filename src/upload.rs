@@ -19,13 +19,13 @@ use std::{
 };
 
 use media::{BlobHash, ErrorKind, WallTime};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use crate::{
     config::Principal,
-    ledger::{Ledger, LedgerError},
+    ledger::{self, Ledger, LedgerError},
     quota::{Quota, QuotaError},
     source::{self, SourceError},
 };
@@ -178,22 +178,31 @@ impl Uploads {
 
     /// Removes files that have no record, which only a crash leaves; returns how many.
     ///
-    /// Only while no upload is under way: at start.
+    /// Only while no upload is under way: at start. What is not ours stays.
     fn sweep(&self) -> Result<usize, UploadError> {
         let mut swept = 0;
         for folder in list(&self.dirs[1])? {
-            let known = match folder.file_name().and_then(|name| name.to_str()) {
+            let name = folder.file_name().and_then(|name| name.to_str());
+            let known = match name.filter(|_| folder.is_dir() && !folder.is_symlink()) {
                 Some(INCOMING) => HashSet::new(),
-                Some(owner) => self.names(owner)?,
-                None => continue,
+                Some(owner) if is_folder(owner) => self.names(owner)?,
+                _ => {
+                    tracing::warn!(path = %folder.display(), "not an upload folder, left alone");
+                    continue;
+                }
             };
             for path in list(&folder)? {
                 let name = path.file_name().and_then(|name| name.to_str());
-                if !name.is_some_and(|name| known.contains(name)) {
-                    fs::remove_file(&path)
-                        .map_err(UploadError::io("remove an unfinished upload", &path))?;
-                    swept += 1;
+                if name.is_some_and(|name| known.contains(name)) {
+                    continue;
                 }
+                if path.is_dir() && !path.is_symlink() {
+                    tracing::warn!(path = %path.display(), "not an upload, left alone");
+                    continue;
+                }
+                fs::remove_file(&path)
+                    .map_err(UploadError::io("remove an unfinished upload", &path))?;
+                swept += 1;
             }
         }
         Ok(swept)
@@ -212,10 +221,9 @@ impl Uploads {
         nothing: T,
         look: impl FnOnce(&Records) -> Result<T, redb::Error>,
     ) -> Result<T, UploadError> {
-        let found = self.ledger.read(|view: &ReadTransaction| match view.open_table(UPLOADS) {
-            Ok(table) => look(&table),
-            Err(TableError::TableDoesNotExist(_)) => Ok(nothing),
-            Err(error) => Err(error.into()),
+        let found = self.ledger.read(|view| match ledger::table(view, UPLOADS)? {
+            Some(table) => look(&table),
+            None => Ok(nothing),
         });
         Ok(found?)
     }
@@ -249,9 +257,11 @@ impl Uploads {
         let folder = folder_of(new.owner);
         let dir = self.dirs[1].join(&folder);
         match fs::create_dir(&dir) {
-            Ok(()) => sync_parent(&dir)?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(UploadError::io("make an upload folder", &dir)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(UploadError::io("make an upload folder", &dir)(error));
+            }
+            // Whoever made it may not have synced its name yet.
+            Ok(()) | Err(_) => sync_parent(&dir)?,
         }
         let path = dir.join(upload.name.as_str());
         let hold = incoming.publish(&path)?;
@@ -373,6 +383,11 @@ fn folder_of(owner: &Principal) -> String {
         .finalize()
         .into();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether [`folder_of`] gives such names.
+fn is_folder(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The last component of what an uploader calls a file, without what could mislead a reader.

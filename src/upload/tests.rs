@@ -108,6 +108,34 @@ fn what_is_not_kept_leaves_nothing() {
 }
 
 #[test]
+fn what_is_not_ours_stays_and_does_not_stop_a_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let kept = put(&uploads, &Principal::named("alice"), b"kept", 1);
+    let root = dir.path().join("uploads");
+    let own = uploads.path(&kept).parent().expect("a folder").to_owned();
+    drop(uploads);
+    let foreign = [
+        root.join("notes.txt"),
+        root.join("lost+found/a"),
+        root.join("0123456789ABCDEF0123456789ABCDEF/a"),
+        own.join("folder/a"),
+        root.join("incoming/folder/a"),
+    ];
+    for path in &foreign {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, "x").expect("written");
+    }
+    let stray = own.join("stray");
+    fs::write(&stray, "x").expect("written");
+    let again = open(dir.path());
+    for path in foreign.iter().chain([&again.path(&kept)]) {
+        assert!(path.exists(), "{}", path.display());
+    }
+    assert!(!stray.exists(), "an upload without a record goes");
+}
+
+#[test]
 fn a_quota_stops_an_upload_midway_and_is_given_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let uploads = open(dir.path());
