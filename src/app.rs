@@ -75,6 +75,9 @@ pub enum StartError {
     /// The uploaded files cannot be reached.
     #[error(transparent)]
     Uploads(#[from] UploadError),
+    /// The system gives too few descriptors.
+    #[error(transparent)]
+    Descriptors(#[from] descriptors::TooFew),
     /// The address is not ours.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -214,7 +217,7 @@ impl App {
             threads: jobs,
             metrics: Arc::clone(&metrics),
         });
-        let crowd = descriptors::crowd(&config);
+        let crowd = descriptors::crowd(&config)?;
         let rates = Rates::new(config.rate_global, config.rate_principal);
         let idempotency = Idempotency::open(ledger.clone(), wall_now())?;
         let uploads = config.data_dir.join("uploads");

@@ -10,7 +10,7 @@ mod tools;
 mod vars;
 
 use std::{
-    env,
+    env, fmt,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
@@ -44,6 +44,23 @@ pub enum Origins {
     Listed(Vec<HeaderValue>),
     /// Every one; only while keys are off.
     Any,
+}
+
+/// The URL of a collector of spans, which may hold a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Collector(String);
+
+impl Collector {
+    /// The URL with everything in it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&vars::without_credentials(&self.0))
+    }
 }
 
 /// Everything the server can be told.
@@ -104,7 +121,7 @@ pub struct Config {
     /// Which remote sources are ingested.
     pub remote: RemoteConfig,
     /// Where spans are exported to.
-    pub traces_endpoint: Option<String>,
+    pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
     pub log_filter: String,
     /// Every setting as resolved.
@@ -196,7 +213,7 @@ impl Config {
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
-            traces_endpoint: vars.read("SERVICE_TRACES_ENDPOINT", "", collector),
+            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),
             warnings,
@@ -219,7 +236,7 @@ fn key_ring(vars: &mut Vars) -> KeyRing {
     let listed = vars.secret("SERVICE_API_KEYS").unwrap_or_default();
     let file = vars.read("SERVICE_API_KEYS_FILE", "", optional_path);
     for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        if let Err(problem) = ring.add(entry) {
+        if let Err(problem) = ring.add(entry, "SERVICE_API_KEYS") {
             vars.refuse("SERVICE_API_KEYS", problem);
         }
     }
@@ -228,7 +245,7 @@ fn key_ring(vars: &mut Vars) -> KeyRing {
         Ok(text) => {
             let entries = text.lines().flat_map(|line| line.split(',')).map(str::trim);
             for entry in entries.filter(|entry| !entry.is_empty() && !entry.starts_with('#')) {
-                if let Err(problem) = ring.add(entry) {
+                if let Err(problem) = ring.add(entry, "SERVICE_API_KEYS_FILE") {
                     vars.refuse("SERVICE_API_KEYS_FILE", problem);
                 }
             }
@@ -367,14 +384,14 @@ fn origin(text: &str) -> Result<HeaderValue, Problem> {
     }
 }
 
-fn collector(text: &str) -> Result<Option<String>, Problem> {
+fn collector(text: &str) -> Result<Option<Collector>, Problem> {
     let uri: Option<http::Uri> = text.parse().ok();
     let fits = |uri: &http::Uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
     };
     match uri.filter(fits) {
         _ if text.is_empty() => Ok(None),
-        Some(_) => Ok(Some(text.to_owned())),
+        Some(_) => Ok(Some(Collector(text.to_owned()))),
         None => Err("must be the http or https URL of an OTLP/gRPC collector".into()),
     }
 }

@@ -9,22 +9,41 @@ use crate::config::Config;
 
 /// Descriptors that are for no connection: the log, stills, workers, the database.
 const RESERVED: u64 = 512;
+/// Fewer connections than this are no service, and fewer cannot be asked for.
+const CONNECTIONS_MIN: u64 = 16;
+
+/// The system gives too few descriptors.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the system gives {given} file descriptors and {} are needed at least: raise the limit \
+     (ulimit -n, LimitNOFILE=)",
+    RESERVED + CONNECTIONS_MIN
+)]
+pub struct TooFew {
+    /// The hard limit of the process.
+    given: u64,
+}
 
 /// As many connections as are asked for and the system has descriptors for.
-pub fn crowd(config: &Config) -> Arc<Crowd> {
+pub fn crowd(config: &Config) -> Result<Arc<Crowd>, TooFew> {
     let asked = config.connections_max;
     let total = match raise() {
-        Ok(most) => connections(asked, most),
+        Ok(most) => connections(asked, most)?,
         Err(error) => {
             tracing::warn!(%error, "cannot raise the limit of file descriptors");
             asked
         }
     };
     if total < asked {
-        tracing::warn!(asked, total, "fewer connections: raise the limit of file descriptors");
+        tracing::warn!(
+            asked,
+            total,
+            "SERVICE_MAX_CONNECTIONS is more than the system has file descriptors for: fewer \
+             connections are taken"
+        );
     }
     let per_address = config.connections_per_address.map_or(total, |most| most.get() as usize);
-    Crowd::new(CrowdLimits { total, per_address })
+    Ok(Crowd::new(CrowdLimits { total, per_address }))
 }
 
 /// Raises the limit of the process as far as it may; tells how many descriptors that is.
@@ -36,10 +55,13 @@ fn raise() -> io::Result<u64> {
     Ok(maximum.unwrap_or(u64::MAX))
 }
 
-/// How many of `asked` connections `descriptors` have room for: at least one.
-fn connections(asked: usize, descriptors: u64) -> usize {
-    let room = descriptors.saturating_sub(RESERVED).max(1);
-    asked.min(usize::try_from(room).unwrap_or(usize::MAX))
+/// How many of `asked` connections the `given` descriptors have room for.
+fn connections(asked: usize, given: u64) -> Result<usize, TooFew> {
+    let room = given.saturating_sub(RESERVED);
+    if room < CONNECTIONS_MIN {
+        return Err(TooFew { given });
+    }
+    Ok(asked.min(usize::try_from(room).unwrap_or(usize::MAX)))
 }
 
 #[cfg(test)]
@@ -48,9 +70,16 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_the_rest() {
-        let rows = [(16_384, u64::MAX, 16_384), (16_384, 1024, 512), (100, 1024, 100), (9, 3, 1)];
-        for (asked, descriptors, expected) in rows {
-            assert_eq!(connections(asked, descriptors), expected, "{asked} of {descriptors}");
+        let rows = [
+            (16_384, u64::MAX, Some(16_384)),
+            (16_384, 1024, Some(512)),
+            (100, 1024, Some(100)),
+            (100, 528, Some(16)),
+            (100, 527, None),
+            (16, 3, None),
+        ];
+        for (asked, given, expected) in rows {
+            assert_eq!(connections(asked, given).ok(), expected, "{asked} of {given}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::{process::ExitCode, sync::Arc};
 use clap::Parser;
 use sightline::{
     app::{self, App},
-    config::Config,
+    config::{Collector, Config},
     metrics::Metrics,
     server::Server,
     telemetry,
@@ -56,14 +56,14 @@ fn main() -> ExitCode {
         return check(&config);
     }
     let metrics = Arc::new(Metrics::new());
-    let _flush =
-        match telemetry::start(&config.log_filter, config.traces_endpoint.as_deref(), &metrics) {
-            Ok(flush) => flush,
-            Err(error) => {
-                eprintln!("sightline-server: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
+    let collector = config.traces_endpoint.as_ref().map(Collector::as_str);
+    let _flush = match telemetry::start(&config.log_filter, collector, &metrics) {
+        Ok(flush) => flush,
+        Err(error) => {
+            eprintln!("sightline-server: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

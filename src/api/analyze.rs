@@ -40,7 +40,7 @@ pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// The caller's trace.
 pub type TraceId = Text<1, 64>;
 /// Number of a frame.
-pub type Index = Int<0, { u64::MAX }>;
+pub type Index = Int<0, { (1 << 53) - 1 }>;
 
 /// What to analyze.
 #[derive(ToSchema)]

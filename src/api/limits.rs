@@ -2,7 +2,13 @@
 //!
 //! Values come from the constants and settings that enforce them, never from here.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroU64},
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Json, extract::State};
 use media::{Rate, RequestId};
@@ -22,6 +28,7 @@ use super::{
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
     search::{self, SearchLimit},
+    upload::FORM_BYTES_MAX,
     webhooks::{Description, WebhookUrl},
     wire::shown,
 };
@@ -104,6 +111,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(of_media());
+    limits.extend(of_workers());
     if let Some(stored) = limits.get_mut("principal_stored") {
         stored.used = Some(used.into());
     }
@@ -154,12 +162,10 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     let (config, runs) = (&app.config, app.registry.limits());
     let (transport, crowd) = (transport::Limits::default(), app.crowd.limits());
-    let rate = |rate: Option<std::num::NonZeroU32>| {
-        Limit::switched(rate.map(std::num::NonZeroU32::get), "requests a second")
-    };
-    let quota = |bytes: Option<std::num::NonZeroU64>| {
-        Limit::switched(bytes.map(std::num::NonZeroU64::get), "bytes")
-    };
+    let rate =
+        |rate: Option<NonZeroU32>| Limit::switched(rate.map(NonZeroU32::get), "requests a second");
+    let quota = |bytes: Option<NonZeroU64>| Limit::switched(bytes.map(NonZeroU64::get), "bytes");
+    let milliseconds = |time: Duration| Limit::most(time.as_millis() as u64, "milliseconds");
     BTreeMap::from([
         ("body", Limit::most(BODY_BYTES_MAX, "bytes")),
         ("header_block", Limit::most(transport.header_bytes_max, "bytes")),
@@ -167,7 +173,8 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("connections", Limit::most(crowd.total, "connections").by("SERVICE_MAX_CONNECTIONS")),
         (
             "connections_per_address",
-            Limit::most(crowd.per_address, "connections").by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
+            Limit::switched(config.connections_per_address.map(NonZeroU32::get), "connections")
+                .by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
         ),
         ("requests_per_connection", Limit::most(transport.streams_max, "requests at once")),
         ("active_runs", Limit::most(runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT")),
@@ -189,6 +196,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("searches", Limit::most(crate::search::RUNNING_MAX, "at once")),
         ("searches_waiting", Limit::most(crate::search::WAITING_MAX, "waiting")),
         ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
+        ("upload_form", Limit::most(FORM_BYTES_MAX, "bytes beside the file")),
         ("uploads", Limit::most(upload::ALL_MAX, "at once")),
         ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),
         ("run_webhooks", Limit::most(webhook::PER_RUN_MAX, "webhooks")),
@@ -198,6 +206,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
             "webhook_attempts",
             Limit::most(config.webhooks.attempts, "attempts").by("SERVICE_WEBHOOK_ATTEMPTS"),
         ),
+        ("webhook_attempt", milliseconds(config.webhooks.timeout).by("SERVICE_WEBHOOK_TIMEOUT_MS")),
         ("idempotency_key", Limit::within(idempotency::KEY_BYTES, "bytes")),
         ("idempotency_kept", Limit::most(keys::KEPT.as_secs(), "seconds")),
         ("idempotency_answer", Limit::most(keys::ANSWER_BYTES_MAX, "bytes")),
@@ -208,6 +217,21 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
         ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
         ("remote_redirects", Limit::most(transport::egress::REDIRECTS_MAX, "redirects")),
+    ])
+}
+
+/// What a job may take of this machine.
+fn of_workers() -> BTreeMap<&'static str, Limit> {
+    let (file, remote) = (worker::Limits::default(), worker::Limits::remote());
+    let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
+    BTreeMap::from([
+        ("file_job", seconds(file.wall)),
+        ("file_job_memory", Limit::most(file.memory_bytes, "bytes")),
+        ("file_job_output", Limit::most(file.output_bytes, "bytes of signals and stills")),
+        ("file_job_first_frame", seconds(file.first_frame)),
+        ("file_job_stall", seconds(file.stall)),
+        ("remote_job_first_frame", seconds(remote.first_frame)),
+        ("remote_job_stall", seconds(remote.stall)),
     ])
 }
 

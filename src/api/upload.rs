@@ -41,7 +41,7 @@ const FIELD: &str = "file";
 /// Bytes written at a time.
 const WRITE: usize = 256 << 10;
 /// What the form around a file may add to the length of a request.
-const FORM_BYTES_MAX: u64 = 1 << 20;
+pub const FORM_BYTES_MAX: u64 = 1 << 20;
 
 /// A form with one file; other fields are passed over.
 #[derive(ToSchema)]

@@ -34,7 +34,8 @@ const ANONYMOUS: &str = "anonymous";
 #[derive(Clone, Default)]
 pub struct KeyRing {
     keys: Vec<([u8; 32], Principal)>,
-    short: Vec<Principal>,
+    /// Whose keys are short, and where they were read.
+    short: Vec<(Principal, &'static str)>,
 }
 
 /// A key of fewer bytes can be guessed.
@@ -47,8 +48,9 @@ impl fmt::Debug for KeyRing {
 }
 
 impl KeyRing {
-    /// Adds `name:key` or a bare key, whose principal is the start of its digest.
-    pub fn add(&mut self, entry: &str) -> Result<(), Problem> {
+    /// Adds `name:key` or a bare key, whose principal is the start of its digest; `variable` is
+    /// where it was read.
+    pub fn add(&mut self, entry: &str, variable: &'static str) -> Result<(), Problem> {
         let (name, key) = match entry.split_once(':') {
             Some((name, key)) => (Some(name), key),
             None => (None, entry),
@@ -71,7 +73,7 @@ impl KeyRing {
             return Err("names a key or a key name twice".into());
         }
         if key.len() < KEY_BYTES_MIN {
-            self.short.push(principal.clone());
+            self.short.push((principal.clone(), variable));
         }
         self.keys.push((digest, principal));
         Ok(())
@@ -79,9 +81,9 @@ impl KeyRing {
 
     /// What there is to say against the keys.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.short.iter().map(|principal| {
+        self.short.iter().map(|(principal, variable)| {
             let name = principal.as_str();
-            format!("the API key of {name} is shorter than {KEY_BYTES_MIN} bytes: use a longer one")
+            format!("{variable}: the key of {name} is shorter than {KEY_BYTES_MIN} bytes")
         })
     }
 
@@ -119,8 +121,8 @@ mod tests {
     #[test]
     fn a_key_names_its_principal_and_nothing_else_does() {
         let mut ring = KeyRing::default();
-        ring.add("alice:secret-1").expect("named");
-        ring.add("secret-2").expect("bare");
+        ring.add("alice:secret-1", "HERE").expect("named");
+        ring.add("secret-2", "HERE").expect("bare");
         let name =
             |key: &str| ring.principal(key.as_bytes()).map(|owner| owner.as_str().to_owned());
         assert_eq!(name("secret-1").as_deref(), Some("alice"));
@@ -133,11 +135,17 @@ mod tests {
     #[test]
     fn a_short_key_is_warned_about_by_name() {
         let mut ring = KeyRing::default();
-        ring.add("alice:fifteen-bytes-k").expect("named");
-        ring.add("bob:sixteen-bytes-key").expect("named");
+        ring.add("alice:fifteen-bytes-k", "HERE").expect("named");
+        ring.add("bob:sixteen-bytes-key", "THERE").expect("named");
+        ring.add("carol:short", "THERE").expect("named");
         let warnings: Vec<String> = ring.warnings().collect();
-        assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("alice") && !warnings[0].contains("fifteen"), "{warnings:?}");
+        assert_eq!(
+            warnings,
+            [
+                "HERE: the key of alice is shorter than 16 bytes",
+                "THERE: the key of carol is shorter than 16 bytes",
+            ]
+        );
     }
 
     #[test]
@@ -145,8 +153,8 @@ mod tests {
         let cases = ["", "a:", ":k", "a b:k", "anonymous:k", "one:other", "x:key-1", "k\u{e9}y"];
         for case in cases {
             let mut ring = KeyRing::default();
-            ring.add("one:key-1").expect("valid");
-            assert!(ring.add(case).is_err(), "{case}");
+            ring.add("one:key-1", "HERE").expect("valid");
+            assert!(ring.add(case, "HERE").is_err(), "{case}");
         }
     }
 }

@@ -117,3 +117,25 @@ fn no_secret_is_shown_or_debugged() {
     assert!(!shown.contains("hush") && !format!("{config:?}").contains("hush"), "{shown}");
     assert!(shown.contains("SERVICE_API_KEYS=(set, hidden)"), "{shown}");
 }
+
+#[test]
+fn the_credentials_of_a_collector_are_masked() {
+    let rows = [
+        ("http://127.0.0.1:4317", "http://127.0.0.1:4317"),
+        ("https://me:hush@collector.example:4317/x", "https://***@collector.example:4317/x"),
+        ("https://hush@collector.example", "https://***@collector.example"),
+        ("https://me:hu@sh@collector.example/a@b", "https://***@collector.example/a@b"),
+    ];
+    for (url, masked) in rows {
+        let pairs = [("SERVICE_API_KEYS", "0123456789abcdef"), ("SERVICE_TRACES_ENDPOINT", url)];
+        let Ok(config) = resolve(&pairs) else {
+            // What is no URL is refused without being shown.
+            assert!(url.contains("hu@sh"), "{url}");
+            continue;
+        };
+        let shown = config.shown.iter().find(|shown| shown.name == "SERVICE_TRACES_ENDPOINT");
+        assert_eq!(shown.map(|shown| shown.value.as_str()), Some(masked));
+        assert_eq!(config.traces_endpoint.as_ref().map(Collector::as_str), Some(url));
+        assert!(!format!("{config:?}").contains("hush"), "{url}");
+    }
+}

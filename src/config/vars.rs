@@ -74,6 +74,20 @@ impl Vars {
         })
     }
 
+    /// Like [`Vars::read`] for a URL: who is named before its host is not shown.
+    pub(super) fn read_url<T>(
+        &mut self,
+        name: &'static str,
+        default: &str,
+        parse: impl Fn(&str) -> Result<T, Problem>,
+    ) -> T {
+        let parsed = self.read(name, default, parse);
+        if let Some(shown) = self.shown.last_mut() {
+            shown.value = without_credentials(&shown.value);
+        }
+        parsed
+    }
+
     /// Like [`Vars::read`] for a secret: only whether it is set is shown.
     pub(super) fn secret(&mut self, name: &'static str) -> Option<String> {
         let value = self.raw(name).map(str::to_owned);
@@ -87,6 +101,16 @@ impl Vars {
         let known: Vec<&str> = self.shown.iter().map(|shown| shown.name).collect();
         let unread = |name: &&String| name.starts_with(PREFIX) && !known.contains(&name.as_str());
         self.values.keys().filter(unread).map(|name| warning(name, &known)).collect()
+    }
+}
+
+/// `url` with a mask in place of its user and password.
+pub(super) fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let authority_bytes = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority_bytes].rfind('@') {
+        Some(at) => format!("{scheme}://***{}", &rest[at..]),
+        None => url.to_owned(),
     }
 }
 
