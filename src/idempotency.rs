@@ -2,7 +2,8 @@
 //!
 //! A record is durable before its request begins and again with its answer, so that a crash
 //! between leaves one that says "begun": the log then tells whether anything came of it.
-//! Bounded for each owner in records and bytes, the oldest go first. Knows no HTTP.
+//! Bounded for each owner in records and bytes: what is kept is kept for its time, and an owner
+//! whose table is full begins nothing new under a key. Knows no HTTP.
 
 mod records;
 
@@ -16,8 +17,12 @@ use media::{RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
 use sha2::{Digest, Sha256};
 use timeline::{Event, EventKind, Timeline, TimelineError};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    blocking::blocking,
+    clock::wall_now,
     config::Principal,
     ledger::{Ledger, LedgerError},
 };
@@ -25,14 +30,21 @@ use records::State;
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Records of one owner.
+/// Records of one owner; with so many it begins nothing new.
 pub const RECORDS_MAX: usize = 4096;
-/// Bytes of the answers of one owner.
+/// Bytes of the answers of one owner; with so many it begins nothing new, and only what was
+/// under way then is kept beside them.
 pub const BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one answer; a longer one is sent and not kept.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Events looked at in one step.
+/// Heads of events looked at in one step.
 const STEP: usize = 4096;
+/// Events read to find out what became of a request.
+pub const TRACED_MAX: usize = 1 << 16;
+/// Time from one look for records that are over to the next.
+const EXPIRE_EVERY: Duration = Duration::from_secs(600);
+/// Records forgotten in one step.
+const EXPIRED_AT_ONCE: usize = 1000;
 
 /// What one key stands for: an owner, a route and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +102,22 @@ pub enum Begun {
     Interrupted(Attempt, Interrupted),
     /// The same, and it is under way.
     UnderWay,
+    /// Nothing, and its owner has as many records as may be.
+    Full {
+        /// When the oldest of them is over.
+        frees_in: Duration,
+    },
+}
+
+/// What the log says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// It did nothing.
+    Nothing,
+    /// It did something in this run.
+    Run(RunId),
+    /// Too much happened since to find out.
+    Unknown,
 }
 
 /// A request that was begun and has no answer that was kept.
@@ -112,8 +140,35 @@ pub struct Idempotency {
 impl Idempotency {
     /// The records in `ledger`, without those whose time is over at `now`.
     pub fn open(ledger: Ledger, now: WallTime) -> Result<Arc<Idempotency>, LedgerError> {
-        ledger.write(|change| records::expire_all(change, oldest_kept(now)))?;
-        Ok(Arc::new(Idempotency { ledger, under_way: Mutex::default() }))
+        let keys = Idempotency { ledger, under_way: Mutex::default() };
+        keys.expire(now)?;
+        Ok(Arc::new(keys))
+    }
+
+    /// Forgets what is over now and then, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(EXPIRE_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            let keys = Arc::clone(&self);
+            match blocking(move || keys.expire(wall_now())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "records of keys stay longer"),
+                Err(died) => tracing::error!(%died, "records of keys stay longer"),
+            }
+        }
+    }
+
+    /// Forgets every record whose time is over at `now`.
+    fn expire(&self, now: WallTime) -> Result<(), LedgerError> {
+        loop {
+            let oldest = oldest_kept(now);
+            let over = self.ledger.read(|view| records::before(view, oldest, EXPIRED_AT_ONCE))?;
+            if over.is_empty() {
+                return Ok(());
+            }
+            self.ledger.write(|change| records::forget(change, &over))?;
+        }
     }
 
     /// Begins the use of a key; waits for the disk.
@@ -130,17 +185,23 @@ impl Idempotency {
             return Ok(Begun::UnderWay);
         }
         let attempt = Attempt { keys: Arc::clone(self), scope, request_id, at: now };
+        let oldest = oldest_kept(now);
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
-        match known.filter(|record| record.at >= oldest_kept(now)) {
-            None => {
-                attempt.write(fingerprint, head)?;
-                Ok(Begun::Fresh(attempt))
-            }
-            Some(record) => Ok(match record.state {
+        if let Some(record) = known.filter(|record| record.at >= oldest) {
+            return Ok(match record.state {
                 State::Answered(fingerprint, answer) => Begun::Answered(fingerprint, answer),
                 State::Begun(past) => Begun::Interrupted(attempt, past),
-            }),
+            });
         }
+        let owner = &attempt.scope.owner;
+        let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
+        if let Some(at) = full {
+            let left_ms = at.epoch_ms.saturating_sub(oldest.epoch_ms);
+            let frees_in = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+            return Ok(Begun::Full { frees_in });
+        }
+        attempt.write(fingerprint, head)?;
+        Ok(Begun::Fresh(attempt))
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {
@@ -199,29 +260,38 @@ impl Drop for Attempt {
 }
 
 impl Interrupted {
-    /// The run in which events tell that the request did something; `run` alone is looked at
-    /// where the request was about one.
+    /// Where events tell that the request did something; `run` alone is looked at where the
+    /// request was about one, and at most `reads_max` events are read.
     pub fn trace(
         &self,
         timeline: &Timeline,
         run: Option<RunId>,
-    ) -> Result<Option<RunId>, TimelineError> {
-        let mut from = Seq(self.after.0 + 1);
-        loop {
-            let heads = timeline.heads(from, STEP);
-            let Some(last) = heads.last() else { return Ok(None) };
-            from = Seq(last.seq.0 + 1);
-            for head in heads.iter().filter(|head| run.is_none_or(|run| head.run == run)) {
-                if !says_who_asked(head.kind) {
-                    continue;
+        reads_max: usize,
+    ) -> Result<Trace, TimelineError> {
+        let (mut from, last, mut reads) = (Seq(self.after.0 + 1), timeline.head(), 0);
+        while from <= last {
+            let (heads, next) = match run {
+                Some(run) => {
+                    let heads = timeline.heads_of(run, from, STEP);
+                    let next = heads.last().map_or(last, |head| head.seq).0 + 1;
+                    (heads, next)
                 }
+                None => (timeline.heads(from, STEP), from.0 + STEP as u64),
+            };
+            for head in heads.iter().filter(|head| says_who_asked(head.kind)) {
+                if reads == reads_max {
+                    return Ok(Trace::Unknown);
+                }
+                reads += 1;
                 let Some(parts) = timeline.get_parts(head.seq)? else { continue };
                 if request_of(&parts.decode()?).is_some_and(|id| id.to_string() == self.request_id)
                 {
-                    return Ok(Some(head.run));
+                    return Ok(Trace::Run(head.run));
                 }
             }
+            from = Seq(next);
         }
+        Ok(Trace::Nothing)
     }
 }
 

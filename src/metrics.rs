@@ -261,6 +261,8 @@ pub enum Refusal {
     Webhooks,
     /// Uploads under way.
     Uploads,
+    /// Answers kept for the idempotency keys of a principal.
+    Keys,
     /// The disk reserve.
     Disk,
     /// The log takes nothing.
@@ -280,6 +282,7 @@ impl Label for Refusal {
         Refusal::ActiveRuns,
         Refusal::Webhooks,
         Refusal::Uploads,
+        Refusal::Keys,
         Refusal::Disk,
         Refusal::Log,
         Refusal::Draining,
@@ -296,6 +299,7 @@ impl Label for Refusal {
             Refusal::ActiveRuns => "active_runs",
             Refusal::Webhooks => "webhooks",
             Refusal::Uploads => "uploads",
+            Refusal::Keys => "idempotency_keys",
             Refusal::Disk => "disk",
             Refusal::Log => "log",
             Refusal::Draining => "draining",

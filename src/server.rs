@@ -53,6 +53,7 @@ impl Server {
         let telling = CancellationToken::new();
         tell(&app, &telling);
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
+        tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
         tracing::info!(%addr, "listening");
         Ok(Server { app, accepting, sweeping, telling, ends })
     }

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::telemetry::{SPANS, continue_trace};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Names the request that an answer answers.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The route of requests that no route takes, in the metrics.
 const UNMATCHED: &str = "unmatched";
@@ -76,7 +77,8 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         headers.entry(name).or_insert(value);
     }
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
-    headers.insert(REQUEST_ID, id_value(request_id));
+    // An answer that is given again names the request that it was given to first, as its body.
+    headers.entry(REQUEST_ID).or_insert_with(|| id_value(request_id));
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.record("http.response.status_code", status);
     if status >= 500 {

@@ -120,6 +120,24 @@ pub enum ApiError {
         /// The run in which it did something.
         run: RunId,
     },
+    /// A request with the same key was begun, and what came of it cannot be found out.
+    #[error(
+        "a request with this Idempotency-Key was begun as {request_id}, and too much happened \
+         since to tell what came of it: look, and use a new key"
+    )]
+    AnswerUnknown {
+        /// The request.
+        request_id: String,
+    },
+    /// The caller has as many answers kept as may be.
+    #[error(
+        "as many answers are kept for your Idempotency-Keys as may be: send this one without a \
+         key, or later"
+    )]
+    KeysFull {
+        /// When the first of them is forgotten.
+        frees_in: Duration,
+    },
     /// The ledger refused.
     #[error("{0}")]
     Ledger(#[from] LedgerError),
@@ -158,7 +176,9 @@ impl ApiError {
             ApiError::CorsForbidden => ErrorKind::Forbidden,
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
-            ApiError::RateLimited { .. } | ApiError::AnalysesFull => ErrorKind::Exhausted,
+            ApiError::RateLimited { .. } | ApiError::AnalysesFull | ApiError::KeysFull { .. } => {
+                ErrorKind::Exhausted
+            }
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
             // A payload too large for the log is not something that a field of the request names.
@@ -173,7 +193,9 @@ impl ApiError {
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
-            ApiError::UnderWay | ApiError::AnswerLost { .. } => ErrorKind::Conflict,
+            ApiError::UnderWay | ApiError::AnswerLost { .. } | ApiError::AnswerUnknown { .. } => {
+                ErrorKind::Conflict
+            }
             ApiError::Ledger(error) => error.kind(),
         }
     }
@@ -192,6 +214,7 @@ impl ApiError {
             ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
             ApiError::DiskLow(_) => Some(Refusal::Disk),
+            ApiError::KeysFull { .. } => Some(Refusal::Keys),
             ApiError::Log(_) => Some(Refusal::Log),
             ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => Some(Refusal::Disk),
             ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
@@ -310,6 +333,7 @@ impl ApiError {
     fn add_headers(&self, status: StatusCode, response: &mut Response) {
         let retry_after = match self {
             ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
+            ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Stream(_) => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),

@@ -2,7 +2,7 @@
 //!
 //! The request is carried out in a task of its own: a caller that goes away does not undo it,
 //! and finds its answer later. Answers of the server's failures and of requests that did nothing
-//! are not kept. A route that knows its body only at the end asks the [`Ticket`] itself.
+//! (4xx) are not kept. A route that knows its body only at the end asks the [`Ticket`] itself.
 
 mod answer;
 
@@ -17,12 +17,13 @@ use axum::{
 use http::{HeaderMap, HeaderName, StatusCode};
 use media::RunId;
 use redb::WriteTransaction;
+use tracing::Instrument;
 use utoipa::IntoParams;
 
 use super::{ApiResult, App, error::ApiError, extract::Caller};
 use crate::{
     clock::wall_now,
-    idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope},
+    idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope, TRACED_MAX, Trace},
 };
 use answer::{kept, replay};
 
@@ -38,7 +39,8 @@ pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 #[expect(dead_code, reason = "says what `key` reads")]
 pub struct IdempotencyKey {
     /// The same request sent again within a day with the same key gets the first answer and
-    /// does nothing.
+    /// does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
+    /// keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
@@ -102,13 +104,15 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
             resume(&app, attempt, past, Some(fingerprint), run).await?
         }
         Begun::UnderWay => return Err(ApiError::UnderWay),
+        Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     let request = Request::from_parts(parts, Body::from(body));
     let carried_out = async move {
         let response = next.run(request).await;
         kept(&app, &caller, attempt, fingerprint, response).await
     };
-    tokio::spawn(carried_out).await.map_err(|_| ApiError::Bug("a handler panicked"))?
+    let carried_out = tokio::spawn(carried_out.in_current_span());
+    carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
 
 /// Hands a request with a key to its handler together with the key's [`Ticket`].
@@ -125,6 +129,7 @@ pub async fn once_at_its_end(
         // Its answer is kept in one step with what it does: nothing came of it.
         Begun::Interrupted(attempt, _) => Ticket::Act(Arc::new(attempt)),
         Begun::UnderWay => return Err(ApiError::UnderWay),
+        Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     request.extensions_mut().insert(ticket.clone());
     let carried_out = async move {
@@ -136,7 +141,8 @@ pub async fn once_at_its_end(
         }
         Ok(response)
     };
-    tokio::spawn(carried_out).await.map_err(|_| ApiError::Bug("a handler panicked"))?
+    let carried_out = tokio::spawn(carried_out.in_current_span());
+    carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
 
 async fn begin(
@@ -160,14 +166,19 @@ async fn resume(
 ) -> Result<Attempt, ApiError> {
     let timeline = app.registry.timeline().clone();
     let resumed = move || -> Result<Attempt, ApiError> {
-        if let Some(run) = past.trace(&timeline, run)? {
-            if let (Some(known), Some(asked)) = (past.fingerprint, fingerprint) {
-                check_body(known, asked)?;
-            }
-            return Err(ApiError::AnswerLost { request_id: past.request_id, run });
+        let trace = past.trace(&timeline, run, TRACED_MAX)?;
+        if trace == Trace::Nothing {
+            attempt.write(fingerprint, timeline.head())?;
+            return Ok(attempt);
         }
-        attempt.write(fingerprint, timeline.head())?;
-        Ok(attempt)
+        if let (Some(known), Some(asked)) = (past.fingerprint, fingerprint) {
+            check_body(known, asked)?;
+        }
+        let request_id = past.request_id;
+        Err(match trace {
+            Trace::Run(run) => ApiError::AnswerLost { request_id, run },
+            Trace::Nothing | Trace::Unknown => ApiError::AnswerUnknown { request_id },
+        })
     };
     app.blocking(resumed).await?
 }

@@ -14,12 +14,13 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use media::BlobHash;
+use media::{BlobHash, RequestId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
+    envelope::REQUEST_ID,
     error::ApiError,
     extract::{Caller, check_body},
     idempotency::{Ticket, response},
@@ -79,9 +80,15 @@ impl UploadAnswer {
         }
     }
 
-    fn answer(&self) -> Answer {
-        let location = format!("/v1/files/{}", self.file_name);
-        let headers = [("content-type", "application/json"), ("location", &location)];
+    fn answer(&self, request_id: RequestId) -> Answer {
+        let id_name = REQUEST_ID;
+        let (location, request_id) =
+            (format!("/v1/files/{}", self.file_name), request_id.to_string());
+        let headers = [
+            ("content-type", "application/json"),
+            ("location", &location),
+            (id_name.as_str(), &request_id),
+        ];
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let body = serde_json::to_vec(self).expect("our own types are writable");
         Answer { status: 200, headers: headers.map(owned).into(), body }
@@ -130,7 +137,7 @@ pub async fn upload(
             New { owner: &caller.principal, extension, file_name: &file_name, at: wall_now() };
         let mut given = None;
         app.uploads.keep(incoming, new, |change, upload| {
-            let answer = given.insert(UploadAnswer::new(&app, upload).answer());
+            let answer = given.insert(UploadAnswer::new(&app, upload).answer(caller.request_id));
             match &ticket {
                 Some(ticket) => ticket.answered(change, fingerprint, answer.clone()),
                 None => Ok(()),

@@ -4,7 +4,7 @@ use media::{Seq, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{Answer, BYTES_MAX, Fingerprint, Interrupted, RECORDS_MAX, Scope};
-use crate::ledger;
+use crate::{config::Principal, ledger};
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
@@ -59,7 +59,7 @@ pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Recor
     }))
 }
 
-/// Writes the record of `scope` and forgets the owner's oldest ones where there are too many.
+/// Writes the record of `scope`.
 pub(super) fn put(
     change: &WriteTransaction,
     scope: &Scope,
@@ -87,7 +87,7 @@ pub(super) fn put(
         }
     };
     change.open_table(AGES)?.insert((scope.owner.as_str(), at.epoch_ms, scope.digest), bytes)?;
-    bound(change, scope)
+    Ok(())
 }
 
 /// Forgets the record of `scope`.
@@ -101,42 +101,53 @@ pub(super) fn remove(change: &WriteTransaction, scope: &Scope) -> Result<()> {
     Ok(())
 }
 
-/// Forgets the oldest records of the owner of `newest`, which stays, until the rest is in bounds.
-fn bound(change: &WriteTransaction, newest: &Scope) -> Result<()> {
-    let owner = newest.owner.as_str();
-    let mut ages = change.open_table(AGES)?;
-    let (mut count, mut bytes, mut surplus) = (0, 0, Vec::new());
-    for entry in ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?.rev() {
+/// When the oldest record of `owner` since `oldest` was begun, where they are as many or as large
+/// as they may be.
+pub(super) fn oldest_of_full(
+    view: &ReadTransaction,
+    owner: &Principal,
+    oldest: WallTime,
+) -> Result<Option<WallTime>> {
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(None) };
+    let owner = owner.as_str();
+    let (mut count, mut bytes, mut first) = (0, 0, None);
+    for entry in ages.range((owner, oldest.epoch_ms, [0; 32])..=(owner, i64::MAX, [255; 32]))? {
         let (key, size) = entry?;
-        let (_, at, digest) = key.value();
         (count, bytes) = (count + 1, bytes + size.value());
-        if (count > RECORDS_MAX || bytes > BYTES_MAX) && digest != newest.digest {
-            surplus.push((at, digest));
-        }
+        first.get_or_insert(WallTime { epoch_ms: key.value().1 });
     }
-    let mut records = change.open_table(RECORDS)?;
-    for (at, digest) in surplus {
-        ages.remove((owner, at, digest))?;
-        records.remove((owner, digest))?;
-    }
-    Ok(())
+    Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
-/// Forgets every record from before `oldest`.
-pub(super) fn expire_all(change: &WriteTransaction, oldest: WallTime) -> Result<()> {
-    let mut ages = change.open_table(AGES)?;
-    let mut records = change.open_table(RECORDS)?;
+/// A record in the order of ages: its owner, time and scope.
+pub(super) type Aged = (String, i64, [u8; 32]);
+
+/// Up to `limit` records from before `oldest`.
+pub(super) fn before(view: &ReadTransaction, oldest: WallTime, limit: usize) -> Result<Vec<Aged>> {
     let mut over = Vec::new();
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(over) };
     for entry in ages.iter()? {
         let key = entry?.0;
         let (owner, at, digest) = key.value();
         if at < oldest.epoch_ms {
             over.push((owner.to_owned(), at, digest));
         }
+        if over.len() == limit {
+            break;
+        }
     }
+    Ok(over)
+}
+
+/// Forgets these records, but for those that have begun anew since.
+pub(super) fn forget(change: &WriteTransaction, over: &[Aged]) -> Result<()> {
+    let mut ages = change.open_table(AGES)?;
+    let mut records = change.open_table(RECORDS)?;
     for (owner, at, digest) in over {
-        ages.remove((&*owner, at, digest))?;
-        records.remove((&*owner, digest))?;
+        // A record that began anew has another age, under which it stays.
+        if ages.remove((&**owner, *at, *digest))?.is_some() {
+            records.remove((&**owner, *digest))?;
+        }
     }
     Ok(())
 }

@@ -41,6 +41,7 @@ fn name(begun: &Begun) -> &'static str {
         Begun::Answered(..) => "answered",
         Begun::Interrupted(..) => "interrupted",
         Begun::UnderWay => "under way",
+        Begun::Full { .. } => "full",
     }
 }
 
@@ -75,17 +76,102 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many_bytes() {
+fn a_full_table_keeps_what_it_has_and_refuses_new_keys() {
     let dir = tempfile::tempdir().expect("a directory");
     let keys = open(dir.path(), NOW);
     let size = BYTES_MAX as usize / 4;
-    for at in 0..6 {
+    for at in 0..4 {
         let attempt = fresh(begin(&keys, &format!("key-{at}"), later(at)));
         attempt.answered(Fingerprint::of(&[b"body"]), answer(size)).expect("written");
     }
-    let found: Vec<_> =
-        (0..6).map(|at| name(&begin(&keys, &format!("key-{at}"), later(9)))).collect();
-    assert_eq!(found, ["fresh", "fresh", "answered", "answered", "answered", "answered"]);
+    let Begun::Full { frees_in } = begin(&keys, "new", later(9)) else { panic!("full") };
+    assert_eq!(frees_in, KEPT - Duration::from_millis(9), "when the first is over");
+    for at in 0..4 {
+        assert_eq!(name(&begin(&keys, &format!("key-{at}"), later(9))), "answered", "{at}");
+    }
+    let bobs = Scope::new(&Principal::named("bob"), "POST /v1/runs", "new");
+    let id = RequestId::from_bytes([7; 8]);
+    assert_eq!(name(&keys.begin(bobs, None, id, Seq(5), later(9)).expect("readable")), "fresh");
+    let day = KEPT.as_millis() as i64;
+    assert_eq!(name(&begin(&keys, "new", later(day + 1))), "fresh", "the first is over");
+}
+
+#[test]
+fn so_many_records_are_as_full() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = open(dir.path(), NOW);
+    let owner = Principal::named("alice");
+    let put = |change: &WriteTransaction, at: usize| {
+        let scope = Scope::new(&owner, "POST /v1/runs", &at.to_string());
+        let state = State::Answered(Fingerprint::of(&[]), answer(1));
+        records::put(change, &scope, later(at as i64), &state)
+    };
+    let fill = |change: &WriteTransaction| (1..RECORDS_MAX).try_for_each(|at| put(change, at));
+    keys.ledger.write(fill).expect("written");
+    assert_eq!(name(&begin(&keys, "last", later(1))), "fresh");
+    assert_eq!(name(&begin(&keys, "new", later(1))), "full");
+    assert_eq!(name(&begin(&keys, "1", later(1))), "answered");
+}
+
+#[test]
+fn what_is_over_is_forgotten_while_running() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = open(dir.path(), NOW);
+    let rows = EXPIRED_AT_ONCE + 5;
+    keys.ledger
+        .write(|change| {
+            (0..rows).try_for_each(|at| {
+                let state = State::Answered(Fingerprint::of(&[]), answer(1));
+                records::put(change, &scope(&at.to_string()), NOW, &state)
+            })
+        })
+        .expect("written");
+    let day = KEPT.as_millis() as i64;
+    let attempt = fresh(begin(&keys, "0", later(day + 1)));
+    drop(fresh(begin(&keys, "late", later(10))));
+    keys.expire(later(day + 2)).expect("written");
+    let left = |key: &str| keys.ledger.read(|view| records::find(view, &scope(key)));
+    let is_left = |key| left(key).expect("readable").is_some();
+    assert_eq!(["0", "1", "1004", "late"].map(is_left), [true, false, false, true]);
+    drop(attempt);
+    keys.expire(later(day + 20)).expect("written");
+    assert_eq!(["0", "late"].map(is_left), [true, false]);
+}
+
+#[test]
+fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let run = |at: usize| RunId::from_bytes((at as u128).to_le_bytes());
+    let created = |at: usize| timeline::NewEvent {
+        run: run(at),
+        event: Event::RunCreated(timeline::RunCreated {
+            request_id: RequestId::from_bytes((at as u64).to_le_bytes()),
+            mode: "balanced".to_owned(),
+            model: None,
+            principal_key: "alice".to_owned(),
+            tenant_id: None,
+        }),
+    };
+    log.append_wait((1..=9).map(created).collect()).expect("durable");
+    let past = |at: usize, after: u64| Interrupted {
+        fingerprint: None,
+        request_id: RequestId::from_bytes((at as u64).to_le_bytes()).to_string(),
+        after: Seq(after),
+    };
+    let rows = [
+        (past(7, 0), None, 7, Trace::Run(run(7))),
+        (past(7, 0), None, 6, Trace::Unknown),
+        (past(7, 7), None, 9, Trace::Nothing),
+        (past(7, 0), Some(run(7)), 1, Trace::Run(run(7))),
+        (past(7, 0), Some(run(8)), 1, Trace::Nothing),
+        (past(77, 0), None, 9, Trace::Nothing),
+        (past(7, 900), None, 9, Trace::Nothing),
+    ];
+    for (past, about, reads, expected) in rows {
+        let found = past.trace(&log, about, reads).expect("readable");
+        assert_eq!(found, expected, "{past:?} {about:?} {reads}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use http_body_util::BodyExt;
 use super::{ApiResult, App, did_something};
 use crate::{
     api::{
+        envelope::REQUEST_ID,
         error::{ApiError, Carried},
         extract::Caller,
     },
@@ -79,7 +80,9 @@ pub async fn kept(
         let value = parts.headers.get(name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), value.to_owned()))
     });
-    let headers = repeated.collect();
+    // Of the request that is answered, also when another is given the answer.
+    let own = (REQUEST_ID.as_str().to_owned(), caller.request_id.to_string());
+    let headers = repeated.chain([own]).collect();
     let answer = Answer { status: status.as_u16(), headers, body: whole.into() };
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
