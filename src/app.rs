@@ -209,6 +209,7 @@ impl App {
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
             blobs: blobs.clone(),
+            ledger: ledger.clone(),
             reserve: Arc::clone(&reserve),
             supervisor: supervisor.clone(),
             remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },

@@ -37,6 +37,10 @@ impl Server {
     /// Listens, and serves from then on.
     pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
         let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
+        if let Err(error) = app.runner.tell_interrupted().await {
+            // Their runs expire, or the next start tells.
+            tracing::error!(%error, "jobs that were cut off cannot be told");
+        }
         let addr = listener.local_addr().map_err(StartError::Address)?;
         let site = Site { router: router(Arc::clone(&app)), refusal_headers };
         let ends = Ends::default();

@@ -4,18 +4,19 @@
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
 mod job;
+mod probe;
 mod stores;
+mod under_way;
 
-use std::{fs::File, io, pin::pin, sync::Arc};
+use std::{io, sync::Arc};
 
-use decode::StreamInfo;
 use gate::GateConfig;
 use media::{ErrorKind, Rate, RequestId, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
-use worker::{CancelToken, Supervisor, WorkerError};
+use worker::{Supervisor, WorkerError};
 
 use super::{
     admission::{Admission, Place, QueueFull},
@@ -24,14 +25,15 @@ use super::{
 };
 use crate::{
     blocking::{Died, blocking},
-    config::Principal,
     disk::{Low, Reserve},
+    ledger::{Ledger, LedgerError},
     metrics::Metrics,
     quota::QuotaError,
     source::Source,
     telemetry::SPANS,
 };
 use job::Job;
+use under_way::UnderWay;
 
 /// The reason of a `run_failed` that a shutdown caused.
 const SHUTDOWN: &str = "shutdown";
@@ -106,6 +108,9 @@ pub enum IngestError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
+    /// What is under way cannot be noted.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The job's thread died: our bug.
     #[error("the job ended without a result")]
     Lost,
@@ -122,6 +127,7 @@ impl IngestError {
             IngestError::Store(error) => error.kind(),
             IngestError::Quota(error) => error.kind(),
             IngestError::DiskLow(_) => ErrorKind::Exhausted,
+            IngestError::Ledger(error) => error.kind(),
             IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
             IngestError::Lost => ErrorKind::Internal,
         }
@@ -166,6 +172,8 @@ pub struct RunnerParts {
     pub registry: Arc<Registry>,
     /// Where stills go.
     pub blobs: BlobStore,
+    /// Where jobs are noted while they are under way.
+    pub ledger: Ledger,
     /// Room that jobs leave on disk.
     pub reserve: Arc<Reserve>,
     /// Starts media workers.
@@ -185,6 +193,7 @@ pub struct RunnerParts {
 /// Where jobs run.
 pub struct Runner {
     parts: RunnerParts,
+    under_way: UnderWay,
     admission: Admission,
     jobs: TaskTracker,
     closing: CancellationToken,
@@ -198,7 +207,8 @@ impl Runner {
     pub fn new(parts: RunnerParts) -> Arc<Runner> {
         let admission = Admission::new(parts.threads, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
-        Arc::new(Runner { parts, admission, jobs, closing })
+        let under_way = UnderWay::new(parts.ledger.clone());
+        Arc::new(Runner { parts, under_way, admission, jobs, closing })
     }
 
     /// Jobs that wait for a place.
@@ -227,7 +237,26 @@ impl Runner {
         told.await.map_err(|_| IngestError::Lost)?
     }
 
+    /// Drives a job that is noted as under way, for as long as it is.
     async fn drive(
+        self: &Arc<Self>,
+        guard: JobGuard,
+        ingest: Ingest,
+    ) -> Result<Ingested, IngestError> {
+        let (run, request_id) = (guard.run().id(), ingest.request_id);
+        let under_way = self.under_way.clone();
+        in_background(move || under_way.note(run, request_id)).await??;
+        let outcome = self.drive_noted(guard, ingest).await;
+        let under_way = self.under_way.clone();
+        let struck = in_background(move || under_way.strike(run, request_id)).await;
+        if let Err(error) = struck.and_then(|struck| Ok(struck?)) {
+            // The next start finds in the log that it is over.
+            tracing::warn!(%request_id, %run, %error, "a job that is over stays noted");
+        }
+        outcome
+    }
+
+    async fn drive_noted(
         self: &Arc<Self>,
         guard: JobGuard,
         ingest: Ingest,
@@ -259,44 +288,6 @@ impl Runner {
             }
             outcome => outcome,
         }
-    }
-
-    /// Says what is in a file of `owner`: a small job, which waits for its place as any other.
-    ///
-    /// Dropping the future ends the job.
-    pub async fn probe(
-        self: &Arc<Self>,
-        owner: &Principal,
-        file: File,
-    ) -> Result<StreamInfo, IngestError> {
-        let ended = self.closing.child_token();
-        let _end = ended.clone().drop_guard();
-        let (runner, owner) = (Arc::clone(self), owner.clone());
-        let probed = async move {
-            let entering = ended.run_until_cancelled(runner.admission.enter(&owner)).await;
-            let place = entering.ok_or(IngestError::Shutdown)??;
-            let (cancel, supervisor) = (CancelToken::new(), runner.parts.supervisor.clone());
-            let token = cancel.clone();
-            let probing = blocking(move || {
-                let _place = place;
-                supervisor.probe(file, &token)
-            });
-            let mut probing = pin!(probing);
-            let probed = tokio::select! {
-                probed = &mut probing => probed,
-                () = ended.cancelled() => {
-                    cancel.cancel();
-                    probing.await
-                }
-            };
-            match probed {
-                Ok(Err(WorkerError::Cancelled)) => Err(IngestError::Shutdown),
-                Ok(probed) => probed.map_err(IngestError::Worker),
-                Err(Died) => Err(IngestError::Lost),
-            }
-        };
-        let task = self.jobs.spawn(probed.in_current_span());
-        task.await.map_err(|_| IngestError::Lost)?
     }
 
     /// A stop and a delete have said why in an event of their own; a shutdown says it here.
@@ -343,4 +334,11 @@ impl Runner {
         self.parts.registry.cancel_jobs();
         self.jobs.wait().await;
     }
+}
+
+/// Runs what waits for the disk where it holds nobody up.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, IngestError> {
+    blocking(work).await.map_err(|Died| IngestError::Lost)
 }

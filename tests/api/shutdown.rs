@@ -11,7 +11,11 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{Setup, clips};
+use super::remote;
+use crate::support::{
+    Server, Setup, clips,
+    host::{Certificate, Host},
+};
 
 #[test]
 fn settings_are_checked_before_anything_starts() {
@@ -56,6 +60,94 @@ fn settings_are_checked_before_anything_starts() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2), "{said}");
     assert!(said.contains("SERVICE_DATA_DIR is not UTF-8"), "{said}");
+}
+
+#[test]
+fn a_collectors_password_is_not_printed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let setup = setup.var("SERVICE_TRACES_ENDPOINT", "https://me:hush@collector.example:4317");
+    let output = setup.command().arg("--check-config").output().expect("it runs");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("https://***@collector.example:4317"), "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn too_few_file_descriptors_stop_a_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let command = Setup::new(dir.path()).command();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 256 && exec \"$1\"", "sh"]).arg(command.get_program());
+    limited.env_clear();
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("gives 256 file descriptors"), "{said}");
+}
+
+/// Starts an ingest from a host that never answers, and waits until it is under way.
+fn endless_ingest<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    server: &'scope Server,
+    run: &'scope str,
+    source: &'scope str,
+) {
+    scope.spawn(move || {
+        let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+        let body = json!({ "source_uri": source });
+        assert!(call.json(&body).try_send().is_err(), "the server dies before it answers");
+    });
+    let started = Instant::now();
+    while !server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object() {
+        assert!(started.elapsed() < Duration::from_secs(30), "no ingest begins");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
+    let Some(clips) = clips("a_run_whose_job_a_crash_cut_off_has_failed") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let host = Host::start(&certificate, |_, _| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let setup = remote::setup(dir.path(), &certificate).root(&clips);
+    let mut server = setup.start();
+    let done = server.create_run();
+    let body = json!({ "source_uri": "nature_flower.mp4", "max_frames": 5 });
+    let reply = server.post(&format!("/v1/runs/{done}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let (cut, idle) = (server.create_run(), server.create_run());
+    let source = host.url("/never.mp4");
+    std::thread::scope(|scope| {
+        endless_ingest(scope, &server, &cut, &source);
+        // A moment in which the note of the job must be on disk: it precedes the request.
+        let started = Instant::now();
+        while host.asked().is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(30), "nothing is fetched");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server.signal_kill();
+    });
+    server.kill();
+    for _ in 0..2 {
+        server = setup.start();
+        assert_eq!(server.get(&format!("/v1/runs/{cut}/state")).json()["state"], "failed");
+        assert_eq!(server.kinds(&cut), ["run_created", "run_failed"]);
+        let failed = server.events(&cut).pop().expect("an event");
+        assert_eq!(failed["payload"]["reason"], "interrupted", "{failed}");
+        assert!(failed["payload"]["request_id"].is_string(), "{failed}");
+        for (run, state) in [(&done, "processing"), (&idle, "pending")] {
+            let shown = server.get(&format!("/v1/runs/{run}/state")).json();
+            assert_eq!(shown["state"], state, "only what was cut off ends");
+        }
+        server.kill();
+    }
 }
 
 #[test]
