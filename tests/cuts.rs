@@ -5,6 +5,9 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[path = "support/skip.rs"]
+mod skip;
+
 use std::{
     fs::File,
     ops::ControlFlow,
@@ -15,6 +18,7 @@ use std::{
 use decode::Sampling;
 use gate::{Gate, GateConfig, Reason};
 use serde_json::Value;
+use skip::skip;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
 /// Frames that the gate calls a scene cut.
@@ -54,7 +58,7 @@ fn media_dir() -> Option<PathBuf> {
         PathBuf::from,
     );
     if !dir.is_dir() {
-        eprintln!("SKIPPED: no real clips at SIGHTLINE_MEDIA_DIR={}", dir.display());
+        skip("the cuts", format!("no clips at SIGHTLINE_MEDIA_DIR={}", dir.display()));
         return None;
     }
     Some(dir)

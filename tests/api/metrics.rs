@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips};
+use crate::support::{ALICE, Server, Setup, clips, skip};
 
 /// The value of `series`, labels as they are written; `None` when it is not there.
 fn value(text: &str, series: &str) -> Option<f64> {
@@ -110,7 +110,7 @@ fn found(test: &str, program: &str) -> bool {
     let started = Command::new(program).arg("--version").output();
     let found = started.is_ok_and(|output| output.status.success());
     if !found {
-        println!("SKIPPED {test}: no {program}: deploy/setup.sh installs it");
+        skip(test, format!("no {program}: deploy/setup.sh installs it"));
     }
     found
 }

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use serde_json::json;
 
-use crate::support::Setup;
+use crate::support::{Setup, skip};
 
 /// A few frames of a test picture, or a loud line that says why there are none.
 fn clip(dir: &Path, name: &str, codec: &[&str]) -> Option<Vec<u8>> {
@@ -18,7 +18,7 @@ fn clip(dir: &Path, name: &str, codec: &[&str]) -> Option<Vec<u8>> {
     match made {
         Ok(status) if status.success() => Some(std::fs::read(&path).expect("readable")),
         other => {
-            println!("SKIPPED {name}: ffmpeg makes no such clip: {other:?}");
+            skip(name, format!("ffmpeg makes no such clip: {other:?}"));
             None
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips, python};
+use crate::support::{ALICE, Server, Setup, clips, python, skip};
 
 const NAME: &str = "the_server_does_what_its_document_says";
 
@@ -26,7 +26,7 @@ fn populate(server: &Server) -> (Vec<String>, Vec<String>) {
     let mut stills = vec!["ab".repeat(32)];
     for run in &runs[..8] {
         if server.post(&format!("/v1/runs/{run}/ingest"), &ingest).status != 200 {
-            println!("SKIPPED in part, {NAME}: no clips, so no run has frames");
+            skip(NAME, "no clips, so no run has frames");
             break;
         }
         let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
@@ -47,7 +47,7 @@ fn dictionary(words: &[String]) -> String {
 fn the_server_does_what_its_document_says() {
     let tool = match python::installed(&settings().join("requirements.txt")) {
         Ok(bin) => bin.join("schemathesis"),
-        Err(error) => return println!("SKIPPED {NAME}: schemathesis cannot be installed: {error}"),
+        Err(error) => return skip(NAME, format!("schemathesis cannot be installed: {error}")),
     };
     let dir = tempfile::tempdir().expect("a directory");
     let root = clips(NAME).unwrap_or_else(|| dir.path().to_owned());

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     abuse::{metric, preface, resident},
-    support::{ALICE, Server, Setup},
+    support::{ALICE, Server, Setup, skip},
 };
 
 /// What a slow connection does.
@@ -96,8 +96,8 @@ fn health_answers_beside_five_thousand_slow_connections() {
     let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("allowed");
     if limit.maximum.is_some_and(|most| most < 3 * CONNECTIONS as u64) {
-        println!("SKIPPED: 5,000 slow connections need more descriptors: {:?}", limit.maximum);
-        return;
+        let name = "health_answers_beside_five_thousand_slow_connections";
+        return skip(name, format!("it needs more descriptors than {:?}", limit.maximum));
     }
     for connections_max in [16_384, 1000] {
         let dir = tempfile::tempdir().expect("a directory");

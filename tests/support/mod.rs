@@ -6,6 +6,7 @@ pub mod model_server;
 pub mod postgres;
 pub mod python;
 pub mod receiver;
+pub mod skip;
 
 use std::{
     io::{BufRead, BufReader},
@@ -18,6 +19,8 @@ use std::{
 use reqwest::blocking::{Body, Client, Response};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+pub use skip::skip;
 
 /// The key of the principal that most tests act as.
 pub const ALICE: &str = "alice-key";
@@ -103,6 +106,8 @@ impl Setup {
             })
             .expect("a thread");
         let addr = told.recv_timeout(Duration::from_secs(30)).expect("the server listens");
+        // Whoever tests first installs it.
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         let client = Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
         Server { child, base: format!("http://{addr}"), client }
     }
@@ -115,17 +120,16 @@ fn namespace() -> Command {
     command
 }
 
-/// Whether servers can have a disk of their own here, or a loud line that says why a test did
-/// nothing.
+/// Whether servers can have a disk of their own here; see [`skip`].
 pub fn can_mount(test: &str) -> bool {
     match namespace().args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output() {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
-            println!("SKIPPED {test}: cannot mount: {}", String::from_utf8_lossy(&output.stderr));
+            skip(test, format!("cannot mount: {}", String::from_utf8_lossy(&output.stderr)));
             false
         }
         Err(error) => {
-            println!("SKIPPED {test}: no unshare: {error}");
+            skip(test, format!("no unshare: {error}"));
             false
         }
     }
@@ -374,7 +378,7 @@ pub fn setting(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-/// The clips, or a loud line that says why a test did nothing.
+/// The clips, where they are there; see [`skip`].
 pub fn clips(test: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/media");
     let set = setting("SIGHTLINE_MEDIA_DIR").map(PathBuf::from);
@@ -382,7 +386,7 @@ pub fn clips(test: &str) -> Option<PathBuf> {
     match clips.canonicalize() {
         Ok(clips) => Some(clips),
         Err(error) => {
-            println!("SKIPPED {test}: no clips: {error}: {}", clips.display());
+            skip(test, format!("no clips: {error}: {}", clips.display()));
             None
         }
     }

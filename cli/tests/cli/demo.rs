@@ -16,7 +16,8 @@ fn demo(server: &Path, dir: &TempDir, video: &str) -> crate::support::Outcome {
 fn server() -> Option<PathBuf> {
     let server = Path::new(env!("CARGO_BIN_EXE_sightline")).with_file_name("sightline-server");
     if !server.is_file() {
-        eprintln!("SKIPPED: no server at {}; build the workspace's binaries", server.display());
+        let why = format!("no server at {}; build the workspace's binaries", server.display());
+        crate::support::skip("the demo", why);
         return None;
     }
     Some(server)

@@ -1,10 +1,15 @@
 //! Runs the binary and says what came of it.
 #![expect(clippy::disallowed_methods, reason = "tests take the place of their media from outside")]
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+pub use skip::skip;
 
 /// What a command left behind.
 pub struct Outcome {
@@ -46,7 +51,7 @@ pub fn clip(name: &str) -> Option<String> {
     if path.is_file() {
         return Some(path.to_str().expect("a UTF-8 path").to_owned());
     }
-    eprintln!("SKIPPED: no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display());
+    skip(name, format!("no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display()));
     None
 }
 

@@ -1,5 +1,8 @@
 //! Clips, the reference answers of the ffmpeg tools, and a sink that remembers what it saw.
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use std::{
     env,
     fs::File,
@@ -16,6 +19,8 @@ use decode::{
 use media::{Extent, Frame, Pixels, Plane, Rate};
 use sha2::{Digest, Sha256};
 
+pub use skip::skip;
+
 /// The folder of real clips; says loudly when a test goes without.
 #[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
 pub fn media_dir() -> Option<PathBuf> {
@@ -24,7 +29,7 @@ pub fn media_dir() -> Option<PathBuf> {
     if dir.join("clips").is_dir() {
         return Some(dir);
     }
-    println!("SKIPPED: no clips in {}; set SIGHTLINE_MEDIA_DIR", dir.display());
+    skip("a test of real clips", format!("no clips in SIGHTLINE_MEDIA_DIR={}", dir.display()));
     None
 }
 
@@ -33,7 +38,7 @@ pub fn have_ffmpeg() -> bool {
     let runs = |tool| Command::new(tool).arg("-version").output().is_ok();
     let both = runs("ffmpeg") && runs("ffprobe");
     if !both {
-        println!("SKIPPED: ffmpeg and ffprobe are not on PATH");
+        skip("a test of rendered clips", "ffmpeg and ffprobe are not on PATH");
     }
     both
 }

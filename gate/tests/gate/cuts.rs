@@ -2,6 +2,9 @@
 //!
 //! Needs `ffmpeg` and the media folder; says so loudly where either is missing.
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
@@ -11,6 +14,8 @@ use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, Reason, S
 use media::{Extent, Signal};
 
 use crate::raw::read_frame;
+
+use skip::skip;
 
 const SIZE: Extent = Extent { width: 640, height: 360 };
 
@@ -26,7 +31,7 @@ fn media() -> Option<PathBuf> {
         Ok(_) if !folder.join("clips").is_dir() => format!("no clips in {}", folder.display()),
         Ok(_) => return Some(folder),
     };
-    eprintln!("SKIPPED: {missing}");
+    skip("cuts of real clips", missing);
     None
 }
 

@@ -1,5 +1,8 @@
 //! A real disk that is full: a small file system in a mount namespace of its own.
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use std::{
     fs,
     io::Write,
@@ -12,6 +15,8 @@ use tempfile::TempDir;
 use timeline::{BlobStore, Health, Options, Timeline};
 
 use crate::support::{deleted, events, found, run, small};
+
+use skip::skip;
 
 /// Runs in the namespace; what it finds is in its exit status.
 #[test]
@@ -85,10 +90,10 @@ fn a_full_disk_refuses_what_is_new_takes_what_ends_runs_and_recovers() {
         .output();
     let name = "a_full_disk_refuses_what_is_new_takes_what_ends_runs_and_recovers";
     match output {
-        Err(error) => println!("SKIPPED {name}: no unshare: {error}"),
+        Err(error) => skip(name, format!("no unshare: {error}")),
         Ok(output) if matches!(output.status.code(), Some(1 | 77)) => {
             let told = String::from_utf8_lossy(&output.stderr);
-            println!("SKIPPED {name}: no mount namespace here: {told}");
+            skip(name, format!("no mount namespace here: {told}"));
         }
         Ok(output) => {
             let (out, told) = (&output.stdout, String::from_utf8_lossy(&output.stderr));

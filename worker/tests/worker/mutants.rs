@@ -66,7 +66,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
             .output()
             .expect("ffmpeg is installed");
         if !made.status.success() {
-            eprintln!("SKIPPED: ffmpeg makes no {name}");
+            crate::support::skip(name, "ffmpeg makes no such clip");
             return None;
         }
         Some(path)

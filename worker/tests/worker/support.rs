@@ -1,5 +1,8 @@
 //! Clips, specs and a collector that the tests share.
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use std::{
     fs::File,
     ops::ControlFlow,
@@ -14,6 +17,8 @@ use media::Signal;
 use worker::{
     CancelToken, Chunk, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
 };
+
+pub use skip::skip;
 
 /// A supervisor of the test's own worker: an example, so that no release build contains it.
 pub fn supervisor() -> Supervisor {
@@ -62,7 +67,7 @@ pub fn clip(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or(default, PathBuf::from);
     let path = folder.join("clips").join(name);
     if !path.exists() {
-        eprintln!("SKIPPED: no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display());
+        skip(name, format!("no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display()));
         return None;
     }
     Some(path)
