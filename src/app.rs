@@ -311,8 +311,30 @@ fn log_options(metrics: &Arc<Metrics>) -> Options {
 pub struct Workers {
     /// What they can do; `None` when none starts.
     pub capabilities: Option<Capabilities>,
-    /// `full`, `partial` or `unavailable`.
-    pub sandbox: &'static str,
+    /// How isolated they are.
+    pub sandbox: Isolation,
+}
+
+/// How isolated media workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// In every way that there is.
+    Full,
+    /// In some: the system lacks the others.
+    Partial,
+    /// None starts.
+    Unavailable,
+}
+
+impl Isolation {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Isolation::Full => "full",
+            Isolation::Partial => "partial",
+            Isolation::Unavailable => "unavailable",
+        }
+    }
 }
 
 impl Workers {
@@ -320,17 +342,18 @@ impl Workers {
     fn look(supervisor: &Supervisor) -> Workers {
         match supervisor.capabilities() {
             Ok((capabilities, report)) => {
-                let sandbox = if report.is_full() { "full" } else { "partial" };
-                if report.is_full() {
-                    tracing::info!(sandbox, %report, "media workers are sandboxed");
+                let sandbox = if report.is_full() {
+                    tracing::info!(%report, "media workers are sandboxed");
+                    Isolation::Full
                 } else {
-                    tracing::warn!(sandbox, %report, "media workers are sandboxed in part only");
-                }
+                    tracing::warn!(%report, "media workers are sandboxed in part only");
+                    Isolation::Partial
+                };
                 Workers { capabilities: Some(capabilities), sandbox }
             }
             Err(error) => {
                 tracing::error!(%error, "no media worker starts: ingest will fail");
-                Workers { capabilities: None, sandbox: "unavailable" }
+                Workers { capabilities: None, sandbox: Isolation::Unavailable }
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A bad value stops start-up and names its variable; all bad values are named together.
 //! Secrets leave as digests; what is shown of them is that they are set.
 
+mod collector;
 mod delivery;
 mod keys;
 mod remote;
@@ -10,7 +11,7 @@ mod tools;
 mod vars;
 
 use std::{
-    env, fmt,
+    env,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
@@ -32,6 +33,7 @@ use crate::{
 };
 use vars::Vars;
 
+pub use collector::Collector;
 pub use keys::{KeyRing, Principal};
 pub use remote::RemoteConfig;
 pub use tools::Tool;
@@ -44,23 +46,6 @@ pub enum Origins {
     Listed(Vec<HeaderValue>),
     /// Every one; only while keys are off.
     Any,
-}
-
-/// The URL of a collector of spans, which may hold a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Collector(String);
-
-impl Collector {
-    /// The URL with everything in it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Collector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&vars::without_credentials(&self.0))
-    }
 }
 
 /// Everything the server can be told.
@@ -213,7 +198,7 @@ impl Config {
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
-            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector),
+            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),
             warnings,
@@ -381,18 +366,6 @@ fn origin(text: &str) -> Result<HeaderValue, Problem> {
     match HeaderValue::from_str(text) {
         Ok(value) if is_origin => Ok(value),
         _ => Err("must list origins such as https://console.example, without a path".into()),
-    }
-}
-
-fn collector(text: &str) -> Result<Option<Collector>, Problem> {
-    let uri: Option<http::Uri> = text.parse().ok();
-    let fits = |uri: &http::Uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
-    };
-    match uri.filter(fits) {
-        _ if text.is_empty() => Ok(None),
-        Some(_) => Ok(Some(Collector(text.to_owned()))),
-        None => Err("must be the http or https URL of an OTLP/gRPC collector".into()),
     }
 }
 

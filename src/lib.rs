@@ -29,6 +29,11 @@ pub mod telemetry;
 pub mod tls;
 pub mod upload;
 
+/// `bytes` as lower-case hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Bytes from the operating system's generator, for identifiers.
 fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

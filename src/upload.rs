@@ -4,6 +4,7 @@
 //! most a file without a record, which opening removes. An owner reaches only its own folder.
 //! Knows neither HTTP nor what is in a file.
 
+mod folder;
 mod incoming;
 mod kind;
 mod name;
@@ -21,7 +22,6 @@ use std::{
 use media::{BlobHash, ErrorKind, WallTime};
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use rustix::fs::{Mode, OFlags};
-use sha2::{Digest, Sha256};
 
 use crate::{
     config::Principal,
@@ -30,10 +30,12 @@ use crate::{
     source::{self, SourceError},
 };
 
+use folder::{folder_of, is_folder, list, sync_parent};
+
 pub use incoming::Incoming;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
-pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay};
+pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay, Whose};
 
 /// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Table = TableDefinition<
@@ -58,12 +60,12 @@ pub enum UploadError {
         max: u64,
     },
     /// As many uploads are under way as may be.
-    #[error("{limit} uploads {whose} are under way already: send this one again later")]
+    #[error("{limit} uploads {} are under way already: send this one again later", whose.told())]
     Busy {
         /// The limit.
         limit: usize,
         /// Whose uploads are counted.
-        whose: &'static str,
+        whose: Whose,
     },
     /// The disk has no room left.
     #[error("the disk is full")]
@@ -376,20 +378,6 @@ fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> Upload {
     }
 }
 
-/// A folder that tells nothing about its owner.
-fn folder_of(owner: &Principal) -> String {
-    let digest: [u8; 32] = Sha256::new_with_prefix(b"upload folder of ")
-        .chain_update(owner.as_str())
-        .finalize()
-        .into();
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Whether [`folder_of`] gives such names.
-fn is_folder(name: &str) -> bool {
-    name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 /// The last component of what an uploader calls a file, without what could mislead a reader.
 fn plain_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -398,17 +386,6 @@ fn plain_name(name: &str) -> String {
         (0..=ORIGINAL_NAME_MAX.min(plain.len())).rev().find(|at| plain.is_char_boundary(*at));
     plain.truncate(kept.unwrap_or(0));
     plain
-}
-
-fn list(dir: &Path) -> Result<Vec<PathBuf>, UploadError> {
-    let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
-    fs::read_dir(dir).and_then(paths).map_err(UploadError::io("list a directory", dir))
-}
-
-fn sync_parent(path: &Path) -> Result<(), UploadError> {
-    let dir = path.parent().unwrap_or(path);
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(UploadError::io("sync a directory", dir))
 }
 
 #[cfg(test)]

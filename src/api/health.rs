@@ -80,7 +80,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
         status,
         reasons,
         missing_tools: missing_tools.collect(),
-        sandbox: app.workers.sandbox,
+        sandbox: app.workers.sandbox.as_str(),
     };
     let mut response = (code, Json(body)).into_response();
     if code == StatusCode::SERVICE_UNAVAILABLE {

@@ -125,7 +125,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         providers: Vec::new(),
         decode: DecodeRecord {
             backend: "software",
-            sandbox: app.workers.sandbox,
+            sandbox: app.workers.sandbox.as_str(),
             codecs: codecs.into(),
         },
         gate: GateRecord { backend: "cpu", measurer: able.map(|able| able.measurer.clone()) },

@@ -111,7 +111,7 @@ fn is_key_name(name: &str) -> bool {
 }
 
 fn fingerprint(digest: &[u8; 32]) -> String {
-    digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::hex(&digest[..6])
 }
 
 #[cfg(test)]

@@ -96,5 +96,5 @@ async fn apply(
 }
 
 fn checksum(sql: &str) -> String {
-    Sha256::digest(sql).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::hex(&Sha256::digest(sql))
 }

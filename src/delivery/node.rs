@@ -14,7 +14,7 @@ pub fn name(ledger: &Ledger) -> Result<String, LedgerError> {
     if let Some(known) = known {
         return Ok(known);
     }
-    let digits = crate::random_bytes::<16>().map(|byte| format!("{byte:02x}")).concat();
+    let digits = crate::hex(&crate::random_bytes::<16>());
     let made = format!("node-{digits}");
     ledger.write(|change| {
         change.open_table(NODE)?.insert("id", made.as_str())?;

@@ -9,7 +9,7 @@ use std::{
 use media::BlobHash;
 use sha2::{Digest, Sha256};
 
-use super::UploadError;
+use super::{UploadError, folder::sync_parent};
 use crate::quota::Hold;
 
 /// An unfinished upload; dropping it removes what was written.
@@ -67,7 +67,7 @@ impl Incoming {
         file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;
         fs::rename(&path.0, target).map_err(UploadError::io("name an upload", target))?;
         path.0 = PathBuf::new();
-        super::sync_parent(target)?;
+        sync_parent(target)?;
         Ok(hold)
     }
 }

@@ -13,6 +13,25 @@ pub const OWN_MAX: usize = 4;
 /// Uploads at once.
 pub const ALL_MAX: usize = 16;
 
+/// Whose uploads a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of all callers together.
+    All,
+    /// Those of the caller.
+    Own,
+}
+
+impl Whose {
+    /// As the caller is told.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            Whose::All => "of all callers",
+            Whose::Own => "of yours",
+        }
+    }
+}
+
 /// Counts uploads.
 #[derive(Debug, Default)]
 pub struct UnderWay(Mutex<HashMap<Principal, usize>>);
@@ -29,11 +48,11 @@ impl UnderWay {
     pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<Place, UploadError> {
         let mut counts = self.counts();
         if counts.values().sum::<usize>() >= ALL_MAX {
-            return Err(UploadError::Busy { limit: ALL_MAX, whose: "of all callers" });
+            return Err(UploadError::Busy { limit: ALL_MAX, whose: Whose::All });
         }
         let own = counts.entry(owner.clone()).or_default();
         if *own >= OWN_MAX {
-            return Err(UploadError::Busy { limit: OWN_MAX, whose: "of yours" });
+            return Err(UploadError::Busy { limit: OWN_MAX, whose: Whose::Own });
         }
         *own += 1;
         Ok(Place { under_way: Arc::clone(self), owner: owner.clone() })

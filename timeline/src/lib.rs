@@ -48,7 +48,7 @@ pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{FrameFinding, MarkerConfig, derive_markers};
-pub use options::{Options, SyncObserver};
+pub use options::{Options, SyncObserver, system_clock};
 pub use parts::{EventParts, PayloadText};
 pub use pins::{Lease, Swept};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};

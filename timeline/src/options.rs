@@ -37,7 +37,8 @@ impl Default for Options {
     }
 }
 
-fn system_clock() -> WallTime {
+/// Wall time by the system's clock: the one place that reads it for what is dated.
+pub fn system_clock() -> WallTime {
     // A clock before 1970 is wrong anyway, and the log keeps time from going backwards.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallTime { epoch_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
