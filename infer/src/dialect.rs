@@ -129,12 +129,11 @@ impl Api {
 
 /// The error response is about the form in which the schema was sent, so that another may do.
 pub(crate) fn refuses_form(status: u16, body: &[u8]) -> bool {
-    const WORDS: [&str; 5] = ["response_format", "schema", "json", "grammar", "guided"];
+    const WORDS: [&str; 4] = ["response_format", "schema", "grammar", "guided"];
     if !matches!(status, 400 | 422) {
         return false;
     }
-    let said =
-        String::from_utf8_lossy(body).to_ascii_lowercase().replace("responseformat", "schema");
+    let said = String::from_utf8_lossy(body).to_ascii_lowercase();
     WORDS.iter().any(|word| said.contains(word))
 }
 
@@ -167,4 +166,73 @@ fn object(body: &[u8]) -> Result<Value, Failure> {
 /// The first of `keys` that `usage` counts.
 fn count(usage: &Value, keys: &[&str]) -> Option<u64> {
     keys.iter().find_map(|key| usage.get(key)?.as_u64())
+}
+
+/// The reply kept as `name` under `fixtures/replies`.
+#[cfg(test)]
+fn fixture(name: &str) -> Vec<u8> {
+    let path = format!("{}/../fixtures/replies/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{fixture, refuses_form};
+    use crate::config::Api;
+
+    const APIS: [Api; 2] = [Api::Openai(None), Api::Gemini];
+
+    /// Replaces the value at some pointer of `value` by `other`.
+    fn replaced(value: &mut Value, path: &[prop::sample::Index], other: Value) {
+        let Some((step, below)) = path.split_first() else {
+            *value = other;
+            return;
+        };
+        match value {
+            Value::Array(items) if !items.is_empty() => {
+                let at = step.index(items.len());
+                replaced(&mut items[at], below, other);
+            }
+            Value::Object(fields) if !fields.is_empty() => {
+                let at = step.index(fields.len());
+                if let Some(field) = fields.values_mut().nth(at) {
+                    replaced(field, below, other);
+                }
+            }
+            leaf => *leaf = other,
+        }
+    }
+
+    proptest! {
+        /// Whatever stands where something else belongs, there is a reply or a failure.
+        #[test]
+        fn a_reply_with_any_value_anywhere_is_read_or_refused(
+            path in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+            other in prop::sample::select(vec![
+                json!(null), json!(-1), json!(1.5e300), json!("</think>"), json!([]), json!({}), json!([[1]]),
+            ]),
+            name in prop::sample::select(vec!["vllm/reasoning.200", "gemini/thoughts.200", "openai/parts.200"]),
+        ) {
+            let mut value: Value = serde_json::from_slice(&fixture(name)).expect("JSON");
+            replaced(&mut value, &path, other);
+            let bytes = value.to_string();
+            for api in APIS {
+                if let Ok(reply) = api.reply(bytes.as_bytes()) {
+                    prop_assert!(reply.text.len() <= bytes.len());
+                }
+            }
+        }
+
+        #[test]
+        fn bytes_of_any_kind_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for api in APIS {
+                let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
+                prop_assert!(api.reply(&bytes).is_err() || is_object);
+            }
+            prop_assert!(!refuses_form(500, &bytes));
+        }
+    }
 }

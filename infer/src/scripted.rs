@@ -319,6 +319,10 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Resul
         if buffer.len() > HEAD_BYTES_MAX || stream.read_buf(buffer).await? == 0 {
             return Ok(None);
         }
+        // No method begins so: a handshake of TLS does.
+        if !buffer.starts_with(b"G") && !buffer.starts_with(b"P") {
+            return Ok(None);
+        }
     };
     let head = String::from_utf8_lossy(&buffer[..head_end]).into_owned();
     let mut lines = head.lines();

@@ -9,7 +9,7 @@ fn lookup(name: &str) -> Option<String> {
     match name {
         "HOST" => Some("gpu-1".to_owned()),
         "KEY_1" => Some("sk-hidden".to_owned()),
-        "SPACED" => Some("a key".to_owned()),
+        "SPACED" => Some("se cret".to_owned()),
         "EMPTY" => Some(String::new()),
         _ => None,
     }
@@ -146,7 +146,7 @@ fn what_is_wrong_is_named_with_its_line_and_field() {
     for (case, text, expected) in cases {
         let said = parse(&text).err().unwrap_or_default();
         assert!(said.contains(expected), "{case}: {said:?}");
-        assert!(!said.contains("a key") && !said.contains(":p@"), "{case}: {said:?}");
+        assert!(!said.contains("se cret") && !said.contains(":p@"), "{case}: {said:?}");
     }
 }
 

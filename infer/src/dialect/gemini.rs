@@ -1,5 +1,8 @@
 //! `generateContent` of the Gemini API.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

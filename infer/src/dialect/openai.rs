@@ -1,5 +1,8 @@
 //! Chat completions as vLLM, SGLang, llama.cpp, Ollama, LM Studio and mlx-vlm speak them.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -1,0 +1,15 @@
+//! The chain against scripted backends: every way to fail, who answers instead, and in what time.
+#![allow(missing_docs)]
+
+#[path = "chain/failures.rs"]
+mod failures;
+#[path = "chain/order.rs"]
+mod order;
+#[path = "chain/probe.rs"]
+mod probe;
+#[path = "chain/structured.rs"]
+mod structured;
+#[path = "chain/support.rs"]
+mod support;
+#[path = "chain/tiers.rs"]
+mod tiers;

@@ -1,0 +1,212 @@
+//! Every way in which a backend can fail, by name, and what is made of it.
+
+use std::time::{Duration, Instant};
+
+use infer::{
+    Failure, REPLY_BYTES_MAX, Request,
+    scripted::{ScriptedServer, Step, chat_body, refusing_url},
+};
+
+use crate::support::{KEY, chain, only_failure, request, until};
+
+/// Answers that are no answers, with the class that each is.
+fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
+    let whole = chat_body("a car", "stop").to_string();
+    let huge = format!("\"{}\"", "x".repeat(10 * 1024 * 1024));
+    vec![
+        ("a page of HTML with 502", Step::html(502), "http 5xx"),
+        ("a page of HTML with 200", Step::html(200), "malformed"),
+        ("an internal error", Step::json(500, &serde_json::json!({"error": "x"})), "http 5xx"),
+        ("a wrong key", Step::json(401, &serde_json::json!({"error": "no"})), "http 4xx"),
+        (
+            "a wrong model",
+            Step::json(404, &serde_json::json!({"error": {"code": 404}})),
+            "http 4xx",
+        ),
+        (
+            "a redirect",
+            Step::reply(307, "text/plain", "").with_header("location", "/v2"),
+            "http other",
+        ),
+        ("too many requests", Step::rate_limited(None), "rate limited"),
+        ("too many, for long", Step::rate_limited(Some("3600")), "rate limited"),
+        ("JSON that is cut", Step::reply(200, "application/json", &whole[..40]), "malformed"),
+        ("another protocol", Step::json(200, &serde_json::json!({"result": "a car"})), "malformed"),
+        ("ten megabytes", Step::reply(200, "application/json", huge), "too large"),
+        ("the end in mid-stream", Step::cut(whole.clone(), 40), "closed"),
+        ("the end at once", Step::close(), "closed"),
+        ("no HTTP", Step::raw("SSH-2.0-OpenSSH_9.2\r\n\r\n"), "malformed"),
+        ("a filter", Step::chat_finished("", "content_filter"), "filtered"),
+    ]
+}
+
+#[tokio::test]
+async fn each_failure_has_its_class_and_shows_no_key() {
+    for (name, step, class) in failing_steps() {
+        let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+        let chain = chain(&[&server.base_url()]);
+        let result = chain.infer(&request()).await;
+        let shown = format!("{result:?} {chain:?}");
+        assert!(!shown.contains(KEY), "{name}: {shown}");
+        if let Err(error) = &result {
+            let said = error.to_string();
+            assert!(!said.contains("127.0.0.1") && !said.contains(KEY), "{name}: {said}");
+            assert!(said.starts_with("the backend a "), "{name}: {said}");
+        }
+        assert_eq!(only_failure(result).class(), class, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_key_goes_out_in_its_header_and_nowhere_else() {
+    let server =
+        ScriptedServer::with_steps(Vec::new(), Step::chat("a car")).await.expect("a server");
+    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
+    assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 1));
+    let seen = server.seen();
+    let [question] = seen.as_slice() else {
+        panic!("one question: {seen:?}");
+    };
+    assert_eq!(question.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(question.path, "/v1/chat/completions");
+    assert!(!String::from_utf8_lossy(&question.body).contains(KEY));
+}
+
+#[tokio::test]
+async fn nobody_there_is_refused_at_once() {
+    let url = refusing_url().await.expect("a free port");
+    let started = Instant::now();
+    let failure = only_failure(chain(&[&url]).infer(&request()).await);
+    assert_eq!(failure, Failure::Refused);
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_no_https_backend() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let url = server.base_url().replace("http://", "https://");
+    assert_eq!(only_failure(chain(&[&url]).infer(&request()).await), Failure::Refused);
+    assert_eq!(server.seen().len(), 0, "nothing is said in the clear");
+}
+
+#[tokio::test]
+async fn a_backend_that_dawdles_ends_with_the_time() {
+    let whole = chat_body("a car", "stop").to_string();
+    for (name, step) in [
+        ("hangs", Step::hang()),
+        ("drips", Step::drip(whole, Duration::from_millis(50))),
+        ("is late", Step::chat("a car").after(Duration::from_secs(60))),
+    ] {
+        let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+        let timeout = Some(Duration::from_millis(300));
+        let failure = only_failure(
+            chain(&[&server.base_url()]).infer(&Request { timeout, ..request() }).await,
+        );
+        assert_eq!(failure.class(), "timeout", "{name}");
+        until("the question is given up", || server.in_flight() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_gives_its_question_up() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::hang()).await.expect("a server");
+    let chain = std::sync::Arc::new(chain(&[&server.base_url()]));
+    let asking = tokio::spawn({
+        let chain = chain.clone();
+        async move { chain.infer(&request()).await }
+    });
+    until("the question arrives", || server.in_flight() == 1).await;
+    asking.abort();
+    until("the question is given up", || server.in_flight() == 0).await;
+}
+
+#[tokio::test]
+async fn a_reply_of_the_longest_length_is_read() {
+    let body = chat_body(&"x".repeat(REPLY_BYTES_MAX - 500), "stop").to_string();
+    assert!(body.len() <= REPLY_BYTES_MAX);
+    let step = Step::reply(200, "application/json", body);
+    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
+    assert_eq!(answer.text.len(), REPLY_BYTES_MAX - 500);
+}
+
+#[tokio::test]
+async fn a_rest_within_the_time_is_waited_for_and_kept() {
+    let steps = vec![Step::rate_limited(Some("1"))];
+    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let started = Instant::now();
+    let answer = chain.infer(&request()).await.expect("an answer");
+    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!((answer.attempts, server.seen().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_backend_that_asked_for_a_rest_is_not_asked_by_others() {
+    let limited = Step::rate_limited(Some("3600"));
+    let server =
+        ScriptedServer::with_steps(vec![limited], Step::chat("a")).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    for _ in 0..3 {
+        assert_eq!(only_failure(chain.infer(&request()).await).class(), "rate limited");
+    }
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_backend_that_keeps_failing_is_left_alone_and_comes_back() {
+    let steps = vec![Step::html(503); 5];
+    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    for _ in 0..5 {
+        assert_eq!(only_failure(chain.infer(&request()).await).class(), "http 5xx");
+    }
+    assert_eq!(only_failure(chain.infer(&request()).await), Failure::Open);
+    assert_eq!(server.seen().len(), 5, "it is left alone");
+    let deadline = Instant::now() + crate::support::PATIENCE;
+    loop {
+        match chain.infer(&request()).await {
+            Ok(answer) => break assert_eq!(answer.text, "a car"),
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(server.seen().len(), 6, "one trial");
+}
+
+#[tokio::test]
+async fn the_short_patience_of_one_caller_shuts_no_backend() {
+    let steps = vec![Step::hang(); 8];
+    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    for _ in 0..8 {
+        let timeout = Some(Duration::from_millis(40));
+        let hasty = Request { timeout, ..request() };
+        assert_eq!(only_failure(chain.infer(&hasty).await).class(), "timeout");
+    }
+    let asked = server.seen().len();
+    let answer = loop {
+        // Each hang that no hasty caller used up is used up here.
+        let timeout = Some(Duration::from_secs(2));
+        match chain.infer(&Request { timeout, ..request() }).await {
+            Ok(answer) => break answer,
+            Err(error) => assert!(!error.to_string().contains("not asked"), "{asked}: {error}"),
+        }
+    };
+    assert_eq!(answer.text, "a car");
+}
+
+#[tokio::test]
+async fn a_flapping_backend_answers_every_other_time() {
+    let server = ScriptedServer::start(|seen| match seen.number % 2 {
+        0 => Step::html(500),
+        _ => Step::chat("a car"),
+    });
+    let server = server.await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let mut outcomes = Vec::new();
+    for _ in 0..20 {
+        outcomes.push(chain.infer(&request()).await.is_ok());
+    }
+    assert_eq!(outcomes, [false, true].repeat(10), "it never fails five times on end");
+}

@@ -1,0 +1,148 @@
+//! Who is asked first, who stands in, and who may not.
+
+use std::{sync::Arc, time::Duration};
+
+use infer::{
+    Chain, Failure, InferError, ProviderKind, Request,
+    scripted::{ScriptedServer, Step, refusing_url},
+};
+
+use crate::support::{Log, chain, configs, known, request, tls};
+
+async fn says(text: &str) -> ScriptedServer {
+    ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
+}
+
+#[tokio::test]
+async fn the_next_backend_answers_where_the_first_fails() {
+    let good = says("b").await;
+    for (name, step) in [
+        ("an error", Step::html(500)),
+        ("no HTTP", Step::raw("?")),
+        ("a wrong model", Step::json(404, &serde_json::json!({}))),
+        ("too many requests", Step::rate_limited(Some("1"))),
+    ] {
+        let bad = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+        let log = Arc::new(Log::default());
+        let chain = chain(&[&bad.base_url(), &good.base_url()]).observed_by(log.clone());
+        let answer = chain.infer(&request()).await.expect("an answer");
+        let read = (&*answer.provider, answer.fallback_used, answer.attempts, answer.tokens.total);
+        assert_eq!(read, ("b", true, 2, 17), "{name}");
+        let told: Vec<_> = log.attempts().into_iter().map(|(who, how, _)| (who, how)).collect();
+        assert_eq!(told[1], ("b".to_owned(), "ok"), "{name}");
+        assert_ne!(told[0].1, "ok", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_falls_to_the_next_at_once() {
+    let (gone, good) = (refusing_url().await.expect("a free port"), says("b").await);
+    let chain = chain(&[&gone, &good.base_url()]);
+    let answer = chain.infer(&request()).await.expect("an answer");
+    assert_eq!((&*answer.provider, answer.fallback_used), ("b", true));
+    assert!(answer.latency < Duration::from_secs(5), "{:?}", answer.latency);
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_leaves_the_others_their_time() {
+    let hangs = ScriptedServer::with_steps(Vec::new(), Step::hang()).await.expect("a server");
+    let good = says("b").await;
+    let entries = [
+        ("a", "openai_compat", hangs.base_url(), "timeout_ms = 200"),
+        ("b", "openai_compat", good.base_url(), ""),
+    ];
+    let entries =
+        entries.each_ref().map(|(name, kind, url, more)| (*name, *kind, url.as_str(), *more));
+    let chain = Chain::new(configs(&entries), tls(), known).expect("a chain");
+    let answer = chain.infer(&request()).await.expect("an answer");
+    assert_eq!((&*answer.provider, answer.fallback_used), ("b", true));
+}
+
+#[tokio::test]
+async fn without_fallback_the_first_answers_or_nobody() {
+    let bad = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
+    let good = says("b").await;
+    let chain = chain(&[&bad.base_url(), &good.base_url()]);
+    let alone = Request { allow_fallback: false, ..request() };
+    let Err(InferError::Failed(failed)) = chain.infer(&alone).await else {
+        panic!("the first fails");
+    };
+    let failed: Vec<_> = failed.iter().map(|one| (&*one.provider, &one.failure)).collect();
+    assert_eq!(failed, [("a", &Failure::Http { status: 500 })]);
+    assert_eq!(good.seen().len(), 0);
+}
+
+/// vLLM first, then SGLang, a conversion for one model, Gemini.
+async fn family() -> (Vec<ScriptedServer>, Chain) {
+    let gemini = serde_json::json!({"candidates": [{"finishReason": "STOP",
+        "content": {"parts": [{"text": "gemini"}]}}], "usageMetadata": {"totalTokenCount": 3}});
+    let gemini = ScriptedServer::with_steps(Vec::new(), Step::json(200, &gemini)).await;
+    let servers = vec![
+        says("vllm").await,
+        says("sglang").await,
+        says("mac").await,
+        gemini.expect("a server"),
+    ];
+    let urls: Vec<String> = servers.iter().map(ScriptedServer::base_url).collect();
+    let entries = [
+        ("vllm", "openai_compat", urls[0].as_str(), "openai_kind = \"vllm\""),
+        ("sglang", "openai_compat", urls[1].as_str(), "openai_kind = \"sglang\""),
+        (
+            "mac",
+            "openai_compat",
+            urls[2].as_str(),
+            "openai_kind = \"mlx\"\nmodel = \"own-model\"\nupstream_model = \"org/own-4bit\"",
+        ),
+        ("cloud", "gemini", urls[3].as_str(), ""),
+    ];
+    (servers, Chain::new(configs(&entries), tls(), known).expect("a chain"))
+}
+
+#[tokio::test]
+async fn the_model_and_the_kind_asked_for_decide_who_answers() {
+    let (servers, chain) = family().await;
+    let cases = [
+        ("by priority", "qwen3-vl-8b", None, "vllm", false),
+        ("the kind asked for", "qwen3-vl-8b", Some(ProviderKind::Sglang), "sglang", false),
+        ("a kind that does not serve it", "qwen3-vl-8b", Some(ProviderKind::Mlx), "vllm", true),
+        ("its own model", "own-model", None, "mac", false),
+        ("a family", "gemini-2.5-flash", None, "cloud", false),
+        ("another's family", "gemini-2.5-flash", Some(ProviderKind::Vllm), "cloud", true),
+    ];
+    for (name, model, primary, provider, fallback) in cases {
+        let request = Request { model: model.to_owned(), primary, ..request() };
+        let answer = chain.infer(&request).await.expect("an answer");
+        assert_eq!((&*answer.provider, answer.fallback_used), (provider, fallback), "{name}");
+        assert_eq!(answer.model, model, "{name}");
+    }
+    let own = servers[2].seen();
+    assert_eq!(own.len(), 1, "the conversion is asked for its own model only");
+    assert_eq!(own[0].json()["model"], "org/own-4bit");
+    let gemini = servers[3].seen();
+    assert_eq!(gemini[0].path, "/v1beta/models/gemini-2.5-flash:generateContent");
+    assert_eq!(gemini[0].header("x-goog-api-key"), Some(crate::support::KEY));
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_is_said() {
+    let (_servers, chain) = family().await;
+    let empty = Chain::new(Vec::new(), tls(), known).expect("a chain");
+    assert_eq!(empty.infer(&request()).await, Err(InferError::NoBackend));
+    let model = "another".to_owned();
+    let unknown = Request { model: model.clone(), ..request() };
+    assert_eq!(chain.infer(&unknown).await, Err(InferError::NotServed { model }));
+    let kind = ProviderKind::Mlx;
+    let alone = Request { primary: Some(kind), allow_fallback: false, ..request() };
+    assert_eq!(chain.infer(&alone).await, Err(InferError::NoProvider { kind }));
+}
+
+#[tokio::test]
+async fn candidates_are_listed_in_the_order_of_asking() {
+    let (_servers, chain) = family().await;
+    let names =
+        |model: &str| chain.candidates(model).map(|b| b.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names("qwen3-vl-8b"), ["vllm", "sglang"]);
+    assert_eq!(names("own-model"), ["mac"]);
+    assert_eq!(names("gemini-2.5-flash"), ["cloud"]);
+    assert_eq!(names("another"), Vec::<String>::new());
+}

@@ -1,0 +1,61 @@
+//! Which backends can be reached.
+
+use std::sync::Arc;
+
+use infer::{
+    Failure,
+    scripted::{ScriptedServer, Step, refusing_url},
+};
+
+use crate::support::{chain, only_failure, request};
+
+#[tokio::test]
+async fn each_backend_is_probed_once_however_many_ask() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let broken = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    broken.answer_probes(Step::html(502));
+    let gone = refusing_url().await.expect("a free port");
+    let chain = Arc::new(chain(&[&server.base_url(), &broken.base_url(), &gone]));
+    let asking: Vec<_> = (0..50)
+        .map(|_| {
+            let chain = Arc::clone(&chain);
+            tokio::spawn(async move { chain.probe().await })
+        })
+        .collect();
+    for one in asking {
+        let probes = one.await.expect("a probe");
+        let read: Vec<_> = probes
+            .iter()
+            .map(|p| (&*p.name, p.reachable, p.latency.is_some(), p.last_error.clone()))
+            .collect();
+        assert_eq!(read[0], ("a", true, true, None));
+        assert_eq!(read[1], ("b", false, false, Some(Failure::Http { status: 502 })));
+        assert_eq!(read[2], ("c", false, false, Some(Failure::Refused)));
+    }
+    assert_eq!((server.probes(), broken.probes()), (1, 1));
+    assert_eq!(server.seen().len(), 0, "a probe is no question");
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_holds_up_no_other() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let hangs = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    hangs.answer_probes(Step::hang());
+    let probes = chain(&[&hangs.base_url(), &server.base_url()]).probe().await;
+    let read: Vec<_> = probes.iter().map(|probe| probe.reachable).collect();
+    assert_eq!(read, [false, true]);
+    assert_eq!(probes[0].last_error.as_ref().map(Failure::class), Some("timeout"));
+}
+
+#[tokio::test]
+async fn a_reachable_backend_tells_how_its_last_request_failed() {
+    let steps = vec![Step::html(500)];
+    let server = ScriptedServer::with_steps(steps, Step::chat("a")).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    assert_eq!(only_failure(chain.infer(&request()).await).class(), "http 5xx");
+    let probes = chain.probe().await;
+    assert_eq!(
+        (probes[0].reachable, &probes[0].last_error),
+        (true, &Some(Failure::Http { status: 500 }))
+    );
+}

@@ -1,0 +1,115 @@
+//! Chains of scripted backends, and what was observed of them.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use infer::{
+    Answer, Attempt, BackendConfig, Backends, Chain, Failure, InferError, Observer, OutputSchema,
+    Request,
+};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use serde_json::{Value, json};
+
+/// A wait that is far longer than what is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The key of every backend here; no message may hold it.
+pub const KEY: &str = "sk-never-shown";
+
+/// A client that trusts no one: the scripted backends speak plain HTTP.
+pub fn tls() -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// Ids of the catalog, for these tests.
+pub fn known(model: &str) -> bool {
+    matches!(model, "qwen3-vl-8b" | "gemma-3-27b" | "gemini-2.5-flash")
+}
+
+/// The backends of a file whose entries are `name, type, URL, further lines`, in this order.
+pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
+    let entries = entries.iter().enumerate().map(|(priority, (name, kind, url, more))| {
+        format!(
+            "[[backends]]\nname = \"{name}\"\ntype = \"{kind}\"\nbase_url = \"{url}\"\n\
+             api_key = \"{KEY}\"\npriority = {priority}\n{more}\n"
+        )
+    });
+    let text: String = entries.collect();
+    Backends::parse("test.toml", &text, &|_| None).expect("the file is right")
+}
+
+/// OpenAI-compatible backends at `urls`, called `a`, `b`, ...
+pub fn chain(urls: &[&str]) -> Chain {
+    let names = ["a", "b", "c"];
+    let entries: Vec<_> =
+        urls.iter().zip(names).map(|(url, name)| (name, "openai_compat", *url, "")).collect();
+    Chain::new(configs(&entries), tls(), known).expect("a chain")
+}
+
+pub fn request() -> Request {
+    Request {
+        model: "qwen3-vl-8b".to_owned(),
+        prompt: "What is it?".to_owned(),
+        images: Vec::new(),
+        max_tokens: None,
+        temperature: None,
+        timeout: Some(PATIENCE),
+        schema: None,
+        primary: None,
+        allow_fallback: true,
+    }
+}
+
+/// A request whose answer is `{"label": string, "confidence"?: number}`.
+pub fn structured() -> Request {
+    let schema = json!({"type": "object", "required": ["label"], "properties": {
+        "label": {"type": "string"}, "confidence": {"type": "number"}}});
+    let schema = OutputSchema::compile(schema).expect("a usable schema");
+    Request { schema: Some(Arc::new(schema)), ..request() }
+}
+
+/// The one failure of a chain of one backend.
+pub fn only_failure(result: Result<Answer, InferError>) -> Failure {
+    let Err(InferError::Failed(failed)) = result else {
+        panic!("one failure: {result:?}");
+    };
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    failed.into_iter().map(|one| one.failure).next().expect("one failure")
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+pub struct Log(Mutex<Vec<(String, &'static str, u64)>>);
+
+impl Log {
+    /// Provider, outcome and tokens of each attempt.
+    pub fn attempts(&self) -> Vec<(String, &'static str, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Observer for Log {
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.push((attempt.provider.to_owned(), attempt.outcome(), attempt.tokens.total));
+    }
+}
+
+/// Waits until `done`, which it says in words.
+pub async fn until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The value of `key` in the JSON of an answer.
+pub fn field(answer: &Answer, key: &str) -> Value {
+    answer.json.as_ref().map(|json| json[key].clone()).unwrap_or_default()
+}

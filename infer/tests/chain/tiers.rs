@@ -1,0 +1,85 @@
+//! One pass or two.
+
+use infer::{
+    Chain, Described, Request, Tier, Tiered,
+    scripted::{ScriptedServer, Step},
+};
+use serde_json::json;
+
+use crate::support::{chain, field, structured};
+
+/// A backend whose small model is unsure and whose large one answers `large`.
+async fn tiered(large: Step) -> (ScriptedServer, Chain) {
+    let server = ScriptedServer::start(move |seen| match seen.json()["model"].as_str() {
+        Some("qwen3-vl-8b") => Step::chat("{\"label\": \"small\", \"confidence\": 0.4}"),
+        _ => large.clone(),
+    });
+    let server = server.await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    (server, chain)
+}
+
+fn question(threshold: f64, second: Option<&str>) -> Tiered {
+    Tiered { first: structured(), second_model: second.map(str::to_owned), threshold }
+}
+
+async fn described(chain: &Chain, tiered: &Tiered) -> Described {
+    chain.describe(tiered).await.expect("a description")
+}
+
+#[tokio::test]
+async fn an_unsure_first_pass_is_followed_by_a_second() {
+    let (server, chain) = tiered(Step::chat("{\"label\": \"large\", \"confidence\": 0.3}")).await;
+    let both = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
+    assert_eq!((both.tier, field(&both.answer, "label")), (Tier::Second, json!("large")));
+    assert_eq!((both.answer.model.as_str(), both.answer.tokens.total), ("gemma-3-27b", 34));
+    assert_eq!((both.answer.attempts, server.seen().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn one_pass_is_enough_where_it_is_sure_or_alone() {
+    let (server, chain) = tiered(Step::html(500)).await;
+    for (name, question) in
+        [("sure", question(0.4, Some("gemma-3-27b"))), ("no second model", question(0.7, None))]
+    {
+        let one = described(&chain, &question).await;
+        assert_eq!((one.tier, &one.second_failed), (Tier::First, &None), "{name}");
+        assert_eq!((one.answer.attempts, one.answer.tokens.total), (1, 17), "{name}");
+    }
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_without_a_confidence_is_taken_as_it_is() {
+    let step = Step::chat("{\"label\": \"small\"}");
+    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+    let one = described(&chain(&[&server.base_url()]), &question(1.0, Some("gemma-3-27b"))).await;
+    assert_eq!((one.tier, server.seen().len()), (Tier::First, 1));
+}
+
+#[tokio::test]
+async fn a_second_pass_that_fails_leaves_the_first_answer() {
+    for (name, large, total) in
+        [("an error", Step::html(500), 17), ("a violation", Step::chat("{\"label\": 1}"), 51)]
+    {
+        let (_server, chain) = tiered(large).await;
+        let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
+        assert_eq!(
+            (kept.tier, field(&kept.answer, "label")),
+            (Tier::First, json!("small")),
+            "{name}"
+        );
+        assert!(kept.second_failed.is_some(), "{name}");
+        assert_eq!(kept.answer.tokens.total, total, "{name}: what failed was spent too");
+    }
+}
+
+#[tokio::test]
+async fn a_first_pass_that_fails_is_the_failure() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let unasked = Request { model: "qwen3-vl-8b".to_owned(), ..structured() };
+    let tiered = Tiered { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
+    assert_eq!(chain.describe(&tiered).await.map(|d| d.tier).ok(), None);
+    assert_eq!(server.seen().len(), 1);
+}
