@@ -13,6 +13,7 @@ mod files;
 mod health;
 mod idempotency;
 mod ingest;
+mod interactions;
 mod limits;
 mod markers;
 mod media;
@@ -67,6 +68,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::state))
         .routes(routes!(events::list))
         .routes(routes!(markers::list))
+        .routes(routes!(interactions::list))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))

@@ -25,6 +25,8 @@ mod files;
 mod idempotency;
 #[path = "api/ingest.rs"]
 mod ingest;
+#[path = "api/interactions.rs"]
+mod interactions;
 #[path = "api/json_suite.rs"]
 mod json_suite;
 #[path = "api/ledger.rs"]

@@ -62,6 +62,12 @@ fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         raw_output: "the red raw output".to_owned(),
         tokens: Tokens::default(),
         inference_latency_ms: 1,
+        tier: None,
+        model: None,
+        attempts: None,
+        prompt_version: None,
+        start_pts_ms: None,
+        end_pts_ms: None,
         index_name: index.map(|name| name.parse::<Label>().expect("a label")),
     })
 }

@@ -9,7 +9,7 @@ use media::{
 use serde_json::{Value, json};
 use timeline::{
     AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
-    IngestReceived, JsonText, KeyframeStored, NewEvent, Options, Requested, RunCompleted,
+    IngestReceived, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested, RunCompleted,
     RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
     SemanticChunkInferred, SemanticFallbackActivated, SessionRunCreated, Signals, Timeline, Tokens,
 };
@@ -162,6 +162,12 @@ fn of_models() -> Vec<Event> {
             raw_output: text("r"),
             tokens: Tokens::default(),
             inference_latency_ms: 3,
+            tier: Some(Pass::First),
+            model: Some(text("qwen3-vl-8b")),
+            attempts: Some(1),
+            prompt_version: Some(text("describe-1")),
+            start_pts_ms: Some(0),
+            end_pts_ms: Some(960),
             index_name: "door".parse().ok(),
         }),
         Event::SemanticChunkGenerated(SemanticChunkGenerated {

@@ -266,7 +266,35 @@ pub struct Tokens {
     pub total_tokens: u64,
 }
 
-/// Payload of `semantic_chunk_inferred`.
+/// Which of two models answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The one that is asked of everything.
+    First,
+    /// The one that is asked where the first is not sure.
+    Second,
+}
+
+impl Pass {
+    /// Every pass.
+    pub const ALL: [Pass; 2] = [Pass::First, Pass::Second];
+
+    /// Name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pass::First => "first",
+            Pass::Second => "second",
+        }
+    }
+
+    /// The pass called `name`.
+    pub fn from_name(name: &str) -> Option<Pass> {
+        Pass::ALL.into_iter().find(|pass| pass.as_str() == name)
+    }
+}
+
+/// Payload of `semantic_chunk_inferred`; logs from before the model was named lack what is absent
+/// when `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SemanticChunkInferred {
     /// The request.
@@ -299,6 +327,18 @@ pub struct SemanticChunkInferred {
     pub tokens: Tokens,
     /// Time from request to answer.
     pub inference_latency_ms: u64,
+    /// Which pass answered; absent when none did.
+    pub tier: Option<Pass>,
+    /// Model that answered; absent when none did.
+    pub model: Option<String>,
+    /// Requests that backends were sent for it.
+    pub attempts: Option<u32>,
+    /// Name and version of the prompt; absent when none was sent.
+    pub prompt_version: Option<String>,
+    /// Presentation time of the chunk's first frame.
+    pub start_pts_ms: Option<i64>,
+    /// Presentation time of the chunk's last frame.
+    pub end_pts_ms: Option<i64>,
     /// The caller's index; absent when none.
     pub index_name: Option<Label>,
 }

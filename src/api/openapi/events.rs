@@ -253,6 +253,24 @@ payloads! {
         thinking_tokens: u64,
         total_tokens: u64,
         inference_latency_ms: u64,
+        /// Which pass answered; absent when none did.
+        #[schema(required = false)]
+        tier: terms::Pass,
+        /// The model that answered; absent when none did.
+        #[schema(required = false)]
+        model: String,
+        /// Requests that backends were sent for it.
+        #[schema(required = false)]
+        attempts: u32,
+        /// Name and version of the prompt.
+        #[schema(required = false)]
+        prompt_version: String,
+        /// Media time of the chunk's first frame.
+        #[schema(required = false)]
+        start_pts_ms: i64,
+        /// Media time of the chunk's last frame.
+        #[schema(required = false)]
+        end_pts_ms: i64,
         #[schema(required = false)]
         index_name: terms::Label,
         /// The description was cut to fit.

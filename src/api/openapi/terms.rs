@@ -5,7 +5,7 @@
 
 use media::{LABEL_BYTES, MarkerStatus, Rate};
 use serde_json::{Value, json};
-use timeline::{EventKind, SamplingPolicy};
+use timeline::{EventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
     Number, PartialSchema, ToSchema,
     openapi::{
@@ -106,6 +106,8 @@ terms! {
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// How final a marker is.
     MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    /// Which of two models answered: the one asked first, or the one asked where that is unsure.
+    Pass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
     Kind = names(EventKind::ALL.iter().map(|kind| kind.as_str()));
     /// A JSON object whose fields are the caller's own.

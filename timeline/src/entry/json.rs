@@ -117,6 +117,7 @@ name_fields! {
     EventType: |name: &str| Some(EventType::from_name(name));
     MarkerStatus: MarkerStatus::from_name;
     SamplingPolicy: SamplingPolicy::from_name;
+    Pass: Pass::from_name;
 }
 
 fn parse_as<T: FromStr>(text: &str) -> Option<T> {

@@ -70,7 +70,8 @@ payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_token
 payload!(SemanticChunkInferred {
     request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
     semantic_error, event_type, object_label, summary, description, confidence, raw_output,
-    @flat tokens, inference_latency_ms, @optional index_name,
+    @flat tokens, inference_latency_ms, @optional tier, @optional model, @optional attempts,
+    @optional prompt_version, @optional start_pts_ms, @optional end_pts_ms, @optional index_name,
 });
 payload!(SemanticChunkGenerated {
     request_id, stream_id, chunk_index, chunk_frames, process_ms, source_span_ms, lag_ms,

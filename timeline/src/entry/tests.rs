@@ -244,6 +244,12 @@ fn inference() {
         raw_output: text("r"),
         tokens: tokens(),
         inference_latency_ms: 12,
+        tier: Some(Pass::Second),
+        model: Some(text("m")),
+        attempts: Some(2),
+        prompt_version: Some(text("describe-1")),
+        start_pts_ms: Some(-40),
+        end_pts_ms: Some(960),
         index_name: None,
     };
     let counts = r#""prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12"#;
@@ -251,9 +257,15 @@ fn inference() {
     check(
         Event::SemanticChunkInferred(inferred),
         &format!(
-            r#"{start}"chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r",{counts}}}"#
+            r#"{start}"chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r",{counts},"tier":"second","model":"m","attempts":2,"prompt_version":"describe-1","start_pts_ms":-40,"end_pts_ms":960}}"#
         ),
     );
+    let before_the_model_was_named = format!(
+        r#"{start}"chunk_index":1,"provider":null,"provider_fallback_used":false,"semantic_fallback_used":true,"semantic_error":"x","event_type":"e","object_label":null,"summary":"","description":"","confidence":0.0,"raw_output":"",{counts}}}"#
+    );
+    let read = parse_payload(EventKind::SemanticChunkInferred, &before_the_model_was_named);
+    let Ok(Event::SemanticChunkInferred(old)) = read else { panic!("{read:?}") };
+    assert_eq!((old.tier, old.model, old.start_pts_ms, old.end_pts_ms), (None, None, None, None));
     let generated = SemanticChunkGenerated {
         request_id: REQUEST,
         stream_id: stream_id.clone(),

@@ -1,0 +1,142 @@
+//! What models said of chunks: the record, the filter by index, pages, and whose they are.
+
+use std::path::Path;
+
+use media::{Label, RequestId, RunId, Score};
+use serde_json::{Value, json};
+use timeline::{
+    Event, NewEvent, Options, Pass, RunCreated, SemanticChunkInferred, Timeline, Tokens,
+};
+
+use crate::support::{BOB, Setup};
+
+const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
+const RUN: RunId = RunId::from_bytes([1; 16]);
+
+fn created() -> Event {
+    Event::RunCreated(RunCreated {
+        request_id: REQUEST,
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "alice".to_owned(),
+        tenant_id: None,
+    })
+}
+
+/// What a model said of chunk `index`, or why it said nothing.
+fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
+    Event::SemanticChunkInferred(SemanticChunkInferred {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        chunk_index: index,
+        provider: error.is_none().then(|| "vllm".to_owned()),
+        provider_fallback_used: false,
+        semantic_fallback_used: error.is_some(),
+        semantic_error: error.map(str::to_owned),
+        event_type: media::EventType::from_name("van_turns"),
+        object_label: Some("van".to_owned()),
+        summary: format!("summary {index}"),
+        description: format!("description {index}"),
+        confidence: Score::from_millionths(750_000),
+        raw_output: "{}".to_owned(),
+        tokens: Tokens::default(),
+        inference_latency_ms: 1,
+        tier: Some(Pass::First),
+        model: Some("m".to_owned()),
+        attempts: Some(1),
+        prompt_version: Some("describe-1".to_owned()),
+        start_pts_ms: Some(index as i64 * 1000),
+        end_pts_ms: Some(index as i64 * 1000 + 960),
+        index_name: index_name.map(|name| name.parse::<Label>().expect("a label")),
+    })
+}
+
+/// Writes a log as a server with a model would have left it, before the server starts.
+fn write(data: &Path, events: Vec<Event>) {
+    let log = data.join("data/log");
+    std::fs::create_dir_all(&log).expect("made");
+    let (log, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let batch = events.into_iter().map(|event| NewEvent { run: RUN, event });
+    log.append_wait(batch.collect()).expect("durable");
+}
+
+fn chunks(answer: &Value) -> Vec<u64> {
+    let interactions = answer["interactions"].as_array().expect("an array");
+    assert_eq!(answer["count"], interactions.len());
+    interactions.iter().map(|one| one["chunk_index"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn what_models_said_is_listed_without_what_they_did_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (door, yard) = (Some("door"), Some("yard"));
+    let events = vec![
+        created(),
+        chunk(1, door, None),
+        chunk(0, door, None),
+        chunk(2, door, Some("the backend vllm is rate limited")),
+        chunk(3, yard, None),
+        chunk(4, None, None),
+    ];
+    write(dir.path(), events);
+    let server = Setup::new(dir.path()).start();
+    let path = format!("/v1/runs/{RUN}/interactions");
+    let rows: [(&str, &[u64]); 6] = [
+        ("", &[1, 0, 3, 4]),
+        ("?index=door", &[1, 0]),
+        ("?index=yard", &[3]),
+        ("?index=gate", &[]),
+        ("?limit=1", &[1]),
+        ("?limit=2&cursor=3&other=1", &[0, 3]),
+    ];
+    for (query, expected) in rows {
+        let reply = server.get(&format!("{path}{query}"));
+        assert_eq!(reply.status, 200, "{query}: {}", reply.text);
+        let answer = reply.json();
+        assert_eq!(chunks(&answer), expected, "{query}");
+        assert_eq!(answer["run_id"], RUN.to_string(), "{query}");
+        assert!(answer.get("request_id").is_none(), "{query}: {answer}");
+    }
+    let first = &server.get(&path).json()["interactions"][0];
+    let expected = json!({
+        "chunk_index": 1, "seq": 2, "start_pts_ms": 1000, "end_pts_ms": 1960,
+        "event_type": "van_turns", "object_label": "van", "summary": "summary 1",
+        "description": "description 1", "confidence": 0.75, "provider": "vllm",
+        "index_name": "door",
+    });
+    assert_eq!(*first, expected);
+    let fresh = server.create_run();
+    let none = server.get(&format!("/v1/runs/{fresh}/interactions")).json();
+    assert_eq!(none, json!({"run_id": fresh, "count": 0, "interactions": []}));
+    for (path, key) in [(path.as_str(), Some(BOB)), ("/v1/runs/run-1/interactions", None)] {
+        let call = server.call("GET", path);
+        let reply = key.map_or_else(|| server.call("GET", path), |key| call.key(Some(key))).send();
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
+    }
+    for query in ["index=", "limit=0", "cursor=x"] {
+        assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
+    }
+}
+
+#[test]
+fn every_interaction_is_on_one_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // More than are read at a time, with failures between them.
+    let said = |index: u64| index % 3 != 1;
+    let all = (0..200).map(|index| chunk(index, None, (!said(index)).then_some("timeout")));
+    write(dir.path(), [created()].into_iter().chain(all).collect());
+    let server = Setup::new(dir.path()).start();
+    let expected: Vec<u64> = (0..200).filter(|index| said(*index)).collect();
+    for limit in [1, 7, 133, 134, 1000] {
+        let mut path = Some(format!("/v1/runs/{RUN}/interactions?limit={limit}"));
+        let mut found = Vec::new();
+        while let Some(at) = path.take() {
+            let reply = server.get(&at);
+            found.extend(chunks(&reply.json()));
+            let link = reply.header("link").to_owned();
+            path =
+                link.strip_prefix('<').and_then(|link| link.split_once('>')).map(|at| at.0.into());
+        }
+        assert_eq!(found, expected, "{limit}");
+    }
+}
