@@ -1,7 +1,9 @@
 //! Signals to findings, markers and frame metadata: the gate replayed, nothing measured.
 //!
-//! Pure, and a function of the signals and settings alone, so that a repeated analysis gives
-//! the same markers with the same ids.
+//! Pure, and a function of the signals, of what models said and of settings alone, so that a
+//! repeated analysis gives the same markers with the same ids.
+
+use std::sync::Arc;
 
 use gate::{Gate, GateConfig, Reason};
 use media::{EventType, Marker, RunId, Score, Signal, StreamId};
@@ -16,10 +18,57 @@ pub struct FrameResult {
     pub pts_ms: i64,
     /// Why the gate would select it.
     pub reason: Reason,
-    /// What it is about, in the tenant's words.
+    /// What it is about by the gate, in the tenant's words.
     pub event_type: EventType,
-    /// How sure.
+    /// How sure the gate is.
     pub confidence: Score,
+    /// What came of asking a model; `None` where none was to be asked.
+    pub insight: Option<Arc<Insight>>,
+}
+
+/// What came of asking a model about frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Insight {
+    /// An answer.
+    Said(Said),
+    /// Why there is none, in words for the owner.
+    Unsaid(String),
+}
+
+/// What a model said of frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What they are about, in the tenant's words; `None` where the model did not say.
+    pub event_type: Option<EventType>,
+    /// The model called it a scene cut, whatever the tenant does.
+    pub is_scene_cut: bool,
+    /// How sure the model is; nothing said counts as not at all.
+    pub confidence: Score,
+    /// The main object, in the tenant's words.
+    pub object_label: Option<String>,
+    /// One line.
+    pub summary: String,
+}
+
+impl FrameResult {
+    /// What a model said.
+    pub fn said(&self) -> Option<&Said> {
+        match self.insight.as_deref() {
+            Some(Insight::Said(said)) => Some(said),
+            _ => None,
+        }
+    }
+
+    /// What the frame is about and how sure that is: a model's word goes before the gate's.
+    pub fn finding(&self) -> (&EventType, Score) {
+        let said = self.said().and_then(|said| Some((said.event_type.as_ref()?, said.confidence)));
+        said.unwrap_or((&self.event_type, self.confidence))
+    }
+
+    fn is_scene_cut(&self) -> bool {
+        let said = self.said().filter(|said| said.event_type.is_some());
+        said.map_or(self.reason == Reason::SceneCut, |said| said.is_scene_cut)
+    }
 }
 
 /// The gate's decisions on `signals`, each event type passed through `rename`.
@@ -37,6 +86,7 @@ pub fn replay(
             reason: decision.reason,
             event_type: rename(decision.event_type),
             confidence: decision.confidence,
+            insight: None,
         }
     });
     results.collect()
@@ -49,12 +99,15 @@ pub fn markers(
     frames: &[FrameResult],
     config: MarkerConfig,
 ) -> Vec<Marker> {
-    let findings = frames.iter().map(|frame| FrameFinding {
-        frame_index: frame.frame_index,
-        pts_ms: frame.pts_ms,
-        event_type: frame.event_type.clone(),
-        is_scene_cut: frame.reason == Reason::SceneCut,
-        confidence: frame.confidence,
+    let findings = frames.iter().map(|frame| {
+        let (event_type, confidence) = frame.finding();
+        FrameFinding {
+            frame_index: frame.frame_index,
+            pts_ms: frame.pts_ms,
+            event_type: event_type.clone(),
+            is_scene_cut: frame.is_scene_cut(),
+            confidence,
+        }
     });
     derive_markers(run, stream, findings, config)
 }
@@ -112,18 +165,56 @@ pub fn windows(frames: &[FrameResult], windowing: Windowing) -> Vec<Window> {
 mod tests {
     use super::*;
 
+    fn frame(frame_index: u64, reason: Reason, insight: Option<Insight>) -> FrameResult {
+        let insight = insight.map(Arc::new);
+        let (event_type, confidence) = (EventType::ContextObservation, Score::ONE);
+        FrameResult { frame_index, pts_ms: 0, reason, event_type, confidence, insight }
+    }
+
+    #[test]
+    fn what_a_model_says_goes_before_what_the_gate_says() {
+        let half = Score::from_millionths(500_000);
+        let said = |name: Option<&str>, is_scene_cut| {
+            let event_type = name.map(EventType::from_name);
+            Some(Insight::Said(Said {
+                event_type,
+                is_scene_cut,
+                confidence: half,
+                ..Said::default()
+            }))
+        };
+        // The gate calls every frame an observation, and the third one a cut.
+        let frames = [
+            frame(0, Reason::NoTrigger, said(Some("van_turns"), false)),
+            frame(1, Reason::NoTrigger, said(Some("van_turns"), false)),
+            frame(2, Reason::SceneCut, said(Some("van_leaves"), false)),
+            frame(3, Reason::NoTrigger, said(Some("cut"), true)),
+            frame(4, Reason::NoTrigger, said(None, false)),
+            frame(5, Reason::NoTrigger, Some(Insight::Unsaid("timeout".to_owned()))),
+            frame(6, Reason::NoTrigger, None),
+        ];
+        let run = RunId::from_bytes([1; 16]);
+        let stream = "main".parse().expect("an id");
+        let markers = markers(run, &stream, &frames, MarkerConfig::default());
+        let found: Vec<_> = markers
+            .iter()
+            .map(|marker| (marker.event_type.as_str(), marker.status.as_str(), marker.end_frame))
+            .collect();
+        let expected = [
+            ("van_turns", "provisional", 1),
+            ("van_leaves", "provisional", 2),
+            ("cut", "exact", 3),
+            ("context_observation", "exact", 6),
+        ];
+        assert_eq!(found, expected);
+    }
+
     #[test]
     fn a_window_ends_at_its_span_or_its_frame_count() {
         let frames: Vec<FrameResult> = [0, 40, 80, 120, 1000, 1040, 1300]
             .into_iter()
             .enumerate()
-            .map(|(at, pts_ms)| FrameResult {
-                frame_index: at as u64,
-                pts_ms,
-                reason: Reason::NoTrigger,
-                event_type: EventType::ContextObservation,
-                confidence: Score::ONE,
-            })
+            .map(|(at, pts_ms)| FrameResult { pts_ms, ..frame(at as u64, Reason::NoTrigger, None) })
             .collect();
         let shape = |frames_max, span_ms| -> Vec<(i64, i64, usize)> {
             let windowing = Windowing { frames: frames_max, span_ms };

@@ -2,7 +2,7 @@
 //!
 //! Exact match on the normalised label; `*` speaks for tenants without an entry of their own.
 
-use std::{borrow::Cow, collections::HashMap, fs, path::Path};
+use std::{borrow::Cow, collections::HashMap, fs, path::Path, sync::Arc};
 
 use media::EventType;
 use serde_json::Value;
@@ -87,6 +87,27 @@ impl LabelMaps {
         let renamed =
             self.of(tenant).and_then(|labels| labels.object_labels.get(&normalised(label)));
         Cow::Borrowed(renamed.map_or(label, String::as_str))
+    }
+}
+
+/// The words of one tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// Every tenant's.
+    pub maps: Arc<LabelMaps>,
+    /// Whose.
+    pub tenant: Option<String>,
+}
+
+impl Words {
+    /// What the tenant calls an event type.
+    pub fn event_type(&self, event_type: EventType) -> EventType {
+        self.maps.event_type(self.tenant.as_deref(), event_type)
+    }
+
+    /// What the tenant calls an object.
+    pub fn object_label(&self, label: &str) -> String {
+        self.maps.object_label(self.tenant.as_deref(), label).into_owned()
     }
 }
 

@@ -4,6 +4,7 @@
 //! only place that appends what moves it.
 
 pub mod admission;
+pub mod reason;
 pub mod registry;
 pub mod remote;
 pub mod runner;

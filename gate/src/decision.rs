@@ -55,6 +55,20 @@ impl Reason {
             Reason::NoTrigger => "no_trigger",
         }
     }
+
+    /// What markers call a frame for this reason.
+    pub fn event_type(self) -> EventType {
+        match self {
+            Reason::SceneCut => EventType::SceneCut,
+            Reason::FlickerSuspected | Reason::GhostingSuspected | Reason::NoiseVarianceSpike => {
+                EventType::ArtifactSuspected
+            }
+            Reason::InitialFrame | Reason::PeriodicKeepalive | Reason::ExposureShift => {
+                EventType::KeyframeKeep
+            }
+            Reason::NoTrigger => EventType::ContextObservation,
+        }
+    }
 }
 
 /// What the gate says of one frame.
@@ -105,15 +119,15 @@ impl Gate {
             Some(_) => !self.previous.is_some_and(|previous| self.holds(reason, &previous)),
             None => reason != Reason::NoTrigger,
         };
-        let (event_type, confidence) = match artifact {
-            _ if reason == Reason::SceneCut => (EventType::SceneCut, scene_score),
-            Some(score) => (EventType::ArtifactSuspected, score),
-            None if selected => (EventType::KeyframeKeep, Score::ONE),
-            None => (EventType::ContextObservation, highest(signal, scene_score).complement()),
+        let confidence = match artifact {
+            _ if reason == Reason::SceneCut => scene_score,
+            Some(score) => score,
+            None if selected => Score::ONE,
+            None => highest(signal, scene_score).complement(),
         };
         let loop_entered = self.loops.push(signal.perceptual_hash);
         self.previous = Some(*signal);
-        Decision { reason, selected, event_type, confidence, loop_entered }
+        Decision { reason, selected, event_type: reason.event_type(), confidence, loop_entered }
     }
 
     fn reason(&self, signal: &Signal, scene_score: Score, first_index: u64) -> Reason {

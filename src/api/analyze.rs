@@ -132,12 +132,9 @@ fn read(body: &Body) -> Result<Request, ApiError> {
     if policy == Some(SamplingPolicy::Fixed) && fixed_fps.is_none() {
         fields.refuse("fixed_fps", "is required with the sampling policy fixed");
     }
-    let window_size =
-        fields.optional("window_size", WindowSize::read).unwrap_or(WINDOWING_DEFAULT.0);
-    let segment_ms = fields.optional("segment_ms", SegmentMs::read).unwrap_or(WINDOWING_DEFAULT.1);
+    let windowing = windowing(&mut fields);
     let trace_id = fields.optional("trace_id", trace);
     let correction_window_frames = fields.optional("marker_correction_window_frames", Index::read);
-    let windowing = Windowing { frames: window_size as u32, span_ms: segment_ms as u32 };
     let read = fields.finish(|| {
         Some(Request {
             model: model?,
@@ -187,7 +184,18 @@ fn hash(value: &Value) -> Result<u64, Problem> {
     found.ok_or("must be a string of 16 hexadecimal digits".into())
 }
 
-fn trace(value: &Value) -> Result<String, Problem> {
+/// How frames are to be grouped into windows.
+pub fn windowing(fields: &mut Fields<'_>) -> Windowing {
+    let window_size = fields.optional("window_size", WindowSize::read);
+    let segment_ms = fields.optional("segment_ms", SegmentMs::read);
+    Windowing {
+        frames: window_size.unwrap_or(WINDOWING_DEFAULT.0) as u32,
+        span_ms: segment_ms.unwrap_or(WINDOWING_DEFAULT.1) as u32,
+    }
+}
+
+/// The caller's own name of a trace.
+pub fn trace(value: &Value) -> Result<String, Problem> {
     let found = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
     if visible { Ok(found.to_owned()) } else { Err("must be visible ASCII".into()) }
@@ -368,5 +376,5 @@ pub async fn analyze(
         RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
         error => error.into(),
     })?;
-    Ok(metadata::answer(done.context, done.frames, &done.markers, done.windowing))
+    Ok(metadata::answer(done.context, (), done.frames, &done.markers, done.windowing))
 }

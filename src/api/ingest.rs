@@ -30,6 +30,8 @@ pub const POLICIES: &str = "source_fps_adaptive, fixed";
 pub type SourceUri = Text<1, { 3 * 4096 }>;
 /// Frames that an ingest may take.
 pub type MaxFrames = Int<1, 500_000>;
+/// Longest body that an event repeats, among other fields.
+const ECHO_BYTES_MAX: usize = timeline::PAYLOAD_BYTES_MAX / 2;
 /// Frames where a caller says nothing of them.
 pub const MAX_FRAMES_DEFAULT: u64 = 512;
 
@@ -150,18 +152,12 @@ pub async fn ingest(
     let request = read(&body)?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
-    let (source, source_uri) = source(&app, &caller.principal, request.source_uri).await?;
-    let is_shown = source_uri == request.source_uri;
-    let echo = if is_shown { body.text() } else { body.with("source_uri", &source_uri) };
     let ingest = Ingest {
-        request_id: caller.request_id,
-        source,
-        source_uri,
         stream_id: request.stream_id,
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
-        echo: echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?,
+        ..opened(&app, &caller, &body, request.source_uri).await?
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
     let ingested = app.runner.ingest(&run, ingest).await?;
@@ -179,6 +175,32 @@ pub async fn ingest(
         decoder: ingested.decoder,
         truncated: ingested.truncated,
     }))
+}
+
+/// An ingest of every frame of the source that `uri` names, which `body` asks for.
+pub async fn opened(
+    app: &Arc<App>,
+    caller: &Caller,
+    body: &Body,
+    uri: &str,
+) -> Result<Ingest, ApiError> {
+    let (source, source_uri) = source(app, &caller.principal, uri).await?;
+    let echo = if source_uri == uri { body.text() } else { body.with("source_uri", &source_uri) };
+    let echo = echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?;
+    if echo.as_str().len() > ECHO_BYTES_MAX {
+        let message = format!("is longer than the {ECHO_BYTES_MAX} bytes that an event repeats");
+        return Err(ApiError::field("body", message));
+    }
+    Ok(Ingest {
+        request_id: caller.request_id,
+        source,
+        source_uri,
+        stream_id: default_stream(),
+        policy: SamplingPolicy::SourceFpsAdaptive,
+        rate: None,
+        max_frames: MAX_FRAMES_DEFAULT,
+        echo,
+    })
 }
 
 /// The source that `uri` names, and what it is called where others may read it.

@@ -1,4 +1,5 @@
-//! The answer of an analysis: markers, then one metadata object a frame, written as it is sent.
+//! The answer of an analysis: figures, markers, then one metadata object a frame, written as it
+//! is sent.
 //!
 //! Half a million frames are a few hundred megabytes of JSON; they are never all in memory.
 
@@ -22,7 +23,7 @@ use utoipa::ToSchema;
 
 use super::openapi::terms;
 use super::wire::{MarkerRecord, fps};
-use crate::analysis::{FrameResult, Window, Windowing, windows};
+use crate::analysis::{FrameResult, Insight, Window, Windowing, windows};
 
 /// What all metadata objects of an analysis share.
 pub struct Context {
@@ -42,36 +43,40 @@ pub struct Context {
     pub policy: SamplingPolicy,
     /// Analysed frames a second.
     pub sample_fps: Option<Rate>,
-    /// Where the signals come from: `ingest` or `request`.
+    /// Where the signals come from: `ingest`, `request` or `reason`.
     pub source: &'static str,
 }
 
-/// The response of an analysis.
+/// The response of an analysis; the fields of `figures` stand beside its own.
 pub fn answer(
     context: Context,
+    figures: impl Serialize,
     frames: Vec<FrameResult>,
     markers: &[Marker],
     windowing: Windowing,
 ) -> Response {
     let windows = windows(&frames, windowing).into_iter();
-    let head = head(&context, markers, frames.len());
+    let head = head(&context, figures, markers, frames.len());
     let body = Chunks { context, frames, windows, head: Some(head), comma: "", done: false };
     ([(header::CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
 }
 
 /// Everything up to the first metadata object.
-fn head(context: &Context, markers: &[Marker], frames: usize) -> String {
+fn head(context: &Context, figures: impl Serialize, markers: &[Marker], frames: usize) -> String {
     #[derive(Serialize)]
-    struct Head<'a> {
+    struct Head<'a, F> {
         request_id: String,
         run_id: String,
         generated: usize,
+        #[serde(flatten)]
+        figures: F,
         markers: Vec<MarkerRecord<'a>>,
     }
     let head = Head {
         request_id: context.request_id.to_string(),
         run_id: context.run_id.to_string(),
         generated: frames,
+        figures,
         markers: markers.iter().map(MarkerRecord::new).collect(),
     };
     let mut text = written(&head);
@@ -146,7 +151,7 @@ pub struct Metadata<'a> {
     annotations: Annotations<'a>,
     #[schema(value_type = terms::Fraction)]
     confidence: f64,
-    fallback: Fallback,
+    fallback: Fallback<'a>,
     trace: Trace<'a>,
     /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
@@ -165,7 +170,7 @@ struct WindowRecord {
     start_ms: i64,
     end_ms: i64,
     segment_id: String,
-    /// `ingest` or `request`.
+    /// `ingest`, `request` or `reason`.
     source: &'static str,
 }
 
@@ -173,12 +178,22 @@ struct WindowRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameAnnotations)]
 struct Annotations<'a> {
+    /// A model's; empty when none looked at the frame.
     summary: &'a str,
-    #[schema(value_type = Vec<terms::AnyObject>)]
-    objects: [(); 0],
-    /// The first is the frame's event type.
-    #[schema(value_type = Vec<Finding<'_>>, min_items = 1)]
-    events: [Finding<'a>; 1],
+    /// The main object, where a model named one.
+    objects: Vec<ObjectRecord<'a>>,
+    /// The first is the frame's event type. Where that is a model's, the gate's comes after it.
+    #[schema(min_items = 1)]
+    events: Vec<Finding<'a>>,
+}
+
+/// An object that a model named.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FrameObject)]
+struct ObjectRecord<'a> {
+    label: &'a str,
+    #[schema(value_type = terms::Fraction)]
+    score: f64,
 }
 
 /// One thing that was found.
@@ -189,15 +204,25 @@ struct Finding<'a> {
     event_type: &'a str,
     #[schema(value_type = terms::Fraction)]
     score: f64,
-    /// Why the gate decided so.
-    description: &'static str,
+    /// Why the gate decided so; absent where a model did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    description: Option<&'static str>,
 }
 
-/// Whether another model than the one asked for answered.
+/// Whether the gate decided in place of a model that gave no answer.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameFallback)]
-struct Fallback {
+struct Fallback<'a> {
     used: bool,
+    /// Why there was none; absent where there was one, or none was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    reason: Option<&'a str>,
+    /// The model that was asked; absent likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    from_model: Option<&'a str>,
 }
 
 /// What the analysis can be found by.
@@ -214,8 +239,10 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
     let run_id = context.run_id.to_string();
     let request_id = context.request_id.to_string();
     let (pts_ms, frame_index) = (frame.pts_ms, frame.frame_index);
-    let confidence = frame.confidence.as_f64();
-    let event_type = frame.event_type.as_str();
+    let reason = match frame.insight.as_deref() {
+        Some(Insight::Unsaid(reason)) => Some(reason.as_str()),
+        _ => None,
+    };
     Metadata {
         ordering_key: format!("{run_id}:{pts_ms}:{frame_index}"),
         run_id,
@@ -230,13 +257,13 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
             segment_id: format!("seg-{}", window.ordinal),
             source: context.source,
         },
-        annotations: Annotations {
-            summary: "",
-            objects: [],
-            events: [Finding { event_type, score: confidence, description: frame.reason.as_str() }],
+        annotations: annotations(frame),
+        confidence: frame.finding().1.as_f64(),
+        fallback: Fallback {
+            used: reason.is_some(),
+            reason,
+            from_model: reason.is_some().then_some(&context.model),
         },
-        confidence,
-        fallback: Fallback { used: false },
         trace: Trace {
             // A caller without a trace of its own follows the request.
             trace_id: match &context.trace_id {
@@ -248,5 +275,26 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         sampling_policy: context.policy.as_str(),
         sample_fps: fps(context.sample_fps),
         finish_reason: "stop",
+    }
+}
+
+fn annotations(frame: &FrameResult) -> Annotations<'_> {
+    let gate = Finding {
+        event_type: frame.event_type.as_str(),
+        score: frame.confidence.as_f64(),
+        description: Some(frame.reason.as_str()),
+    };
+    let Some(said) = frame.said() else {
+        return Annotations { summary: "", objects: Vec::new(), events: vec![gate] };
+    };
+    let score = said.confidence.as_f64();
+    let event_type = said.event_type.as_ref();
+    let model =
+        event_type.map(|name| Finding { event_type: name.as_str(), score, description: None });
+    let label = said.object_label.as_deref();
+    Annotations {
+        summary: &said.summary,
+        objects: label.map(|label| ObjectRecord { label, score }).into_iter().collect(),
+        events: model.into_iter().chain([gate]).collect(),
     }
 }

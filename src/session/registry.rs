@@ -47,8 +47,8 @@ pub enum RunError {
     /// The run has ended.
     #[error("the run is {}: create a new run", .0.as_str())]
     Terminal(Lifecycle),
-    /// An ingest of the run is under way.
-    #[error("an ingest of this run is under way")]
+    /// A job of the run is under way.
+    #[error("an ingest or a reasoning of this run is under way")]
     Busy,
     /// The principal has as many active runs as are allowed.
     #[error("{active} of at most {limit} runs are active: stop or delete one")]
@@ -241,6 +241,17 @@ impl Registry {
         events: Vec<Event>,
     ) -> Result<Vec<Appended>, RunError> {
         self.change(run, Change::Active(events)).await
+    }
+
+    /// As [`Registry::commit`], with `last` after `events`; of a run that was stopped without it:
+    /// what its job had come to by then.
+    pub async fn wind_up(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        events: Vec<Event>,
+        last: Option<Event>,
+    ) -> Result<Vec<Appended>, RunError> {
+        self.change(run, Change::WindUp(events, last)).await
     }
 
     /// Ends an active run on request and its job with it.

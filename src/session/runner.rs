@@ -5,6 +5,8 @@
 
 mod job;
 mod probe;
+mod reason;
+mod record;
 mod stores;
 mod under_way;
 
@@ -13,13 +15,14 @@ use std::{io, sync::Arc};
 use gate::GateConfig;
 use media::{ErrorKind, Rate, RequestId, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
 
 use super::{
     admission::{Admission, Place, QueueFull},
+    reason::{Reason, Reasoned},
     registry::{JobGuard, JobProgress, Registry, Run, RunError},
     remote::{RemoteError, RemoteSources},
 };
@@ -222,31 +225,55 @@ impl Runner {
         run: &Arc<Run>,
         ingest: Ingest,
     ) -> Result<Ingested, IngestError> {
+        let (request_id, id) = (ingest.request_id, run.id());
+        let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
+        let job = |runner, guard, runtime| Job::new(runner, guard, ingest, runtime).ingest();
+        self.run_job(run, request_id, job).instrument(span).await
+    }
+
+    /// Reasons over a source on `run` and returns once its events are durable.
+    pub async fn reason(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        reason: Reason,
+    ) -> Result<Reasoned, IngestError> {
+        let (request_id, id) = (reason.ingest.request_id, run.id());
+        let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
+        let job = |runner, guard, runtime| reason::run(runner, guard, reason, runtime);
+        self.run_job(run, request_id, job).instrument(span).await
+    }
+
+    /// Has `job` run on a thread of its own as the one job of `run`.
+    async fn run_job<T: Send + 'static>(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
         let guard = run.begin_job()?;
         run.check_active()?;
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
-        let (request_id, id) = (ingest.request_id, run.id());
-        let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
         let driven = async move {
-            let outcome = runner.drive(guard, ingest).await;
+            let outcome = runner.drive(guard, request_id, job).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
         };
-        self.jobs.spawn(driven.instrument(span));
+        self.jobs.spawn(driven.in_current_span());
         told.await.map_err(|_| IngestError::Lost)?
     }
 
     /// Drives a job that is noted as under way, for as long as it is.
-    async fn drive(
+    async fn drive<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        ingest: Ingest,
-    ) -> Result<Ingested, IngestError> {
-        let (run, request_id) = (guard.run().id(), ingest.request_id);
+        request_id: RequestId,
+        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let run = guard.run().id();
         let under_way = self.under_way.clone();
         in_background(move || under_way.note(run, request_id)).await??;
-        let outcome = self.drive_noted(guard, ingest).await;
+        let outcome = self.drive_noted(guard, request_id, job).await;
         let under_way = self.under_way.clone();
         let struck = in_background(move || under_way.strike(run, request_id)).await;
         if let Err(error) = struck.and_then(|struck| Ok(struck?)) {
@@ -256,13 +283,13 @@ impl Runner {
         outcome
     }
 
-    async fn drive_noted(
+    async fn drive_noted<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        ingest: Ingest,
-    ) -> Result<Ingested, IngestError> {
+        request_id: RequestId,
+        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
         let run = Arc::clone(guard.run());
-        let request_id = ingest.request_id;
         let waiting = guard.token().waiting.clone();
         let place = if self.closing.is_cancelled() {
             None
@@ -271,7 +298,7 @@ impl Runner {
             waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match place {
-            Some(place) => self.on_thread(guard, place, ingest).await,
+            Some(place) => self.on_thread(guard, place, job).await,
             None => Err(IngestError::Worker(WorkerError::Cancelled)),
         };
         match outcome {
@@ -302,19 +329,19 @@ impl Runner {
         }
     }
 
-    async fn on_thread(
+    async fn on_thread<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
         place: Place,
-        ingest: Ingest,
-    ) -> Result<Ingested, IngestError> {
+        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
-        let job = Job::new(Arc::clone(self), guard, ingest, tokio::runtime::Handle::current());
+        let (runner, runtime) = (Arc::clone(self), Handle::current());
         let span = Span::current();
         std::thread::Builder::new()
-            .name("ingest".to_owned())
+            .name("file-job".to_owned())
             .spawn(move || {
-                let outcome = span.in_scope(|| job.run());
+                let outcome = span.in_scope(|| job(runner, guard, runtime));
                 drop(place);
                 // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
                 drop(tell.send(outcome));

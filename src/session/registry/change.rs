@@ -12,6 +12,8 @@ use crate::session::Lifecycle;
 pub(super) enum Change {
     Create(Event),
     Active(Vec<Event>),
+    /// What a job came to, also one that was stopped; and what ends a run that was not.
+    WindUp(Vec<Event>, Option<Event>),
     Delete(Event),
     Expire(Instant),
     /// Deletes a run that ended before a time: the service does so itself.
@@ -29,8 +31,15 @@ impl Change {
             Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
             Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
             Change::Active(events) if state.is_active() => Ok(Some(events)),
-            Change::Active(_) if state.is_terminal() => Err(RunError::Terminal(state)),
-            Change::Active(_) => Err(RunError::NotFound),
+            Change::WindUp(mut events, last) if state.is_active() => {
+                events.extend(last);
+                Ok(Some(events))
+            }
+            Change::WindUp(events, _) if state == Lifecycle::Cancelled => Ok(Some(events)),
+            Change::Active(_) | Change::WindUp(..) if state.is_terminal() => {
+                Err(RunError::Terminal(state))
+            }
+            Change::Active(_) | Change::WindUp(..) => Err(RunError::NotFound),
         }
     }
 }

@@ -1,29 +1,29 @@
-//! One job on its thread: a worker's events in, durable stills and timeline events out.
+//! One job on its thread: a worker's events in, durable stills and signals out.
 //!
 //! Promises all or one: the events of a job are appended once its worker is done, and a worker
 //! that died leaves one `run_failed` instead.
 
-use std::{iter::once, ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
-use media::{BlobHash, EventType, Rate, RunId, Signal};
-use timeline::{ColumnWriter, Event, FramesDecoded, IngestReceived, KeyframeStored, RunFailed};
+use media::{EventType, Signal};
+use timeline::{ColumnWriter, Event, RunFailed};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
 use super::{
-    Ingest, IngestError, Ingested, JobGuard, JobProgress, Registry, Run, Runner, stores::Stores,
+    Ingest, IngestError, Ingested, JobGuard, JobProgress, Runner,
+    reason::{Chunks, WALL},
+    record::{Decoded, RunLog, Stored, Tail},
+    stores::Stores,
 };
 use crate::{
     session::remote::{Feed, RemoteError},
     source::Source,
     telemetry::SPANS,
 };
-
-/// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
-const BATCH: usize = 4096;
 
 pub(super) struct Job {
     runner: Arc<Runner>,
@@ -37,29 +37,10 @@ pub(super) struct Job {
     decoding: Span,
     stills: Vec<Stored>,
     stored: Stores,
-}
-
-/// A durable still whose event waits for the end of the job.
-struct Stored {
-    frame_index: u64,
-    pts_ms: i64,
-    event_type: EventType,
-    bytes: u64,
-    hash: BlobHash,
-}
-
-impl Stored {
-    fn event(self, run: RunId) -> Event {
-        Event::KeyframeStored(KeyframeStored {
-            frame_index: self.frame_index,
-            pts_ms: self.pts_ms,
-            event_type: self.event_type,
-            description: String::new(),
-            image_ref: format!("/v1/runs/{run}/keyframes/{}", self.hash),
-            image_bytes: self.bytes,
-            image_sha256: self.hash,
-        })
-    }
+    /// Signals so far.
+    frames: u64,
+    /// Where chunks go, where they are wanted.
+    chunks: Option<Chunks>,
 }
 
 impl Job {
@@ -71,7 +52,7 @@ impl Job {
     ) -> Job {
         let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
-        let log = RunLog { registry, run, runtime };
+        let log = RunLog { registry, run, runtime, keeps_what_is_cut: false };
         let gate = Gate::new(runner.parts.gate);
         let stored = Stores::new(&runner.parts, guard.run());
         Job {
@@ -85,21 +66,39 @@ impl Job {
             decoding: Span::none(),
             stills: Vec::new(),
             stored,
+            frames: 0,
+            chunks: None,
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Ingested, IngestError> {
+    /// Decodes the source onto the run's timeline.
+    pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
+        self.decode()?.record(Tail::default())
+    }
+
+    /// Decodes the source, its chunks going to `chunks`; what there is when it is stopped is kept.
+    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, IngestError> {
+        self.chunks = chunks;
+        self.log.keeps_what_is_cut = true;
+        self.decode()
+    }
+
+    /// Decodes the source; nothing of it is on the timeline yet.
+    fn decode(mut self) -> Result<Decoded, IngestError> {
         let (input, feed) = self.open()?;
-        let limits = match &self.ingest.source {
+        let mut limits = match &self.ingest.source {
             Source::File(_) => Limits::default(),
             Source::Remote(source) => source.limits(),
         };
+        if self.chunks.is_some() {
+            limits.wall = WALL;
+        }
         let spec = JobSpec {
             input,
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
-            views: None,
+            views: self.chunks.as_ref().map(|chunks| chunks.views),
             gate: self.runner.parts.gate,
             threads: self.runner.parts.threads,
             limits,
@@ -122,7 +121,11 @@ impl Job {
             runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
         }
         let error = match explained(outcome, feed, self.ingest.max_frames) {
-            Ok(report) => return self.finish(&report),
+            Ok(report) => return self.decoded(report, false),
+            Err(IngestError::Worker(WorkerError::Cancelled)) if self.keeps_what_is_cut() => {
+                let report = self.report_of_a_cut();
+                return self.decoded(report, true);
+            }
             Err(error) => error,
         };
         self.stored.take_back();
@@ -131,6 +134,49 @@ impl Job {
             self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
         }
         Err(error)
+    }
+
+    fn keeps_what_is_cut(&self) -> bool {
+        self.log.keeps_what_is_cut && self.frames > 0
+    }
+
+    /// As far as the worker had come when it was ended.
+    fn report_of_a_cut(&self) -> FileReport {
+        FileReport {
+            decoder: String::new(),
+            frames: self.frames,
+            source_frames: self.frames,
+            source_rate: None,
+            truncated: true,
+            damaged_packets: 0,
+            first_extent: None,
+        }
+    }
+
+    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, IngestError> {
+        let Job { ingest, log, opened, signals, stills, stored, guard, .. } = self;
+        let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
+            let (signals, column) = signals.finish()?;
+            Ok((stream, signals, column))
+        });
+        match signals {
+            Ok((stream, signals, _column)) => Ok(Decoded {
+                ingest,
+                log,
+                stream,
+                report,
+                signals,
+                stills,
+                stored,
+                is_cut,
+                _guard: guard,
+                _column,
+            }),
+            Err(error) => {
+                stored.take_back();
+                Err(error)
+            }
+        }
     }
 
     /// What the worker reads, and what feeds it from elsewhere.
@@ -165,8 +211,10 @@ impl Job {
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
-            // None were asked for.
-            JobEvent::Chunk(_) => {}
+            JobEvent::Chunk(chunk) => match &mut self.chunks {
+                Some(chunks) => chunks.send(chunk, self.frames)?,
+                None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
+            },
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(JobProgress { frames, pts_ms });
             }
@@ -190,6 +238,7 @@ impl Job {
         self.runner.parts.metrics.decided(signals.len() as u64, selected as u64);
         let before = self.signals.column_bytes();
         signals.iter().try_for_each(|signal| self.signals.push(signal))?;
+        self.frames += signals.len() as u64;
         self.stored.charge(self.signals.column_bytes() - before)
     }
 
@@ -209,70 +258,6 @@ impl Job {
             hash,
         });
         Ok(())
-    }
-
-    fn finish(self, report: &FileReport) -> Result<Ingested, IngestError> {
-        // The guard stays until the end: the run is busy while its last events are written.
-        let Job { ingest, log, opened, signals, stills, stored, guard: _guard, .. } = self;
-        let stream = opened.ok_or(IngestError::Lost)?;
-        let source_fps = report.source_rate.or(stream.source_rate);
-        let sample_fps = ingest.rate.or_else(|| source_fps.map(clamped));
-        let extent = report.first_extent.unwrap_or(stream.extent);
-        let received = IngestReceived {
-            request_id: ingest.request_id,
-            ingest: ingest.echo,
-            decoded_frames: Some(report.frames),
-            source_uri: Some(ingest.source_uri.clone()),
-            sampling_policy: Some(ingest.policy),
-            sample_fps,
-        };
-        let (signals, _column) = signals.finish()?;
-        let decoded = FramesDecoded {
-            request_id: ingest.request_id,
-            source_uri: ingest.source_uri.clone(),
-            stream_id: ingest.stream_id,
-            sampling_policy: ingest.policy,
-            source_fps,
-            sample_fps,
-            decoded_frames: report.frames,
-            width: extent.width,
-            height: extent.height,
-            pixel_format: stream.pixel_format,
-            truncated: report.truncated,
-            signals,
-        };
-        let run = log.run.id();
-        let stills = stills.into_iter().map(|still| still.event(run));
-        let mut events = once(Event::IngestReceived(received))
-            .chain(stills)
-            .chain(once(Event::FramesDecoded(decoded)))
-            .peekable();
-        let mut first = true;
-        while events.peek().is_some() {
-            match log.commit(events.by_ref().take(BATCH).collect()) {
-                Ok(()) => first = false,
-                Err(error) if first => {
-                    stored.take_back();
-                    return Err(error);
-                }
-                // Some of what is stored is named by events by now.
-                Err(error) => {
-                    stored.keep(&log.run);
-                    return Err(error);
-                }
-            }
-        }
-        stored.keep(&log.run);
-        log.run.set_source(Some(&ingest.source_uri));
-        Ok(Ingested {
-            decoded_frames: report.frames,
-            source_fps,
-            sample_fps,
-            width: extent.width,
-            height: extent.height,
-            decoder: report.decoder.clone(),
-            truncated: report.truncated,
-        })
     }
 }
 
@@ -301,52 +286,5 @@ fn explained(
             Err(IngestError::Remote(RemoteError::Slow(after)))
         }
         (outcome, _) => outcome,
-    }
-}
-
-/// Appends to the run's timeline from a thread outside the runtime.
-struct RunLog {
-    registry: Arc<Registry>,
-    run: Arc<Run>,
-    runtime: Handle,
-}
-
-impl RunLog {
-    fn commit(&self, events: Vec<Event>) -> Result<(), IngestError> {
-        self.runtime.block_on(self.registry.commit(&self.run, events))?;
-        Ok(())
-    }
-}
-
-/// The nearest rate that the contract can express.
-fn clamped(rate: Rate) -> Rate {
-    let below = |a: Rate, b: Rate| {
-        u64::from(a.num()) * u64::from(b.den()) < u64::from(b.num()) * u64::from(a.den())
-    };
-    if below(rate, Rate::SLOWEST) {
-        Rate::SLOWEST
-    } else if below(Rate::FASTEST, rate) {
-        Rate::FASTEST
-    } else {
-        rate
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reported_rate_stays_within_the_contract() {
-        let cases = [
-            ((1, 10), (1, 5)),
-            ((1, 5), (1, 5)),
-            ((30_000, 1001), (30_000, 1001)),
-            ((240, 1), (120, 1)),
-        ];
-        for ((num, den), (to_num, to_den)) in cases {
-            let found = clamped(Rate::new(num, den).expect("positive"));
-            assert_eq!((found.num(), found.den()), (to_num, to_den), "{num}/{den}");
-        }
     }
 }

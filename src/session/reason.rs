@@ -1,0 +1,82 @@
+//! Reasoning: a source's chunks described by models while it is decoded.
+//!
+//! What is asked and in which order is decided in `ledger` without a clock or a socket; `driver`
+//! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
+
+mod driver;
+mod ledger;
+
+pub use driver::{Answered, Describer, Describing, Driver, Subject, Told, Unanswered};
+pub use ledger::{Inquiry, Question, Span, Totals};
+
+use std::sync::Arc;
+
+use media::{Label, Marker};
+use timeline::MarkerConfig;
+use worker::ViewOptions;
+
+use super::runner::{Ingest, Ingested};
+use crate::{
+    analysis::{FrameResult, Windowing},
+    labels::Words,
+};
+
+/// A checked request to reason over a source.
+pub struct Reason {
+    /// The source, and how it is decoded.
+    pub ingest: Ingest,
+    /// What models are asked.
+    pub semantics: Semantics,
+    /// How what was found is told.
+    pub terms: Terms,
+}
+
+/// How the findings of a reasoning are told.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Mode of the analysis.
+    pub mode: String,
+    /// Model asked for.
+    pub model: Label,
+    /// How frames are grouped into windows.
+    pub windowing: Windowing,
+    /// When a marker is exact, and what confirms it.
+    pub markers: MarkerConfig,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+    /// The tenant's words.
+    pub words: Words,
+}
+
+/// What models are asked about a source.
+pub enum Semantics {
+    /// Nothing: the gate decides alone.
+    Off,
+    /// Nothing, for want of a model; the reason is told.
+    Missing(String),
+    /// To describe each chunk.
+    Chunks(Description),
+}
+
+/// How the chunks of a source are described.
+pub struct Description {
+    /// How frames become chunks and pictures.
+    pub views: ViewOptions,
+    /// What is asked.
+    pub inquiry: Inquiry,
+    /// Whom.
+    pub describer: Arc<dyn Describer>,
+}
+
+/// What a reasoning came to.
+#[derive(Debug)]
+pub struct Reasoned {
+    /// The decoding.
+    pub ingested: Ingested,
+    /// Every frame.
+    pub frames: Vec<FrameResult>,
+    /// The markers that were emitted.
+    pub markers: Vec<Marker>,
+    /// The figures over all chunks.
+    pub totals: Totals,
+}

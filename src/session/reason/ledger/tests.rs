@@ -1,0 +1,148 @@
+use media::Extent;
+
+use super::*;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn inquiry() -> Inquiry {
+    Inquiry {
+        task: "Count vans.".to_owned(),
+        is_clip: false,
+        is_chained: false,
+        compares: false,
+        concurrency: 2,
+    }
+}
+
+fn view(pts_ms: i64) -> View {
+    View {
+        frame_index: 0,
+        pts: Timestamp::from_millis(pts_ms),
+        reason: None,
+        extent: Extent { width: 2, height: 2 },
+        jpeg: pts_ms.to_string().into_bytes(),
+    }
+}
+
+/// Thirty frames of a second each time, shown by pictures at `shown_ms` after its start.
+fn chunk(index: u64, shown_ms: &[i64]) -> Chunk {
+    let start = index as i64 * 1000;
+    Chunk {
+        index,
+        first_frame: index * 30,
+        frames: 30,
+        start_pts_ms: start,
+        end_pts_ms: start + 967,
+        views: shown_ms.iter().map(|at| view(start + at)).collect(),
+    }
+}
+
+fn shown(question: &Question) -> Vec<(&str, &str)> {
+    let text = |image| std::str::from_utf8(image).expect("ours");
+    question.images.iter().map(|image| (&*image.caption, text(&image.jpeg))).collect()
+}
+
+#[test]
+fn a_question_shows_each_picture_with_its_time() {
+    let mut ledger = Ledger::new(inquiry());
+    let question = ledger.ask(chunk(1, &[0, 500]), MS(0));
+    assert_eq!(
+        shown(&question),
+        [("Picture 1 of 2, at 1.000 s:", "1000"), ("Picture 2 of 2, at 1.500 s:", "1500")]
+    );
+    assert_eq!(question.prompt.version.to_string(), "describe-1");
+    let text = &question.prompt.text;
+    assert!(
+        text.contains("between 1.000 s and 1.967 s") && text.ends_with("Count vans."),
+        "{text}"
+    );
+    let mut ledger = Ledger::new(Inquiry { is_clip: true, ..inquiry() });
+    let question = ledger.ask(chunk(0, &[0, 500]), MS(0));
+    assert_eq!(question.prompt.version.to_string(), "clip-1");
+}
+
+#[test]
+fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
+    let mut ledger = Ledger::new(inquiry());
+    ledger.ask(chunk(0, &[0]), MS(0));
+    assert!(ledger.has_room());
+    ledger.ask(chunk(1, &[0]), MS(0));
+    assert!(!ledger.has_room());
+    assert!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)).is_some());
+    assert!(ledger.has_room(), "answered in any order");
+    assert_eq!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)), None, "once");
+    let mut chain = Ledger::new(Inquiry { is_chained: true, concurrency: 64, ..inquiry() });
+    chain.ask(chunk(0, &[0]), MS(0));
+    assert!(!chain.has_room());
+}
+
+#[test]
+fn a_chain_tells_what_was_said_last() {
+    let mut ledger = Ledger::new(Inquiry { is_chained: true, ..inquiry() });
+    // What is said of each chunk, and what the next one is told.
+    let rows = [
+        (Some("a van arrives"), Some("a van arrives")),
+        (None, Some("a van arrives")),
+        (Some("it leaves"), Some("it leaves")),
+    ];
+    assert_eq!(ledger.ask(chunk(0, &[0]), MS(0)).prompt.version.to_string(), "describe-1");
+    for (index, (said, told)) in (0..).zip(rows) {
+        ledger.close(index, said, Tokens::default(), MS(1), MS(1));
+        let prompt = ledger.ask(chunk(index + 1, &[0]), MS(1)).prompt;
+        assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
+        assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
+    }
+    let mut apart = Ledger::new(inquiry());
+    apart.ask(chunk(0, &[0]), MS(0));
+    apart.close(0, Some("a van arrives"), Tokens::default(), MS(1), MS(1));
+    assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
+}
+
+#[test]
+fn a_comparison_shows_the_picture_before_without_its_answer() {
+    let mut ledger = Ledger::new(Inquiry { compares: true, ..inquiry() });
+    let first = ledger.ask(chunk(0, &[0, 900]), MS(0));
+    assert_eq!(first.prompt.version.to_string(), "describe-1");
+    assert_eq!(shown(&first), [("Picture 1 of 1, at 0.900 s:", "900")]);
+    let second = ledger.ask(chunk(1, &[100]), MS(0));
+    assert_eq!(second.prompt.version.to_string(), "diff-1");
+    assert_eq!(
+        shown(&second),
+        [("Picture 1 of 2, at 0.900 s:", "900"), ("Picture 2 of 2, at 1.100 s:", "1100")]
+    );
+}
+
+#[test]
+fn lag_is_time_spent_beyond_the_media_and_may_be_negative() {
+    let mut ledger = Ledger::new(Inquiry { concurrency: 8, ..inquiry() });
+    (2..5).for_each(|index| drop(ledger.ask(chunk(index, &[0]), MS(100 * index))));
+    let tokens = Tokens { prompt: 10, completion: 2, thinking: 1, total: 13 };
+    // The media began at 2 s; chunk 3 ends 1967 ms after that.
+    let (span, timing) =
+        ledger.close(3, Some("x"), tokens, MS(150), MS(500)).expect("it was asked");
+    assert_eq!((span.first_frame, span.frames, span.start_pts_ms), (90, 30, 3000));
+    assert_eq!(timing, Timing { process_ms: 200, lag_ms: 500 - 1967 });
+    let (_, late) = ledger.close(2, None, tokens, MS(150), MS(60_000)).expect("it was asked");
+    assert_eq!(late, Timing { process_ms: 59_800, lag_ms: 60_000 - 967 });
+    let totals = ledger.totals();
+    assert_eq!((totals.lag_p95_ms, totals.lag_p99_ms), (59_033, 59_033));
+    assert_eq!((totals.chunks_analyzed, totals.latency), (1, MS(300)));
+    assert_eq!(totals.tokens, tokens + tokens, "failed asks cost too");
+}
+
+#[test]
+fn a_percentile_is_a_value_that_so_many_keep_to() {
+    let hundred: Vec<i64> = (1..=100).collect();
+    let cases: [(&[i64], usize, i64); 7] = [
+        (&[], 95, 0),
+        (&[7], 95, 7),
+        (&[1, 2], 95, 2),
+        (&[1, 2], 50, 1),
+        (&hundred, 95, 95),
+        (&hundred, 99, 99),
+        (&hundred[..20], 95, 19),
+    ];
+    for (sorted, percent, expected) in cases {
+        assert_eq!(percentile(sorted, percent), expected, "{percent} % of {}", sorted.len());
+    }
+}

@@ -1,0 +1,198 @@
+//! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
+
+use std::{sync::Arc, time::Duration};
+
+use gate::GateConfig;
+use timeline::{AnalysisGenerated, Event, RunCompleted, SemanticFallbackActivated};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
+
+use super::{
+    IngestError, JobGuard, Runner,
+    job::Job,
+    record::{Decoded, Tail},
+};
+use crate::{
+    analysis::{self, FrameResult, Insight},
+    session::{
+        Lifecycle,
+        reason::{Description, Driver, Reason, Reasoned, Semantics, Span, Subject, Terms, Told},
+        registry::RunError,
+    },
+};
+
+/// Chunks between the one that is handed over and those that are asked about: with these two, a
+/// job has two chunks in memory more than it asks about.
+const CHUNKS_WAITING: usize = 1;
+/// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
+pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
+
+/// Where the chunks of a job go.
+pub(super) struct Chunks {
+    pub views: ViewOptions,
+    to: mpsc::Sender<Chunk>,
+    next_index: u64,
+    next_frame: u64,
+}
+
+impl Chunks {
+    /// Hands `chunk` over, of which `frames` are known; waits until there is room.
+    pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
+        let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
+        let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
+        let Some(end) = end.filter(|_| follows) else {
+            return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into()));
+        };
+        (self.next_index, self.next_frame) = (chunk.index + 1, end);
+        // Nobody takes it any more once the job is cancelled or its asks have failed.
+        let cancelled = |_| IngestError::Worker(WorkerError::Cancelled);
+        self.to.blocking_send(chunk).map_err(cancelled)
+    }
+}
+
+/// The asks of a job, which end with this.
+struct Asks {
+    told: JoinHandle<Result<Told, RunError>>,
+    cancel: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Asks {
+    fn begin(
+        runner: &Runner,
+        guard: &JobGuard,
+        subject: Subject,
+        description: Description,
+        runtime: &Handle,
+    ) -> (Asks, Chunks) {
+        let (to, taken) = mpsc::channel(CHUNKS_WAITING);
+        let cancel = guard.token().waiting.child_token();
+        let Description { views, inquiry, describer } = description;
+        let driver = Driver {
+            registry: Arc::clone(&runner.parts.registry),
+            run: Arc::clone(guard.run()),
+            metrics: Arc::clone(&runner.parts.metrics),
+            describer,
+            subject,
+        };
+        let told = runtime.spawn(driver.run(inquiry, taken, cancel.clone()));
+        let _end = cancel.clone().drop_guard();
+        (Asks { told, cancel, _end }, Chunks { views, to, next_index: 0, next_frame: 0 })
+    }
+
+    /// What came of them, once all have ended; those under way are given up unless `finishes`.
+    fn end(self, finishes: bool, runtime: &Handle) -> Result<Told, IngestError> {
+        if !finishes {
+            self.cancel.cancel();
+        }
+        let told = runtime.block_on(self.told).map_err(|_| IngestError::Lost)?;
+        Ok(told?)
+    }
+}
+
+/// Decodes the source, has models describe it meanwhile, and records what came of both.
+pub(super) fn run(
+    runner: Arc<Runner>,
+    guard: JobGuard,
+    reason: Reason,
+    runtime: Handle,
+) -> Result<Reasoned, IngestError> {
+    let Reason { ingest, semantics, terms } = reason;
+    let subject = Subject {
+        request_id: ingest.request_id,
+        stream_id: ingest.stream_id.clone(),
+        index_name: terms.index_name.clone(),
+        words: terms.words.clone(),
+    };
+    let (missing, begun) = match semantics {
+        Semantics::Off => (None, None),
+        Semantics::Missing(why) => (Some(why), None),
+        Semantics::Chunks(description) => {
+            (None, Some(Asks::begin(&runner, &guard, subject, description, &runtime)))
+        }
+    };
+    let (asks, chunks) = begun.unzip();
+    let gate = runner.parts.gate;
+    let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
+    let finishes = decoded.as_ref().is_ok_and(|decoded| !decoded.is_cut);
+    let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
+    let decoded = decoded?;
+    let told = match told {
+        Ok(told) => told.unwrap_or_default(),
+        Err(error) => {
+            decoded.stored.take_back();
+            return Err(error);
+        }
+    };
+    conclude(decoded, told, missing, gate, terms)
+}
+
+/// Records the decoding, what models said of it, and the markers of both.
+fn conclude(
+    decoded: Decoded,
+    told: Told,
+    missing: Option<String>,
+    gate: GateConfig,
+    terms: Terms,
+) -> Result<Reasoned, IngestError> {
+    let is_cut = decoded.is_cut || told.is_cut;
+    let signals = match decoded.log.registry.timeline().signals(&decoded.signals) {
+        Ok(signals) => signals,
+        Err(error) => {
+            decoded.stored.take_back();
+            return Err(error.into());
+        }
+    };
+    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
+    let mut frames = analysis::replay(&signals, gate, |name| terms.words.event_type(name));
+    spread(&mut frames, told.insights);
+    let fallback = missing.map(|why| {
+        let insight = Arc::new(Insight::Unsaid(why.clone()));
+        frames.iter_mut().for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
+        let stream_id = stream_id.clone();
+        let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
+        Event::SemanticFallbackActivated(fallback)
+    });
+    let markers = analysis::markers(decoded.log.run.id(), &stream_id, &frames, terms.markers);
+    let generated = AnalysisGenerated {
+        request_id,
+        stream_id: stream_id.clone(),
+        frames: frames.len() as u64,
+        window_size: terms.windowing.frames,
+        segment_ms: terms.windowing.span_ms,
+        sampling_policy: decoded.ingest.policy,
+        sample_fps: decoded.sample_fps(),
+        mode: Some(terms.mode),
+        model: terms.model.as_str().to_owned(),
+        markers: markers.len() as u64,
+    };
+    let completed = RunCompleted {
+        request_id: Some(request_id),
+        stream_id: Some(stream_id),
+        frames: frames.len() as u64,
+        markers: markers.len() as u64,
+        index_name: terms.index_name,
+    };
+    let events = fallback.into_iter().chain(markers.iter().cloned().map(Event::MarkerEmitted));
+    let tail = Tail {
+        events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
+        last: (!is_cut).then_some(Event::RunCompleted(completed)),
+    };
+    let run = Arc::clone(&decoded.log.run);
+    let ingested = decoded.record(tail)?;
+    if is_cut || run.lifecycle() == Lifecycle::Cancelled {
+        return Err(IngestError::Worker(WorkerError::Cancelled));
+    }
+    Ok(Reasoned { ingested, frames, markers, totals: told.totals })
+}
+
+/// Gives the frames of each chunk what came of asking about it.
+fn spread(frames: &mut [FrameResult], insights: Vec<(Span, Arc<Insight>)>) {
+    for (span, insight) in insights {
+        let of_chunk = frames.iter_mut().skip(span.first_frame as usize);
+        of_chunk
+            .take(span.frames as usize)
+            .for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
+    }
+}

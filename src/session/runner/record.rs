@@ -1,0 +1,196 @@
+//! What a job decoded, and the events that say so.
+
+use std::{iter::once, sync::Arc};
+
+use decode::{FileReport, StreamInfo};
+use media::{BlobHash, EventType, Rate, RunId};
+use timeline::{Event, FramesDecoded, IngestReceived, KeyframeStored, Lease, Signals};
+use tokio::runtime::Handle;
+
+use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, stores::Stores};
+
+/// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
+const BATCH: usize = 4096;
+
+/// A durable still whose event waits for the end of the job.
+pub(super) struct Stored {
+    pub frame_index: u64,
+    pub pts_ms: i64,
+    pub event_type: EventType,
+    pub bytes: u64,
+    pub hash: BlobHash,
+}
+
+impl Stored {
+    fn event(self, run: RunId) -> Event {
+        Event::KeyframeStored(KeyframeStored {
+            frame_index: self.frame_index,
+            pts_ms: self.pts_ms,
+            event_type: self.event_type,
+            description: String::new(),
+            image_ref: format!("/v1/runs/{run}/keyframes/{}", self.hash),
+            image_bytes: self.bytes,
+            image_sha256: self.hash,
+        })
+    }
+}
+
+/// A decoded source, all of it durable, and no event that names it.
+pub(super) struct Decoded {
+    pub ingest: Ingest,
+    pub log: RunLog,
+    pub stream: StreamInfo,
+    pub report: FileReport,
+    pub signals: Signals,
+    pub stills: Vec<Stored>,
+    pub stored: Stores,
+    /// It was stopped before the end of the source.
+    pub is_cut: bool,
+    /// The run is busy until its last events are written.
+    pub _guard: JobGuard,
+    pub _column: Lease,
+}
+
+/// What follows the events of a decoding.
+#[derive(Default)]
+pub(super) struct Tail {
+    pub events: Vec<Event>,
+    /// What ends the run, if that was not stopped before.
+    pub last: Option<Event>,
+}
+
+impl Decoded {
+    /// Frames a second of the source.
+    fn source_fps(&self) -> Option<Rate> {
+        self.report.source_rate.or(self.stream.source_rate)
+    }
+
+    /// Analysed frames a second.
+    pub fn sample_fps(&self) -> Option<Rate> {
+        self.ingest.rate.or_else(|| self.source_fps().map(clamped))
+    }
+
+    /// Appends the events of the decoding, and `tail` after them.
+    pub fn record(self, mut tail: Tail) -> Result<Ingested, IngestError> {
+        let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
+        let Decoded { ingest, log, stream, report, signals, stills, stored, .. } = self;
+        let extent = report.first_extent.unwrap_or(stream.extent);
+        let received = IngestReceived {
+            request_id: ingest.request_id,
+            ingest: ingest.echo,
+            decoded_frames: Some(report.frames),
+            source_uri: Some(ingest.source_uri.clone()),
+            sampling_policy: Some(ingest.policy),
+            sample_fps,
+        };
+        let decoded = FramesDecoded {
+            request_id: ingest.request_id,
+            source_uri: ingest.source_uri.clone(),
+            stream_id: ingest.stream_id,
+            sampling_policy: ingest.policy,
+            source_fps,
+            sample_fps,
+            decoded_frames: report.frames,
+            width: extent.width,
+            height: extent.height,
+            pixel_format: stream.pixel_format,
+            truncated: report.truncated,
+            signals,
+        };
+        let run = log.run.id();
+        let stills = stills.into_iter().map(|still| still.event(run));
+        let mut events = once(Event::IngestReceived(received))
+            .chain(stills)
+            .chain(once(Event::FramesDecoded(decoded)))
+            .chain(tail.events)
+            .peekable();
+        let mut first = true;
+        while events.peek().is_some() {
+            let batch = events.by_ref().take(BATCH).collect();
+            let last = tail.last.take_if(|_| events.peek().is_none());
+            match log.append(batch, last) {
+                Ok(()) => first = false,
+                Err(error) if first => {
+                    stored.take_back();
+                    return Err(error);
+                }
+                // Some of what is stored is named by events by now.
+                Err(error) => {
+                    stored.keep(&log.run);
+                    return Err(error);
+                }
+            }
+        }
+        stored.keep(&log.run);
+        log.run.set_source(Some(&ingest.source_uri));
+        Ok(Ingested {
+            decoded_frames: report.frames,
+            source_fps,
+            sample_fps,
+            width: extent.width,
+            height: extent.height,
+            decoder: report.decoder,
+            truncated: report.truncated,
+        })
+    }
+}
+
+/// Appends to the run's timeline from a thread outside the runtime.
+pub(super) struct RunLog {
+    pub registry: Arc<Registry>,
+    pub run: Arc<Run>,
+    pub runtime: Handle,
+    /// What a stopped job had come to is recorded too.
+    pub keeps_what_is_cut: bool,
+}
+
+impl RunLog {
+    /// Appends what a job came to.
+    fn append(&self, mut events: Vec<Event>, last: Option<Event>) -> Result<(), IngestError> {
+        if !self.keeps_what_is_cut {
+            events.extend(last);
+            return self.commit(events);
+        }
+        self.runtime.block_on(self.registry.wind_up(&self.run, events, last))?;
+        Ok(())
+    }
+
+    /// Appends to a run that is active.
+    pub fn commit(&self, events: Vec<Event>) -> Result<(), IngestError> {
+        self.runtime.block_on(self.registry.commit(&self.run, events))?;
+        Ok(())
+    }
+}
+
+/// The nearest rate that the contract can express.
+fn clamped(rate: Rate) -> Rate {
+    let below = |a: Rate, b: Rate| {
+        u64::from(a.num()) * u64::from(b.den()) < u64::from(b.num()) * u64::from(a.den())
+    };
+    if below(rate, Rate::SLOWEST) {
+        Rate::SLOWEST
+    } else if below(Rate::FASTEST, rate) {
+        Rate::FASTEST
+    } else {
+        rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reported_rate_stays_within_the_contract() {
+        let cases = [
+            ((1, 10), (1, 5)),
+            ((1, 5), (1, 5)),
+            ((30_000, 1001), (30_000, 1001)),
+            ((240, 1), (120, 1)),
+        ];
+        for ((num, den), (to_num, to_den)) in cases {
+            let found = clamped(Rate::new(num, den).expect("positive"));
+            assert_eq!((found.num(), found.den()), (to_num, to_den), "{num}/{den}");
+        }
+    }
+}
