@@ -1,10 +1,11 @@
 //! Bytes to a backend and back: one client, deadlines, a limit on what is read, failures by class.
 //!
-//! Uses no proxy, follows no redirect, and repeats nothing: what is sent again is decided above.
+//! Uses no proxy, follows no redirect, and repeats only what no backend has taken in; what else is sent
+//! again is decided above.
 
 use std::{
     error::Error,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use reqwest::{
@@ -22,6 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Uvicorn, which vLLM and SGLang serve with, closes idle connections after 5 s: a connection that
 /// is given up earlier is never one that the backend is just closing.
 const IDLE_MAX: Duration = Duration::from_secs(4);
+/// A connection that ends sooner than this, without a byte, was given up while it was idle.
+const STALE_MAX: Duration = Duration::from_secs(1);
 
 /// The client could not be made of the TLS configuration.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +102,7 @@ async fn within(limit: Duration, request: RequestBuilder) -> Result<Response, Fa
 
 async fn whole(request: RequestBuilder) -> Result<Response, Failure> {
     let too_large = Failure::TooLarge { bytes_max: REPLY_BYTES_MAX };
-    let mut response = request.send().await.map_err(|error| failure(&error))?;
+    let mut response = sent(request).await.map_err(|error| failure(&error))?;
     let status = response.status().as_u16();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
     let announced = response.content_length().unwrap_or(0);
@@ -114,6 +117,21 @@ async fn whole(request: RequestBuilder) -> Result<Response, Failure> {
         body.extend_from_slice(&chunk);
     }
     Ok(Response { status, retry_after, body })
+}
+
+/// Sends `request`, and once more where its connection turns out to be gone: the backend, or what
+/// stands in front of it, has closed it since the last request.
+async fn sent(request: RequestBuilder) -> reqwest::Result<reqwest::Response> {
+    let started = Instant::now();
+    let again = request.try_clone();
+    match (request.send().await, again) {
+        (Err(error), Some(again))
+            if failure(&error) == Failure::Closed && started.elapsed() < STALE_MAX =>
+        {
+            again.send().await
+        }
+        (came, _) => came,
+    }
 }
 
 /// `Retry-After`, in seconds or as a date.

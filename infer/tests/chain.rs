@@ -13,3 +13,5 @@ mod structured;
 mod support;
 #[path = "chain/tiers.rs"]
 mod tiers;
+#[path = "chain/tls.rs"]
+mod tls;

@@ -1,5 +1,6 @@
 //! Which schemas are taken, which are refused and why, and what they say of answers.
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError};
@@ -150,4 +151,60 @@ fn a_deep_answer_is_refused_before_it_is_walked() {
 #[test]
 fn a_schema_error_is_the_callers() {
     assert_eq!(SchemaError::TooDeep.kind(), media::ErrorKind::InvalidInput);
+}
+
+/// A schema of four definitions that refer to one another at random.
+fn tangled() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        (0..4_u8).prop_map(|n| json!({"$ref": format!("#/$defs/d{n}")})),
+        Just(json!({"type": "array"})),
+        Just(json!({"type": "string", "pattern": "^(a|aa)+$"})),
+        Just(json!(true)),
+    ];
+    let schema = leaf.prop_recursive(3, 12, 3, |inner| {
+        let keyword = prop::sample::select(vec![
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "items",
+            "not",
+            "contains",
+            "unevaluatedItems",
+            "properties",
+            "additionalProperties",
+        ]);
+        proptest::collection::vec((keyword, proptest::collection::vec(inner, 1..3)), 1..3).prop_map(
+            |parts| {
+                let part = |(keyword, schemas): (&str, Vec<Value>)| {
+                    let value = match keyword {
+                        "allOf" | "anyOf" | "oneOf" => json!(schemas),
+                        "properties" => json!({"a": schemas[0], "b": schemas[schemas.len() - 1]}),
+                        _ => schemas[0].clone(),
+                    };
+                    (keyword.to_owned(), value)
+                };
+                parts.into_iter().map(part).collect::<serde_json::Map<_, _>>().into()
+            },
+        )
+    });
+    proptest::collection::vec(schema, 4).prop_map(|defs| {
+        let named = defs.into_iter().enumerate().map(|(n, def)| (format!("d{n}"), def));
+        json!({"$ref": "#/$defs/d0", "$defs": named.collect::<serde_json::Map<_, _>>()})
+    })
+}
+
+proptest! {
+    /// What is taken can be applied to the deepest answer: neither the stack nor the time runs out.
+    #[test]
+    fn a_tangle_that_is_taken_can_be_applied(schema in tangled()) {
+        let deep = (1..DEPTH_MAX).fold(json!(["a"]), |inner, n| match n % 2 {
+            0 => json!([inner, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"]),
+            _ => json!({"a": inner, "b": []}),
+        });
+        if let Ok(schema) = OutputSchema::compile(schema) {
+            if let Err(violations) = schema.validate(&deep) {
+                prop_assert!(!violations.to_string().is_empty());
+            }
+        }
+    }
 }

@@ -121,6 +121,53 @@ async fn a_call_that_is_dropped_gives_its_question_up() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_given_up_is_replaced_unseen() {
+    let server = ScriptedServer::with_steps(vec![Step::close()], Step::chat("a car")).await;
+    let server = server.expect("a server");
+    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
+    assert_eq!((answer.text.as_str(), answer.attempts, server.seen().len()), ("a car", 1, 2));
+}
+
+#[tokio::test]
+async fn every_call_ends_and_leaves_nothing_behind() {
+    let mut servers = Vec::new();
+    for shift in 0..3 {
+        let mut steps = failing_steps();
+        // One such answer would end the test for its server.
+        steps.retain(|(name, ..)| *name != "too many, for long");
+        let server = ScriptedServer::start(move |seen| match (seen.number + shift) % 20 {
+            at if at < steps.len() => steps[at].1.clone(),
+            15 => Step::hang(),
+            16 => Step::chat("late").after(Duration::from_millis(30)),
+            _ => Step::chat("a car"),
+        });
+        servers.push(server.await.expect("a server"));
+    }
+    let urls: Vec<String> = servers.iter().map(ScriptedServer::base_url).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let chain = std::sync::Arc::new(chain(&urls));
+    let callers: Vec<_> = (0..16)
+        .map(|_| {
+            let chain = chain.clone();
+            tokio::spawn(async move {
+                let timeout = Some(Duration::from_millis(200));
+                for _ in 0..20 {
+                    let result = chain.infer(&Request { timeout, ..request() }).await;
+                    let said = format!("{result:?}");
+                    assert!(!said.contains(KEY), "{said}");
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("no caller fails");
+    }
+    for server in &servers {
+        until("every question is given up", || server.in_flight() == 0).await;
+    }
+}
+
+#[tokio::test]
 async fn a_reply_of_the_longest_length_is_read() {
     let body = chat_body(&"x".repeat(REPLY_BYTES_MAX - 500), "stop").to_string();
     assert!(body.len() <= REPLY_BYTES_MAX);

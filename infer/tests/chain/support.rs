@@ -17,12 +17,17 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The key of every backend here; no message may hold it.
 pub const KEY: &str = "sk-never-shown";
 
-/// A client that trusts no one: the scripted backends speak plain HTTP.
+/// A client that trusts no one: most scripted backends speak plain HTTP.
 pub fn tls() -> ClientConfig {
+    trusting(RootCertStore::empty())
+}
+
+/// A client that trusts `roots`.
+pub fn trusting(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has the default versions")
-        .with_root_certificates(RootCertStore::empty())
+        .with_root_certificates(roots)
         .with_no_client_auth()
 }
 

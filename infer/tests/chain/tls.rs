@@ -1,0 +1,80 @@
+//! Backends behind TLS are believed by the certificates that the chain was given, and by no others.
+
+use std::sync::Arc;
+
+use infer::{
+    Chain, Failure,
+    scripted::{ScriptedServer, Step},
+};
+use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::support::{configs, known, only_failure, request, tls, trusting};
+
+/// A backend behind TLS, the URL of its front, and who believes it.
+struct Secured {
+    server: ScriptedServer,
+    front: JoinHandle<()>,
+    url: String,
+    roots: RootCertStore,
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        self.front.abort();
+    }
+}
+
+async fn secured(step: Step) -> Secured {
+    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a root");
+    let key = made.signing_key.serialize_der().try_into().expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a TLS server");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let behind = server.base_url().replace("http://", "");
+    let front = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), behind));
+    Secured { server, front, url: format!("https://localhost:{port}"), roots }
+}
+
+async fn accept(listener: TcpListener, tls: TlsAcceptor, behind: String) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (tls, behind) = (tls.clone(), behind.clone());
+        tokio::spawn(async move {
+            // A client that does not believe the certificate leaves: that is what is tested.
+            let mut outer = tls.accept(stream).await.ok()?;
+            let mut inner = TcpStream::connect(behind).await.ok()?;
+            copy_bidirectional(&mut outer, &mut inner).await.ok()
+        });
+    }
+}
+
+fn chain(url: &str, tls: rustls::ClientConfig) -> Chain {
+    Chain::new(configs(&[("a", "openai_compat", url, "")]), tls, known).expect("a chain")
+}
+
+#[tokio::test]
+async fn a_backend_whose_certificate_is_trusted_answers() {
+    let backend = secured(Step::chat("a car")).await;
+    let answer = chain(&backend.url, trusting(backend.roots.clone())).infer(&request()).await;
+    assert_eq!(answer.map(|answer| answer.text), Ok("a car".to_owned()));
+}
+
+#[tokio::test]
+async fn a_backend_that_nobody_vouches_for_is_told_nothing() {
+    let backend = secured(Step::chat("a car")).await;
+    let failure = only_failure(chain(&backend.url, tls()).infer(&request()).await);
+    assert_eq!((failure, backend.server.seen().len()), (Failure::Refused, 0));
+}
