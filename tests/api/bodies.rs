@@ -144,7 +144,11 @@ fn analyze_limits_hold_at_the_bound_and_not_past_it() {
         (with(base.clone(), "trace_id", json!("a b")), "trace_id"),
         (with(base.clone(), "sampling_policy", json!("fixed")), "fixed_fps"),
         (with(base.clone(), "marker_correction_window_frames", json!(0)), ""),
-        (with(base.clone(), "marker_correction_window_frames", json!(u64::MAX)), ""),
+        (with(base.clone(), "marker_correction_window_frames", json!((1u64 << 53) - 1)), ""),
+        (
+            with(base.clone(), "marker_correction_window_frames", json!(1u64 << 53)),
+            "marker_correction_window_frames",
+        ),
         (
             with(base.clone(), "marker_correction_window_frames", json!(-1)),
             "marker_correction_window_frames",
