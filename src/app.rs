@@ -11,7 +11,7 @@ use std::{
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::egress::{Egress, TrustError};
+use transport::{egress::Egress, tls::TrustError};
 use transport::{Crowd, TransportError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 

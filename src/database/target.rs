@@ -5,14 +5,10 @@
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
-use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
-};
+use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::{Config, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use transport::tls::{self, Trust};
 
 use crate::json::Problem;
 
@@ -69,7 +65,8 @@ impl Target {
             return Err("has sslrootcert, which needs sslmode=verify-full".into());
         }
         config.ssl_mode(ssl);
-        let tls = Arc::new(if is_verified { verified(roots)? } else { unverified() });
+        let trust = if is_verified { Trust::Roots(trusted(roots)?) } else { Trust::Anyone };
+        let tls = tls::client_config(trust).map_err(|error| format!("cannot be used: {error}"))?;
         Ok(Target { config, tls })
     }
 
@@ -96,96 +93,22 @@ impl Target {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
-}
-
-fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-    ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the default protocol versions")
-}
-
-fn verified(roots: Option<&str>) -> Result<ClientConfig, Problem> {
-    let mut store = RootCertStore::empty();
-    match roots {
-        Some(path) => {
-            let path = crate::percent::decode(path.as_bytes());
-            let path = path.ok_or("has an sslrootcert that is not a path")?;
-            add_file(&mut store, Path::new(&path))?;
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            store.add_parsable_certificates(found.certs);
-        }
-    }
-    if store.is_empty() {
-        return Err("asks for sslmode=verify-full, and no trusted certificate was found: install \
-                    ca-certificates or set sslrootcert"
-            .into());
-    }
-    Ok(builder().with_root_certificates(store).with_no_client_auth())
-}
-
-fn add_file(store: &mut RootCertStore, path: &Path) -> Result<(), Problem> {
-    let unreadable = |error: &dyn fmt::Display| {
-        Problem::from(format!(
-            "has an sslrootcert that cannot be read: {error}: {}",
-            path.display()
-        ))
+/// Who may vouch for the database: the certificates of a file, or the system's.
+fn trusted(path: Option<&str>) -> Result<RootCertStore, Problem> {
+    let Some(path) = path else {
+        let roots = tls::roots(None).map_err(|error| format!("cannot be used: {error}"))?;
+        return if roots.is_empty() {
+            Err("asks for sslmode=verify-full, and no trusted certificate was found: install \
+                 ca-certificates or set sslrootcert"
+                .into())
+        } else {
+            Ok(roots)
+        };
     };
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))?;
-    for certificate in found {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
-        store.add(certificate).map_err(|error| unreadable(&error))?;
-    }
-    Ok(())
-}
-
-fn unverified() -> ClientConfig {
-    let verifier = Arc::new(AnyCertificate(provider()));
-    builder().dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-}
-
-/// Accepts whatever certificate the server shows, as libpq does below `verify-full`.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let path = crate::percent::decode(path.as_bytes());
+    let path = path.ok_or("has an sslrootcert that is not a path")?;
+    let roots = tls::roots_in(Path::new(&path));
+    Ok(roots.map_err(|error| format!("has an sslrootcert that cannot be used: {error}"))?)
 }
 
 #[cfg(test)]

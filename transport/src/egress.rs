@@ -10,7 +10,6 @@ mod error;
 mod fetch;
 mod http1;
 mod target;
-mod tls;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -24,7 +23,8 @@ pub use dial::{Socket, Stream};
 pub use error::{Amount, EgressError, Wait};
 pub use fetch::{Body, Budget, Download, Fetcher, REDIRECTS_MAX};
 pub use target::{Credentials, Target};
-pub use tls::TrustError;
+
+use crate::tls::{self, Trust, TrustError};
 
 /// Name lookups at once.
 const LOOKUPS_MAX: usize = 32;
@@ -65,9 +65,19 @@ impl fmt::Debug for Egress {
 impl Egress {
     /// Reads the trusted certificates.
     pub fn new(config: &EgressConfig) -> Result<Egress, TrustError> {
-        let strict_tls = tls::client(Some(tls::roots(config.ca_path.as_deref())?))?;
-        let media_tls =
-            if config.insecure_tls { tls::client(None)? } else { Arc::clone(&strict_tls) };
+        let roots = tls::roots(config.ca_path.as_deref())?;
+        if roots.is_empty() {
+            tracing::warn!(
+                "no trusted certificate: no TLS host can be reached; install the system's \
+                 (ca-certificates) or set SERVICE_EGRESS_CA_PATH"
+            );
+        }
+        let strict_tls = tls::client_config(Trust::Roots(roots))?;
+        let media_tls = if config.insecure_tls {
+            tls::client_config(Trust::Anyone)?
+        } else {
+            Arc::clone(&strict_tls)
+        };
         Ok(Egress(Arc::new(Inner {
             networks: config.networks.clone(),
             insecure_http: config.insecure_http,

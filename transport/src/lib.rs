@@ -13,6 +13,7 @@ mod http;
 mod idle;
 mod listener;
 mod refusal;
+pub mod tls;
 
 pub use crowd::{Crowd, CrowdLimits};
 pub use error::TransportError;
