@@ -82,6 +82,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::remove))
         .routes(routes!(webhooks::dead_letters))
+        .routes(routes!(webhooks::redeliver))
 }
 
 /// Routes that need a key, and act once where a request asks for it.

@@ -21,7 +21,7 @@ use super::{
     wire::shown,
 };
 use crate::{
-    delivery::webhook::{DeadLetter, Secret, Shown, Webhook},
+    delivery::webhook::{DeadLetter, Secret, SecretError, Shown, Webhook},
     json::{Problem, Text},
     session::registry::RunError,
 };
@@ -80,17 +80,17 @@ struct DeliveryError {
     message: String,
 }
 
-impl From<Shown> for WebhookRecord {
-    fn from(shown: Shown) -> WebhookRecord {
+impl From<(Shown, usize)> for WebhookRecord {
+    fn from((shown, dead_letters): (Shown, usize)) -> WebhookRecord {
         let webhook = &shown.webhook;
         WebhookRecord {
             webhook_id: webhook.id,
-            url: webhook.url.clone(),
+            url: webhook.url.url().to_string(),
             kinds: webhook.kinds.as_deref().map(names),
             description: webhook.description.clone(),
             status: shown.status.as_str(),
             created_at: webhook.created_at.rfc3339(),
-            dead_letters: shown.dead_letters,
+            dead_letters,
             dead_letters_dropped: shown.dropped,
             last_error: shown
                 .last_error
@@ -137,11 +137,8 @@ fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
 }
 
 fn secret(value: &Value) -> Result<Secret, Problem> {
-    let read = |text| Secret::parse(text).ok();
-    value
-        .as_str()
-        .and_then(read)
-        .ok_or_else(|| Problem::from("must be whsec_ and the base64 of 24 to 64 bytes"))
+    let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
+    secret.map_err(|error| Problem::from(error.to_string()))
 }
 
 /// Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
@@ -172,7 +169,7 @@ pub async fn create(
     if !run.lifecycle().is_active() {
         return Err(RunError::Terminal(run.lifecycle()).into());
     }
-    app.webhooks.check(&url).await?;
+    let url = app.webhooks.check(&url).await?;
     let webhook = Webhook {
         id: WebhookId::from_bytes(crate::random_bytes()),
         run: run.id(),
@@ -188,7 +185,7 @@ pub async fn create(
         request_id: caller.request_id,
         run_id: run.id(),
         webhook_id: webhook.id,
-        url: webhook.url.clone(),
+        url: webhook.url.url().to_string(),
         kinds: webhook.kinds.as_deref().map(names),
         description: webhook.description.clone(),
         created_at: webhook.created_at.rfc3339(),
@@ -217,9 +214,9 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Json<WebhookList> {
-    let webhooks = app.webhooks.of(&run).into_iter().map(WebhookRecord::from).collect();
-    Json(WebhookList { request_id: caller.request_id, run_id: run.id(), webhooks })
+) -> Result<Json<WebhookList>, ApiError> {
+    let webhooks = app.webhooks.of(&run).await?.into_iter().map(WebhookRecord::from).collect();
+    Ok(Json(WebhookList { request_id: caller.request_id, run_id: run.id(), webhooks }))
 }
 
 /// The webhook that the path names, of the run that it names.
@@ -327,5 +324,47 @@ pub async fn dead_letters(
         run_id: webhook.run,
         webhook_id: webhook.id,
         dead_letters: letters.into_iter().map(DeadLetterRecord::from).collect(),
+    }))
+}
+
+/// Dead letters that are sent again.
+#[derive(Serialize, ToSchema)]
+pub struct Redelivery {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::WebhookId)]
+    webhook_id: WebhookId,
+    /// How many there are.
+    queued: usize,
+}
+
+/// Have a webhook's dead letters sent again, the oldest first, before what is new.
+///
+/// Each is tried once, under the `webhook-id` that it had: one that the target takes is a dead
+/// letter no more, and the first that it does not take ends the redelivery, with those behind it
+/// left as they are. A webhook that is disabled, as its target answered 410, is active again.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/webhooks/{webhook_id}/redeliver",
+    operation_id = "redeliverDeadLetters", tag = "webhooks",
+    responses(
+        (status = 200, description = "They are sent again", body = Redelivery),
+    ),
+)]
+pub async fn redeliver(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(webhook): Named,
+) -> Result<Json<Redelivery>, ApiError> {
+    let queued = app.webhooks.redeliver(webhook.id).await?;
+    Ok(Json(Redelivery {
+        request_id: caller.request_id,
+        run_id: webhook.run,
+        webhook_id: webhook.id,
+        queued,
     }))
 }

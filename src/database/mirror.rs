@@ -117,7 +117,7 @@ impl Mirror {
     /// Follows the log from now on until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
         let outbox = Outbox::new(PLACES);
-        outbox.add(());
+        outbox.add((), 0);
         let follower = Arc::downgrade(&outbox);
         self.timeline.on_publish(Box::new(move |heads| {
             if heads.iter().any(|head| is_mirrored(head.kind))

@@ -54,9 +54,9 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> Outbox<K> {
         self.schedule.lock().expect("the schedule does not panic")
     }
 
-    /// Adds a reader, whose first turn is due.
-    pub fn add(&self, key: K) {
-        self.schedule().add(key);
+    /// Adds a reader, whose first turn is due and whose last `failures` turns failed.
+    pub fn add(&self, key: K, failures: u32) {
+        self.schedule().add_after(key, failures);
         self.changed.notify_one();
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Readers of the outbox: each webhook gets its run's events in order and at least once, with
 //! the same `webhook-id` each time, from a durable cursor. What a target never takes becomes a
-//! dead letter and the next event follows. A webhook ends with its run.
+//! dead letter and the next event follows; its owner can have it sent again, out of order. A
+//! webhook goes with its run, and one that is done counts for no limit.
 
 mod message;
 mod post;
@@ -11,7 +12,7 @@ mod store;
 mod table;
 mod turn;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
@@ -79,7 +80,7 @@ pub struct Webhook {
     /// Whose it is.
     pub owner: Principal,
     /// Where its events go.
-    pub url: String,
+    pub url: Target,
     /// The kinds it gets; every one when `None`.
     pub kinds: Option<Vec<EventKind>>,
     /// The owner's own words.
@@ -88,6 +89,24 @@ pub struct Webhook {
     pub secret: Secret,
     /// When it was made.
     pub created_at: WallTime,
+}
+
+/// Whose webhooks are limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of one run.
+    Run,
+    /// Those of one principal, all runs together.
+    Principal,
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Whose::Run => "run",
+            Whose::Principal => "principal",
+        })
+    }
 }
 
 /// Why a webhook is not made, found or changed.
@@ -102,8 +121,8 @@ pub enum WebhookError {
     /// As many as there may be.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
-        /// The run or the principal.
-        of: &'static str,
+        /// Whose they are.
+        of: Whose,
         /// The limit.
         limit: usize,
         /// Webhooks that there are.
@@ -161,7 +180,7 @@ impl Webhooks {
         let store = Store::new(ledger);
         let (table, outbox) = (Table::default(), Outbox::new(settings.places()));
         for live in store.load()? {
-            outbox.add(live.webhook.id);
+            outbox.add(live.webhook.id, live.attempts);
             table.insert(live);
         }
         let creating = tokio::sync::Mutex::default();
@@ -206,8 +225,13 @@ impl Webhooks {
         self.registry.timeline()
     }
 
-    /// Checks that `url` can be delivered to, as far as that is known before the first delivery.
-    pub async fn check(&self, url: &str) -> Result<(), WebhookError> {
+    fn has_ended(&self, run: RunId) -> bool {
+        self.registry.run(run).is_none_or(|run| run.lifecycle().is_terminal())
+    }
+
+    /// What `url` leads to, which can be delivered to as far as that is known before the first
+    /// delivery.
+    pub async fn check(&self, url: &str) -> Result<Target, WebhookError> {
         let target = Target::parse(url)?;
         if target.url().scheme() != "https" {
             return Err(WebhookError::Url(
@@ -219,32 +243,49 @@ impl Webhooks {
                 "must hold no user or password: check the signature instead",
             ));
         }
-        Ok(self.egress.check(&target).await?)
+        self.egress.check(&target).await?;
+        Ok(target)
     }
 
-    /// Makes a webhook for the events that `run` gets from now on.
+    /// Makes a webhook for the events that its run gets from now on.
     pub async fn create(self: &Arc<Self>, webhook: Webhook) -> Result<Shown, WebhookError> {
-        let _order = self.creating.lock().await;
-        let too_many = |of, limit, count| WebhookError::TooMany { of, limit, count };
-        match self.table.count(webhook.run, &webhook.owner) {
-            (count, _) if count >= PER_RUN_MAX => return Err(too_many("run", PER_RUN_MAX, count)),
-            (_, count) if count >= PER_PRINCIPAL_MAX => {
-                return Err(too_many("principal", PER_PRINCIPAL_MAX, count));
-            }
-            _ => {}
-        }
-        let live = Live::new(webhook, Seq(self.timeline().head().0 + 1));
-        let (webhooks, kept) = (Arc::clone(self), live.clone());
-        blocking(move || webhooks.store.create(&kept)).await??;
-        let (shown, id) = (Shown::from(&live), live.webhook.id);
-        self.table.insert(live);
-        self.outbox.add(id);
-        Ok(shown)
+        let webhooks = Arc::clone(self);
+        whole(async move {
+            let _order = webhooks.creating.lock().await;
+            webhooks.check_room(&webhook)?;
+            let live = Live::new(webhook, Seq(webhooks.timeline().head().0 + 1));
+            let (keeper, kept) = (Arc::clone(&webhooks), live.clone());
+            blocking(move || keeper.store.create(&kept)).await??;
+            let (shown, id) = (Shown::from(&live), live.webhook.id);
+            webhooks.table.insert(live);
+            webhooks.outbox.add(id, 0);
+            Ok(shown)
+        })
+        .await
     }
 
-    /// The webhooks of `run`, the oldest first.
-    pub fn of(&self, run: &Run) -> Vec<Shown> {
-        self.table.of(run.id())
+    fn check_room(&self, webhook: &Webhook) -> Result<(), WebhookError> {
+        let too_many = |of, limit, count| Err(WebhookError::TooMany { of, limit, count });
+        match self.table.count(webhook.run, &webhook.owner, |run| self.has_ended(run)) {
+            (count, _) if count >= PER_RUN_MAX => too_many(Whose::Run, PER_RUN_MAX, count),
+            (_, count) if count >= PER_PRINCIPAL_MAX => {
+                too_many(Whose::Principal, PER_PRINCIPAL_MAX, count)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The webhooks of `run`, the oldest first, and how many dead letters each has.
+    pub async fn of(self: &Arc<Self>, run: &Run) -> Result<Vec<(Shown, usize)>, WebhookError> {
+        let shown = self.table.of(run.id());
+        let ids: Vec<WebhookId> = shown.iter().map(|shown| shown.webhook.id).collect();
+        let webhooks = Arc::clone(self);
+        let counts = blocking(move || webhooks.store.count_letters(&ids)).await??;
+        let counted = |shown: Shown| {
+            let count = counts.get(&shown.webhook.id).copied().unwrap_or_default();
+            (shown, count)
+        };
+        Ok(shown.into_iter().map(counted).collect())
     }
 
     /// The webhook `id` of `run`.
@@ -254,10 +295,35 @@ impl Webhooks {
 
     /// Forgets a webhook and its dead letters; a delivery under way comes to its end.
     pub async fn remove(self: &Arc<Self>, id: WebhookId) -> Result<(), WebhookError> {
-        self.outbox.remove(id);
-        self.table.remove(id);
         let webhooks = Arc::clone(self);
-        Ok(blocking(move || webhooks.store.remove(id)).await??)
+        whole(async move {
+            let keeper = Arc::clone(&webhooks);
+            blocking(move || keeper.store.remove(id)).await??;
+            // After the disk: one that could not be removed would be back after a restart.
+            webhooks.outbox.remove(id);
+            webhooks.table.remove(id);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Has the dead letters of a webhook sent again; returns how many there are.
+    ///
+    /// They go before what is new, the oldest first, each once; the first that fails ends it. A
+    /// disabled webhook is active again.
+    pub async fn redeliver(self: &Arc<Self>, id: WebhookId) -> Result<usize, WebhookError> {
+        let webhooks = Arc::clone(self);
+        whole(async move {
+            let keeper = Arc::clone(&webhooks);
+            let count = blocking(move || keeper.store.queue(id)).await??;
+            // After the disk: a turn that looked before found nothing.
+            let queued = |live: &mut Live| (live.has_queued, live.is_disabled) = (true, false);
+            if webhooks.table.change(id, queued).is_some() {
+                webhooks.outbox.urge([id]);
+            }
+            Ok(count)
+        })
+        .await
     }
 
     /// What the target of a webhook never took, the oldest first.
@@ -270,9 +336,20 @@ impl Webhooks {
     }
 }
 
+/// Does `work` to its end, also when whoever waits for it gives up: what is on the disk and what
+/// is in memory stay the same.
+async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, WebhookError>> + Send + 'static,
+) -> Result<T, WebhookError> {
+    tokio::spawn(work).await.map_err(|_| WebhookError::Died)?
+}
+
 /// Runs what waits for the disk away from the threads that serve sockets.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, WebhookError> {
     spawn_blocking(work).await.map_err(|_| WebhookError::Died)
 }
+
+#[cfg(test)]
+mod tests;

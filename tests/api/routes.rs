@@ -265,12 +265,15 @@ fn webhooks(server: &Server, book: &mut Book) {
     book.note("POST", &path, &made);
     let of = format!("{path}/{}", made.json()["webhook_id"].as_str().expect("an id"));
     let letters = format!("{of}/dead-letters");
+    let again = format!("{of}/redeliver");
     let rows = [
         ("GET", &path, 200),
         ("GET", &letters, 200),
+        ("POST", &again, 200),
         ("DELETE", &of, 200),
         ("DELETE", &of, 404),
         ("GET", &letters, 404),
+        ("POST", &again, 404),
     ];
     for (method, path, status) in rows {
         let reply = server.call(method, path).send();

@@ -9,7 +9,7 @@ use crate::{
         Server,
         receiver::{Behaviour, Delivery, Receiver},
     },
-    webhooks::{OK, PATIENCE, events, hook, listed, seqs, setup, wait_for_status},
+    webhooks::{OK, PATIENCE, create, events, hook, listed, seqs, setup, wait_for_status},
 };
 
 #[test]
@@ -201,19 +201,121 @@ fn a_restart_goes_on_where_the_last_server_stopped() {
 fn nothing_of_a_deleted_run_is_sent() {
     let dir = tempfile::tempdir().expect("a directory");
     let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_RETRY_MS", "3000").start();
-    let (run, other) = (server.create_run(), server.create_run());
+    // Long enough that no retry is due before the deletion.
+    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_RETRY_MS", "600000").start();
+    let runs: Vec<String> = (0..5).map(|_| server.create_run()).collect();
     receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
-    hook(&server, &run, &receiver.url("/x"));
-    hook(&server, &other, &receiver.url("/y"));
-    events(&server, &run, 2);
-    receiver.wait("/x", 1);
+    let (run, last) = (&runs[0], &runs[4]);
+    for _ in 0..8 {
+        hook(&server, run, &receiver.url("/x"));
+        runs[1..4].iter().for_each(|other| drop(hook(&server, other, &receiver.url("/y"))));
+    }
+    events(&server, run, 2);
+    receiver.wait("/x", 8);
     receiver.on("/x", OK);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     assert_eq!(server.get(&format!("/v1/runs/{run}/webhooks")).status, 404);
-    // As long as the first retry would have taken at most.
-    std::thread::sleep(Duration::from_millis(4000));
-    events(&server, &other, 1);
-    receiver.wait("/y", 1);
-    assert_eq!(receiver.deliveries("/x").len(), 1);
+    // There is room for eight others once all of its webhooks have had their last turn.
+    let started = Instant::now();
+    let url = json!({ "url": receiver.url("/y") });
+    let mut made = 0;
+    while made < 8 {
+        let reply = create(&server, last, &url);
+        made += usize::from(reply.status == 200);
+        assert!(started.elapsed() < PATIENCE, "after {made}: {}", reply.text);
+    }
+    assert_eq!(receiver.deliveries("/x").len(), 8);
+}
+
+/// Waits until the dead letters of a webhook are these: seq, attempts.
+fn wait_for_letters(server: &Server, path: &str, expected: &[(u64, u64)]) {
+    let started = Instant::now();
+    loop {
+        let reply = server.get(&format!("{path}/dead-letters")).json();
+        let letters = reply["dead_letters"].as_array().expect("an array").iter();
+        let found: Vec<(u64, u64)> = letters
+            .map(|letter| (letter["seq"].as_u64(), letter["attempts"].as_u64()))
+            .map(|(seq, attempts)| (seq.expect("a number"), attempts.expect("a number")))
+            .collect();
+        if found == expected {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_restart_does_not_begin_to_count_attempts_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let setup = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "3");
+    let mut server = setup.start();
+    let run = server.create_run();
+    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
+    let made = hook(&server, &run, &receiver.url("/x"));
+    events(&server, &run, 1);
+    // By the second attempt the first one is noted.
+    receiver.wait("/x", 2);
+    server.kill();
+    let server = setup.start();
+    let path = format!("/v1/runs/{run}/webhooks/{}", made["webhook_id"].as_str().expect("an id"));
+    wait_for_letters(&server, &path, &[(seqs(&server, &run)[1], 3)]);
+    let count = receiver.deliveries("/x").len();
+    assert!((3..=4).contains(&count), "{count} attempts, of which one was cut off at most");
+}
+
+#[test]
+fn dead_letters_are_sent_again_when_their_owner_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let fast = setup(dir.path(), &receiver)
+        .var("SERVICE_WEBHOOK_ATTEMPTS", "2")
+        .var("SERVICE_WEBHOOK_RETRY_MS", "10");
+    let mut server = fast.start();
+    let run = server.create_run();
+    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
+    let made = hook(&server, &run, &receiver.url("/x"));
+    let path = format!("/v1/runs/{run}/webhooks/{}", made["webhook_id"].as_str().expect("an id"));
+    let redeliver = |server: &Server| {
+        let reply = server.call("POST", &format!("{path}/redeliver")).send();
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()["queued"].clone()
+    };
+    assert_eq!(redeliver(&server), 0);
+    events(&server, &run, 3);
+    let own = seqs(&server, &run);
+    wait_for_letters(&server, &path, &[(own[1], 2), (own[2], 2), (own[3], 2)]);
+    assert_eq!(redeliver(&server), 3);
+    // The first is tried once more; those behind it are not.
+    wait_for_letters(&server, &path, &[(own[1], 3), (own[2], 2), (own[3], 2)]);
+    let failed = receiver.wait("/x", 7);
+
+    // 410 ends a webhook until its owner has it go on.
+    receiver.on("/x", Behaviour::Answer(410, "x-any: thing"));
+    events(&server, &run, 1);
+    wait_for_status(&server, &run, &made["webhook_id"], "disabled");
+    receiver.on("/x", OK);
+    assert_eq!(redeliver(&server), 3);
+    wait_for_letters(&server, &path, &[]);
+    let found = receiver.wait("/x", 12);
+    let told: Vec<u64> = found[8..].iter().map(Delivery::seq).collect();
+    assert_eq!(told, [own[1], own[2], own[3], own[3] + 1], "before what is new");
+    assert_eq!(found[8].header("webhook-id"), failed[0].header("webhook-id"));
+    assert_eq!(listed(&server, &run, &made["webhook_id"])["status"], "active");
+    assert_eq!(listed(&server, &run, &made["webhook_id"])["dead_letters"], 0);
+
+    // What was asked for before a kill is done after it.
+    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
+    events(&server, &run, 1);
+    wait_for_letters(&server, &path, &[(own[3] + 2, 2)]);
+    receiver.on("/x", Behaviour::Hang);
+    redeliver(&server);
+    receiver.wait("/x", 15);
+    server.kill();
+    receiver.on("/x", OK);
+    let server = fast.start();
+    wait_for_letters(&server, &path, &[]);
+    assert_eq!(server.call("POST", &format!("/v1/runs/{run}/stop")).send().status, 200);
+    wait_for_status(&server, &run, &made["webhook_id"], "finished");
 }

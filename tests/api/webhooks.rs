@@ -153,6 +153,53 @@ fn events_arrive_in_order_signed_as_cloud_events_and_only_the_wanted_kinds() {
 }
 
 #[test]
+fn what_was_checked_is_what_is_sent_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let server = setup(dir.path(), &receiver).start();
+    let run = server.create_run();
+    // Browsers and the check read these; a stricter parser of what was written would not.
+    let backslashes = receiver.url("/b").replace('/', "\\");
+    let table = [
+        (receiver.url("/a b?c d"), "/a%20b?c%20d"),
+        (backslashes, "/b"),
+        (format!(" {}#fragment", receiver.url("/c|d")), "/c|d"),
+    ];
+    for (url, path) in table {
+        let made = hook(&server, &run, &url);
+        assert_eq!(made["url"], receiver.url(path), "{url}");
+        assert_eq!(listed(&server, &run, &made["webhook_id"])["url"], made["url"]);
+        events(&server, &run, 1);
+        receiver.wait(path, 1);
+    }
+}
+
+#[test]
+fn webhooks_that_are_done_with_an_ended_run_count_for_no_limit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let server = setup(dir.path(), &receiver).start();
+    let hooks = |run: &str| -> Vec<Value> {
+        (0..8).map(|_| hook(&server, run, &receiver.url("/a"))["webhook_id"].clone()).collect()
+    };
+    let ended: Vec<(String, Vec<Value>)> = (0..4)
+        .map(|_| {
+            let run = server.create_run();
+            let ids = hooks(&run);
+            (run, ids)
+        })
+        .collect();
+    let last = server.create_run();
+    assert_eq!(create(&server, &last, &json!({ "url": receiver.url("/a") })).status, 409);
+    for (run, ids) in &ended {
+        assert_eq!(server.call("POST", &format!("/v1/runs/{run}/stop")).send().status, 200);
+        ids.iter().for_each(|id| drop(wait_for_status(&server, run, id, "finished")));
+    }
+    assert_eq!(receiver.deliveries("/a").len(), 32, "the end of its run to each");
+    hooks(&last);
+}
+
+#[test]
 fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let receiver = Receiver::start(dir.path());

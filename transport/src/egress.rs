@@ -14,7 +14,7 @@ mod target;
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
@@ -28,6 +28,9 @@ use crate::tls::{self, Trust, TrustError};
 
 /// Name lookups at once.
 const LOOKUPS_MAX: usize = 32;
+/// What servers are told that we are.
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 
 /// What the operator allows.
 #[derive(Clone, Debug, Default)]
@@ -94,19 +97,21 @@ impl Egress {
 
     /// Sends a message of our own to an `https` URL and returns the answer, whatever its status.
     ///
-    /// Follows no redirect and always verifies the host. A reply longer than `reply_max` bytes
+    /// The request's own URI is not looked at: what was checked is what is asked for. Follows no
+    /// redirect and always verifies the host. A reply longer than `reply_max` bytes
     /// is cut there. Ends within the sum of its waits, 30 s for the start of the reply and as much
     /// for the rest: callers that want less time out themselves.
     pub async fn request(
         &self,
-        request: Request<Bytes>,
+        target: &Target,
+        mut request: Request<Bytes>,
         reply_max: usize,
     ) -> Result<Response<Bytes>, EgressError> {
-        let target = Target::parse(&request.uri().to_string())?;
         if target.url().scheme() != "https" {
             return Err(EgressError::Scheme(target.url().scheme().to_owned()));
         }
-        let stream = self.dial_with(&target, &self.0.strict_tls).await?;
-        http1::exchange(&target, stream, request, reply_max).await
+        request.headers_mut().insert(header::USER_AGENT, AGENT);
+        let stream = self.dial_with(target, &self.0.strict_tls).await?;
+        http1::exchange(target, stream, request, reply_max).await
     }
 }

@@ -97,10 +97,15 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
 
     /// Adds a reader, whose first turn is due; one that is there already is woken.
     pub fn add(&mut self, key: K) {
+        self.add_after(key, 0);
+    }
+
+    /// Likewise, a reader whose last turns failed, `failures` of them in a row.
+    pub fn add_after(&mut self, key: K, failures: u32) {
         // A turn of before its removal may be under way still.
         let is_busy = self.busy.contains_key(&key);
         let state = if is_busy { State::Busy { woken: false } } else { State::Idle };
-        self.readers.entry(key).or_insert(Reader { state, failures: 0, urged: false });
+        self.readers.entry(key).or_insert(Reader { state, failures, urged: false });
         self.wake(key);
     }
 
@@ -125,7 +130,8 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         match &mut reader.state {
             State::Idle => {
                 reader.state = State::Due;
-                self.due.push_back(key);
+                let queue = if reader.failures > 0 { &mut self.due_again } else { &mut self.due };
+                queue.push_back(key);
                 true
             }
             State::Busy { woken } => {

@@ -86,6 +86,7 @@ mod tests {
     use media::{RunId, Score, WallTime, WebhookId};
     use serde_json::Value;
     use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline};
+    use transport::egress::Target;
 
     use super::*;
     use crate::{config::Principal, delivery::webhook::Secret};
@@ -107,7 +108,7 @@ mod tests {
             id: WebhookId::from_bytes([2; 16]),
             run,
             owner: Principal::named("alice"),
-            url: "https://example.com".to_owned(),
+            url: Target::parse("https://example.com").expect("a URL"),
             kinds: None,
             description: None,
             secret: Secret::generate(),

@@ -1,12 +1,14 @@
 //! One attempt: the message, signed, to the webhook's URL, and what the answer means.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use media::WallTime;
 use transport::egress::Egress;
 
 use super::{Message, Webhook};
+use crate::clock::wall_now;
 
 /// A target cannot make us wait longer than this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
@@ -38,13 +40,12 @@ pub async fn post(
     message: &Message,
     timeout: Duration,
 ) -> Verdict {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let request = match request(webhook, message, since.as_secs() as i64) {
+    let request = match request(webhook, message, wall_now().epoch_ms.div_euclid(1000)) {
         Ok(request) => request,
         Err(error) => return failed(error.to_string()),
     };
-    match tokio::time::timeout(timeout, egress.request(request, 0)).await {
-        Ok(Ok(response)) => verdict(response.status(), response.headers()),
+    match tokio::time::timeout(timeout, egress.request(&webhook.url, request, 0)).await {
+        Ok(Ok(response)) => verdict(response.status(), response.headers(), wall_now()),
         Ok(Err(error)) => failed(error.to_string()),
         Err(_) => failed(format!("timeout: no answer within {} s", timeout.as_secs_f32())),
     }
@@ -58,16 +59,14 @@ fn request(
     let signature = webhook.secret.sign(&message.id, timestamp, &message.body);
     Request::builder()
         .method(Method::POST)
-        .uri(&webhook.url)
         .header(header::CONTENT_TYPE, "application/cloudevents+json; charset=utf-8")
-        .header(header::USER_AGENT, concat!("sightline/", env!("CARGO_PKG_VERSION")))
         .header("webhook-id", &message.id)
         .header("webhook-timestamp", timestamp)
         .header("webhook-signature", signature)
         .body(message.body.clone())
 }
 
-fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
+fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> Verdict {
     if status.is_success() {
         return Verdict::Delivered;
     }
@@ -79,9 +78,20 @@ fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
     }
     let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let asked = headers.get(header::RETRY_AFTER).filter(|_| asks);
-    let seconds = asked.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let at_least = Duration::from_secs(seconds.unwrap_or(0)).min(RETRY_AFTER_MAX);
+    let at_least = asked.and_then(|value| retry_after(value, now)).unwrap_or_default();
+    let at_least = at_least.min(RETRY_AFTER_MAX);
     Verdict::Failed { reason: format!("answered {}", status.as_u16()), at_least }
+}
+
+/// The time that a target asks for, in seconds or by a date (RFC 9110 10.2.3).
+fn retry_after(value: &HeaderValue, now: WallTime) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let now = Duration::from_millis(now.epoch_ms.try_into().ok()?);
+    Some(date.saturating_sub(now))
 }
 
 #[cfg(test)]
@@ -105,6 +115,17 @@ mod tests {
             (429, Some("9"), Verdict::Failed { reason: "answered 429".into(), at_least: secs(9) }),
             (
                 503,
+                Some("Thu, 01 Jan 1970 00:01:07 GMT"),
+                Verdict::Failed { reason: "answered 503".into(), at_least: secs(5) },
+            ),
+            (503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), failed("answered 503")),
+            (
+                429,
+                Some("Fri, 31 Dec 2100 23:59:59 GMT"),
+                Verdict::Failed { reason: "answered 429".into(), at_least: secs(86_400) },
+            ),
+            (
+                503,
                 Some("99999999"),
                 Verdict::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
             ),
@@ -115,7 +136,8 @@ mod tests {
                 headers.insert(header::RETRY_AFTER, value.parse().expect("a value"));
             }
             let status = StatusCode::from_u16(status).expect("a status");
-            assert_eq!(verdict(status, &headers), expected, "{status} {retry_after:?}");
+            let now = WallTime { epoch_ms: 62_000 };
+            assert_eq!(verdict(status, &headers, now), expected, "{status} {retry_after:?}");
         }
     }
 }

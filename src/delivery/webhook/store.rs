@@ -1,11 +1,12 @@
 //! Webhooks in the ledger: what they are, how far they have come, and their dead letters.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use media::{Seq, WallTime, WebhookId};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use timeline::EventKind;
+use transport::egress::Target;
 
 use super::{DEAD_LETTERS_MAX, Live, Secret, Webhook};
 use crate::{
@@ -44,6 +45,10 @@ struct Record {
     created_at_ms: i64,
     disabled: bool,
     dropped: u64,
+    #[serde(default)]
+    attempts: u32,
+    #[serde(default)]
+    last_error: Option<(u64, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,6 +56,25 @@ struct Letter {
     kind: String,
     attempts: u32,
     error: String,
+    /// It is to be sent again.
+    #[serde(default)]
+    queued: bool,
+}
+
+impl Letter {
+    fn of(letter: &DeadLetter, queued: bool) -> Letter {
+        Letter {
+            kind: letter.kind.as_str().to_owned(),
+            attempts: letter.attempts,
+            error: letter.error.clone(),
+            queued,
+        }
+    }
+
+    fn at(self, seq: u64) -> Result<DeadLetter, redb::Error> {
+        let kind = EventKind::from_name(&self.kind).ok_or_else(foreign)?;
+        Ok(DeadLetter { seq: Seq(seq), kind, attempts: self.attempts, error: self.error })
+    }
 }
 
 /// Something in the ledger that this server did not write.
@@ -74,13 +98,15 @@ impl Record {
         Record {
             run: webhook.run.to_string(),
             owner: webhook.owner.as_str().to_owned(),
-            url: webhook.url.clone(),
+            url: webhook.url.url().to_string(),
             kinds: webhook.kinds.as_ref().map(names),
             description: webhook.description.clone(),
             secret: webhook.secret.reveal(),
             created_at_ms: webhook.created_at.epoch_ms,
             disabled: live.is_disabled,
             dropped: live.dropped,
+            attempts: live.attempts,
+            last_error: live.last_error.as_ref().map(|(seq, text)| (seq.0, text.clone())),
         }
     }
 
@@ -92,7 +118,7 @@ impl Record {
             id: WebhookId::from_bytes(id),
             run: self.run.parse().ok()?,
             owner: Principal::named(&self.owner),
-            url: self.url,
+            url: Target::parse(&self.url).ok()?,
             kinds: match self.kinds {
                 Some(names) => Some(kinds(names)?),
                 None => None,
@@ -122,13 +148,22 @@ impl Store {
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
-                let record: Record = decode(record.value())?;
+                let mut record: Record = decode(record.value())?;
                 let (is_disabled, dropped) = (record.disabled, record.dropped);
+                let (attempts, last_error) = (record.attempts, record.last_error.take());
+                let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
                 let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
-                let dead_letters = letters(view, webhook.id)?.len();
-                let webhook = Arc::new(webhook);
-                let (next, last_error) = (Seq(1), None);
-                found.push(Live { webhook, next, is_disabled, dead_letters, dropped, last_error });
+                let fresh = Live::new(webhook, Seq(1));
+                // Whether letters are queued is looked up in its first turn.
+                let has_queued = true;
+                found.push(Live {
+                    is_disabled,
+                    dropped,
+                    attempts,
+                    last_error,
+                    has_queued,
+                    ..fresh
+                });
             }
             Ok(found)
         })?;
@@ -152,20 +187,16 @@ impl Store {
         })
     }
 
-    /// Keeps a dead letter and how far its webhook has come; the oldest letters make room.
-    pub fn bury(&self, mut live: Live, letter: &DeadLetter) -> Result<Live, LedgerError> {
+    /// Keeps a dead letter and how far its webhook has come; the oldest letters make room, whose
+    /// number is returned.
+    pub fn bury(&self, mut live: Live, letter: &DeadLetter) -> Result<u64, LedgerError> {
         let id = *live.webhook.id.as_bytes();
         self.ledger.write(|change| {
             if !exists(change, live.webhook.id)? {
-                return Ok(());
+                return Ok(0);
             }
             let mut table = change.open_table(DEAD_LETTERS)?;
-            let kept = Letter {
-                kind: letter.kind.as_str().to_owned(),
-                attempts: letter.attempts,
-                error: letter.error.clone(),
-            };
-            table.insert((id, letter.seq.0), encode(&kept).as_slice())?;
+            table.insert((id, letter.seq.0), encode(&Letter::of(letter, false)).as_slice())?;
             let seqs = table.range((id, 0)..=(id, u64::MAX))?;
             let seqs =
                 seqs.map(|row| Ok(row?.0.value().1)).collect::<Result<Vec<_>, redb::Error>>()?;
@@ -174,16 +205,69 @@ impl Store {
                 table.remove((id, *seq))?;
             }
             live.dropped += excess as u64;
-            live.dead_letters = seqs.len() - excess;
             drop(table);
-            put(change, &live)
-        })?;
-        Ok(live)
+            put(change, &live)?;
+            Ok(excess as u64)
+        })
     }
 
     /// What a target never took, the oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, LedgerError> {
-        self.ledger.read(|view| letters(view, id))
+        self.ledger.read(|view| {
+            let found = letters(view, id)?;
+            found.into_iter().map(|(seq, letter)| letter.at(seq)).collect()
+        })
+    }
+
+    /// How many dead letters each of these webhooks has.
+    pub fn count_letters(
+        &self,
+        ids: &[WebhookId],
+    ) -> Result<HashMap<WebhookId, usize>, LedgerError> {
+        self.ledger.read(|view| ids.iter().map(|id| Ok((*id, letters(view, *id)?.len()))).collect())
+    }
+
+    /// Has every dead letter of a webhook sent again, also of one that is disabled; returns how
+    /// many there are.
+    pub fn queue(&self, id: WebhookId) -> Result<usize, LedgerError> {
+        self.ledger.write(|change| {
+            let mut table = change.open_table(WEBHOOKS)?;
+            let record = table.get(*id.as_bytes())?.map(|record| decode(record.value()));
+            let Some(record) = record.transpose()? else { return Ok(0) };
+            let enabled = encode(&Record { disabled: false, ..record });
+            table.insert(*id.as_bytes(), enabled.as_slice())?;
+            set_queued(change, id, true)
+        })
+    }
+
+    /// The oldest dead letter that is to be sent again.
+    pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, LedgerError> {
+        self.ledger.read(|view| {
+            let mut found = letters(view, id)?.into_iter();
+            found.find(|(_, letter)| letter.queued).map(|(seq, letter)| letter.at(seq)).transpose()
+        })
+    }
+
+    /// Forgets a dead letter: its target has it now, or there is nothing left to tell.
+    pub fn exhume(&self, id: WebhookId, seq: Seq) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
+            Ok(())
+        })
+    }
+
+    /// Keeps what came of sending a dead letter again; no other is sent again either.
+    pub fn bury_again(&self, id: WebhookId, letter: &DeadLetter) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            set_queued(change, id, false)?;
+            let mut table = change.open_table(DEAD_LETTERS)?;
+            let key = (*id.as_bytes(), letter.seq.0);
+            // Unless it was removed meanwhile, with its webhook or to make room.
+            if table.get(key)?.is_some() {
+                table.insert(key, encode(&Letter::of(letter, false)).as_slice())?;
+            }
+            Ok(())
+        })
     }
 
     /// Forgets everything about a webhook.
@@ -208,15 +292,33 @@ fn put(change: &WriteTransaction, live: &Live) -> Result<(), redb::Error> {
     move_to(change, &id.to_string(), live.next)
 }
 
-fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<DeadLetter>, redb::Error> {
+/// Marks every dead letter of a webhook; returns how many there are.
+fn set_queued(
+    change: &WriteTransaction,
+    id: WebhookId,
+    queued: bool,
+) -> Result<usize, redb::Error> {
+    let id = *id.as_bytes();
+    let mut table = change.open_table(DEAD_LETTERS)?;
+    let mut found: Vec<(u64, Letter)> = Vec::new();
+    for row in table.range((id, 0)..=(id, u64::MAX))? {
+        let (place, letter) = row?;
+        found.push((place.value().1, decode(letter.value())?));
+    }
+    for (seq, letter) in &mut found {
+        letter.queued = queued;
+        table.insert((id, *seq), encode(letter).as_slice())?;
+    }
+    Ok(found.len())
+}
+
+fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<(u64, Letter)>, redb::Error> {
     let key = *id.as_bytes();
     let Some(table) = ledger::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
     let rows = table.range((key, 0)..=(key, u64::MAX))?;
     rows.map(|row| {
         let (place, letter) = row?;
-        let Letter { kind, attempts, error } = decode(letter.value())?;
-        let kind = EventKind::from_name(&kind).ok_or_else(foreign)?;
-        Ok(DeadLetter { seq: Seq(place.value().1), kind, attempts, error })
+        Ok((place.value().1, decode(letter.value())?))
     })
     .collect()
 }

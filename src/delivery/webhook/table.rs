@@ -20,11 +20,14 @@ pub enum Status {
     Failing,
     /// Its target answered that it wants no more.
     Disabled,
+    /// Its run has ended, and every event of it was dealt with.
+    Finished,
 }
 
 impl Status {
     /// Every status.
-    pub const ALL: [Status; 3] = [Status::Active, Status::Failing, Status::Disabled];
+    pub const ALL: [Status; 4] =
+        [Status::Active, Status::Failing, Status::Disabled, Status::Finished];
 
     /// Name on the wire.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +35,7 @@ impl Status {
             Status::Active => "active",
             Status::Failing => "failing",
             Status::Disabled => "disabled",
+            Status::Finished => "finished",
         }
     }
 }
@@ -43,11 +47,16 @@ pub struct Live {
     /// The first event of the run that was not looked at.
     pub next: Seq,
     pub is_disabled: bool,
-    pub dead_letters: usize,
     /// Dead letters that made room for newer ones.
     pub dropped: u64,
+    /// Attempts at the event at `next` that failed.
+    pub attempts: u32,
     /// What the last attempt came to, when it failed, and about which event.
     pub last_error: Option<(Seq, String)>,
+    /// Dead letters may be there that are to be sent again.
+    pub has_queued: bool,
+    /// Nothing can come any more that it has not dealt with.
+    pub is_finished: bool,
 }
 
 impl Live {
@@ -57,16 +66,26 @@ impl Live {
             webhook: Arc::new(webhook),
             next,
             is_disabled: false,
-            dead_letters: 0,
             dropped: 0,
+            attempts: 0,
             last_error: None,
+            has_queued: false,
+            is_finished: false,
         }
     }
 
     /// The event at `seq` is with the target.
     pub fn delivered(&mut self, seq: Seq) {
-        self.next = Seq(seq.0 + 1);
+        self.pass(seq);
         self.last_error = None;
+    }
+
+    /// Goes on after the event at `seq`; one that was sent again moves nothing.
+    pub fn pass(&mut self, seq: Seq) {
+        if seq >= self.next {
+            self.next = Seq(seq.0 + 1);
+            self.attempts = 0;
+        }
     }
 
     /// The attempt at `seq` failed.
@@ -82,8 +101,6 @@ pub struct Shown {
     pub webhook: Arc<Webhook>,
     /// How it is doing.
     pub status: Status,
-    /// Dead letters that are kept.
-    pub dead_letters: usize,
     /// Dead letters that made room for newer ones.
     pub dropped: u64,
     /// The event that failed last, and why, until one succeeds.
@@ -94,13 +111,13 @@ impl From<&Live> for Shown {
     fn from(live: &Live) -> Shown {
         let status = match live {
             Live { is_disabled: true, .. } => Status::Disabled,
+            Live { is_finished: true, .. } => Status::Finished,
             Live { last_error: Some(_), .. } => Status::Failing,
             Live { .. } => Status::Active,
         };
         Shown {
             webhook: Arc::clone(&live.webhook),
             status,
-            dead_letters: live.dead_letters,
             dropped: live.dropped,
             last_error: live.last_error.clone(),
         }
@@ -143,11 +160,12 @@ impl Table {
         }
     }
 
-    /// Replaces what is known of a webhook, unless it was removed meanwhile.
-    pub fn update(&self, live: &Live) {
-        if let Some(known) = self.tables().by_id.get_mut(&live.webhook.id) {
-            *known = live.clone();
-        }
+    /// Changes what is known of a webhook; `None` when it was removed meanwhile.
+    pub fn change(&self, id: WebhookId, change: impl FnOnce(&mut Live)) -> Option<Live> {
+        let mut tables = self.tables();
+        let live = tables.by_id.get_mut(&id)?;
+        change(live);
+        Some(live.clone())
     }
 
     /// The webhook `id`.
@@ -170,12 +188,20 @@ impl Table {
         shown
     }
 
-    /// Webhooks of `run`, and of `owner` together.
-    pub fn count(&self, run: RunId, owner: &Principal) -> (usize, usize) {
+    /// Webhooks of `run`, and those of `owner` together that something may still come for.
+    pub fn count(
+        &self,
+        run: RunId,
+        owner: &Principal,
+        has_ended: impl Fn(RunId) -> bool,
+    ) -> (usize, usize) {
         let tables = self.tables();
         let of_run = tables.by_run.get(&run).map_or(0, Vec::len);
-        let owned = tables.by_id.values().filter(|live| live.webhook.owner == *owner).count();
-        (of_run, owned)
+        let is_counted = |live: &&Live| {
+            let is_done = live.is_finished || live.is_disabled && has_ended(live.webhook.run);
+            live.webhook.owner == *owner && !is_done
+        };
+        (of_run, tables.by_id.values().filter(is_counted).count())
     }
 
     /// Webhooks that events with these heads concern, and those whose run they end.

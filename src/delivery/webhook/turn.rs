@@ -6,10 +6,9 @@ use std::{
 };
 
 use media::{Seq, WebhookId};
-use timeline::TimelineError;
 
 use super::{
-    DeadLetter, WebhookError, Webhooks, blocking,
+    DeadLetter, Webhook, WebhookError, Webhooks, blocking,
     message::Message,
     post::{self, Verdict},
     table::Live,
@@ -25,55 +24,101 @@ const TURN_TIME: Duration = Duration::from_secs(2);
 /// Heads looked at in one step.
 const HEADS: usize = 256;
 
+/// What a webhook has to send.
+enum Next {
+    /// The event that follows its cursor.
+    Event(Message),
+    /// An event that became a dead letter and is to be sent again.
+    Again(Message, DeadLetter),
+    /// Nothing before this one.
+    Nothing(Seq),
+}
+
+/// What an attempt leaves to do.
+enum Settled {
+    /// The next event may follow.
+    Done,
+    /// Not before this much time has passed.
+    Failed { at_least: Duration },
+    /// The turn ends like this, and everything is noted.
+    Over(Outcome),
+}
+
 impl Webhooks {
-    /// The next message of a webhook from `from` on; `Err` holds where to go on when there is none.
-    fn next(&self, live: &Live) -> Result<Result<Message, Seq>, TimelineError> {
+    /// What is to be sent next; dead letters that are sent again come first.
+    fn next(&self, live: &Live) -> Result<Next, WebhookError> {
+        if live.has_queued
+            && let Some(again) = self.queued(&live.webhook)?
+        {
+            return Ok(again);
+        }
         let (webhook, mut from) = (&live.webhook, live.next);
         loop {
             let heads = self.timeline().heads_of(webhook.run, from, HEADS);
-            let Some(last) = heads.last() else { return Ok(Err(from)) };
+            let Some(last) = heads.last() else { return Ok(Next::Nothing(from)) };
             let is_wanted = |kind| webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind));
             for head in heads.iter().filter(|head| is_wanted(head.kind)) {
                 // Retention may have removed it since: then there is nothing to tell.
                 if let Some(event) = self.timeline().get_parts(head.seq)? {
-                    return Ok(Ok(Message::new(webhook, &self.source, event)?));
+                    return Ok(Next::Event(Message::new(webhook, &self.source, event)?));
                 }
             }
             from = Seq(last.seq.0 + 1);
         }
     }
 
+    fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
+        let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
+        // Before looking: what is queued after the look is noted again by whoever queues it.
+        note(false);
+        while let Some(letter) = self.store.first_queued(webhook.id)? {
+            if let Some(event) = self.timeline().get_parts(letter.seq)? {
+                note(true);
+                let message = Message::new(webhook, &self.source, event)?;
+                return Ok(Some(Next::Again(message, letter)));
+            }
+            self.store.exhume(webhook.id, letter.seq)?;
+        }
+        Ok(None)
+    }
+
     /// Delivers what follows the cursor of a webhook, and then notes durably how far it came.
-    async fn deliver(self: &Arc<Self>, turn: Turn<WebhookId>) -> Result<Outcome, WebhookError> {
+    async fn deliver(self: &Arc<Self>, key: WebhookId) -> Result<Outcome, WebhookError> {
         let started = Instant::now();
         let mut delivered = 0;
         let outcome = loop {
-            let Some(live) = self.entitled(turn.key).await? else { return Ok(Outcome::Ended) };
+            let Some(live) = self.entitled(key).await? else { return Ok(Outcome::Ended) };
+            // Before reading: nothing follows the event that ends a run, so that what is read now
+            // has all of a run that has ended in it.
+            let has_ended = self.has_ended(live.webhook.run);
             let (webhooks, looking) = (Arc::clone(self), live.clone());
-            let message = match blocking(move || webhooks.next(&looking)).await?? {
-                Ok(message) => message,
-                Err(next) => {
-                    self.table.update(&Live { next, ..live });
+            let next = blocking(move || webhooks.next(&looking)).await??;
+            let (message, letter) = match next {
+                Next::Event(message) => (message, None),
+                Next::Again(message, letter) => (message, Some(letter)),
+                Next::Nothing(next) => {
+                    self.table.change(key, |live| {
+                        live.next = next;
+                        live.is_finished = has_ended;
+                    });
                     break Outcome::Drained;
                 }
             };
-            // Attempts at an event count from its own first one.
-            let attempt = if delivered == 0 { turn.failures + 1 } else { 1 };
             let timeout = self.settings.timeout;
             let verdict = post::post(&self.egress, &live.webhook, &message, timeout).await;
-            match self.settle(live, &message, verdict, attempt).await? {
-                None => delivered += 1,
-                Some(Outcome::Failed { at_least, .. }) => {
+            match self.settle(live, &message, letter, verdict).await? {
+                Settled::Done => delivered += 1,
+                Settled::Failed { at_least } => {
                     break Outcome::Failed { at_least, progressed: delivered > 0 };
                 }
-                Some(outcome) => return Ok(outcome),
+                Settled::Over(outcome) => return Ok(outcome),
             }
             if delivered == TURN_EVENTS || started.elapsed() > TURN_TIME {
                 break Outcome::More;
             }
         };
-        if delivered > 0 {
-            self.keep(turn.key).await?;
+        if delivered > 0 || matches!(outcome, Outcome::Failed { .. }) {
+            self.keep(key).await?;
         }
         Ok(outcome)
     }
@@ -88,41 +133,55 @@ impl Webhooks {
         Ok((!live.is_disabled).then_some(live))
     }
 
-    /// Notes what an attempt came to; `None` when the next event may follow.
+    /// Notes what an attempt came to, at an event or at one that is sent again for its `letter`.
     async fn settle(
         self: &Arc<Self>,
-        mut live: Live,
+        live: Live,
         message: &Message,
+        letter: Option<DeadLetter>,
         verdict: Verdict,
-        attempt: u32,
-    ) -> Result<Option<Outcome>, WebhookError> {
-        let id = live.webhook.id;
+    ) -> Result<Settled, WebhookError> {
+        let (id, seq, attempt) = (live.webhook.id, message.seq, live.attempts + 1);
         let count = |outcome| self.metrics.webhook_deliveries.of(outcome).inc();
-        match verdict {
-            Verdict::Delivered => {
+        match (verdict, letter) {
+            (Verdict::Delivered, letter) => {
                 count(Delivery::Delivered);
-                live.delivered(message.seq);
-                self.table.update(&live);
-                Ok(None)
+                if letter.is_some() {
+                    let webhooks = Arc::clone(self);
+                    blocking(move || webhooks.store.exhume(id, seq)).await??;
+                }
+                self.table.change(id, |live| live.delivered(seq));
+                Ok(Settled::Done)
             }
-            Verdict::Gone => {
+            (Verdict::Gone, _) => {
                 count(Delivery::Gone);
-                live.is_disabled = true;
-                live.failed(message.seq, "answered 410: it wants no more".to_owned());
-                self.table.update(&live);
+                self.table.change(id, |live| {
+                    live.is_disabled = true;
+                    live.failed(seq, "answered 410: it wants no more".to_owned());
+                });
                 self.keep(id).await?;
-                Ok(Some(Outcome::Ended))
+                Ok(Settled::Over(Outcome::Ended))
             }
-            Verdict::Failed { reason, .. } if attempt >= self.settings.attempts => {
+            (Verdict::Failed { reason, at_least }, Some(mut letter)) => {
+                count(Delivery::Failed);
+                letter.attempts = letter.attempts.saturating_add(1);
+                letter.error = reason;
+                let webhooks = Arc::clone(self);
+                blocking(move || webhooks.store.bury_again(id, &letter)).await??;
+                Ok(Settled::Failed { at_least })
+            }
+            (Verdict::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
                 count(Delivery::Failed);
                 self.bury(live, message, attempt, reason).await?;
-                Ok(Some(Outcome::More))
+                Ok(Settled::Over(Outcome::More))
             }
-            Verdict::Failed { reason, at_least } => {
+            (Verdict::Failed { reason, at_least }, None) => {
                 count(Delivery::Failed);
-                live.failed(message.seq, reason);
-                self.table.update(&live);
-                Ok(Some(Outcome::Failed { at_least, progressed: false }))
+                self.table.change(id, |live| {
+                    live.attempts = attempt;
+                    live.failed(seq, reason);
+                });
+                Ok(Settled::Failed { at_least })
             }
         }
     }
@@ -143,13 +202,21 @@ impl Webhooks {
         error: String,
     ) -> Result<(), WebhookError> {
         self.metrics.webhook_deliveries.of(Delivery::Dead).inc();
-        let letter = DeadLetter { seq: message.seq, kind: message.kind, attempts, error };
-        tracing::warn!(webhook = %live.webhook.id, seq = %letter.seq, letter.error, "a dead letter");
-        live.failed(message.seq, letter.error.clone());
-        live.next = Seq(message.seq.0 + 1);
+        let (id, seq) = (live.webhook.id, message.seq);
+        let letter = DeadLetter { seq, kind: message.kind, attempts, error };
+        tracing::warn!(webhook = %id, %seq, letter.error, "a dead letter");
+        let error = letter.error.clone();
+        let passed = move |live: &mut Live| {
+            live.failed(seq, error.clone());
+            live.pass(seq);
+        };
+        passed(&mut live);
         let webhooks = Arc::clone(self);
-        let live = blocking(move || webhooks.store.bury(live, &letter)).await??;
-        self.table.update(&live);
+        let dropped = blocking(move || webhooks.store.bury(live, &letter)).await??;
+        self.table.change(id, |live| {
+            passed(live);
+            live.dropped += dropped;
+        });
         Ok(())
     }
 }
@@ -158,7 +225,7 @@ impl Consumer for Webhooks {
     type Key = WebhookId;
 
     async fn turn(self: Arc<Self>, turn: Turn<WebhookId>) -> Outcome {
-        self.deliver(turn).await.unwrap_or_else(|error| {
+        self.deliver(turn.key).await.unwrap_or_else(|error| {
             // The ledger or the log: of this server, not of the target.
             tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
             Outcome::Failed { at_least: Duration::ZERO, progressed: false }

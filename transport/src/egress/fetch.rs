@@ -21,16 +21,13 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Amount, Credentials, Egress, EgressError, Target, Wait, http1::Connection};
+use super::{AGENT, Amount, Credentials, Egress, EgressError, Target, Wait, http1::Connection};
 use answer::Head;
 
 pub use body::Body;
 
 /// Redirects of one request that are followed.
 pub const REDIRECTS_MAX: usize = 5;
-/// What servers are told that we are.
-const AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 
 /// What one job may fetch, shared by all of its downloads.
 #[derive(Debug)]

@@ -97,6 +97,21 @@ fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
 }
 
 #[test]
+fn a_reader_that_failed_before_a_restart_goes_on_counting() {
+    let (mut schedule, now) = schedule(3, 1);
+    schedule.add_after(1, 2);
+    schedule.add_after(2, 9);
+    schedule.add(3);
+    let first = schedule.poll(now);
+    assert_eq!(first, Some(Turn { key: 1, failures: 2 }), "at once");
+    assert_eq!(keys(&mut schedule, now), [3], "one place for retries");
+    schedule.finish(1, FAILED, now, MIDDLE);
+    assert_eq!(keys(&mut schedule, now), [2]);
+    let due = schedule.deadline().expect("waiting").duration_since(now);
+    assert!(due.abs_diff(4 * SECOND) < Duration::from_micros(10), "the third delay: {due:?}");
+}
+
+#[test]
 fn readers_that_fail_never_take_all_places() {
     let (mut schedule, now) = schedule(4, 2);
     (1..=4).for_each(|key| schedule.add(key));

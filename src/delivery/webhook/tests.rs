@@ -1,0 +1,112 @@
+//! Webhooks whose maker has left, and a ledger that refuses: memory and disk say the same.
+
+use std::time::Instant;
+
+use media::RequestId;
+use redb::TableDefinition;
+use timeline::Options;
+use transport::egress::EgressConfig;
+
+use super::*;
+use crate::session::registry::{Origin, RunLimits};
+
+/// Tells progress from a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Setup {
+    webhooks: Arc<Webhooks>,
+    ledger: Ledger,
+    run: Arc<Run>,
+    _dir: tempfile::TempDir,
+}
+
+async fn setup() -> Setup {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    std::fs::create_dir(&log).expect("made");
+    let (timeline, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600) };
+    let now = WallTime { epoch_ms: 0 };
+    let registry = Registry::open(timeline, limits, Arc::default(), now).expect("opens");
+    let origin = Origin {
+        principal: Principal::named("alice"),
+        tenant: None,
+        mode: "balanced".to_owned(),
+        model: None,
+        session: None,
+    };
+    let run = registry.create(origin, RequestId::from_bytes([1; 8])).await.expect("created");
+    let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+    let egress = Egress::new(&EgressConfig::default()).expect("a way out");
+    let second = Duration::from_secs(1);
+    let settings = Settings { attempts: 3, retry: second, timeout: second };
+    let opened = Webhooks::open(registry, egress, ledger.clone(), Arc::default(), settings);
+    Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
+}
+
+fn webhook(run: &Run) -> Webhook {
+    Webhook {
+        id: WebhookId::from_bytes([2; 16]),
+        run: run.id(),
+        owner: Principal::named("alice"),
+        url: Target::parse("https://example.com/hook").expect("a URL"),
+        kinds: None,
+        description: None,
+        secret: Secret::generate(),
+        created_at: WallTime { epoch_ms: 0 },
+    }
+}
+
+impl Setup {
+    /// Whether the webhook is in memory, and whether it is on the disk.
+    fn is_there(&self) -> (bool, bool) {
+        let id = WebhookId::from_bytes([2; 16]);
+        let kept = Store::new(self.ledger.clone()).load().expect("readable");
+        let is_kept = kept.iter().any(|live| live.webhook.id == id);
+        (self.webhooks.find(&self.run, id).is_some(), is_kept)
+    }
+
+    async fn wait_for(&self, expected: (bool, bool)) {
+        let started = Instant::now();
+        while self.is_there() != expected {
+            let found = self.is_there();
+            assert!(started.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_gives_up_leaves_a_webhook_whole_or_not_at_all() {
+    let setup = setup().await;
+    let webhooks = &setup.webhooks;
+    // Polled once and dropped, as when a client goes away.
+    let given_up = webhooks.create(webhook(&setup.run));
+    tokio::time::timeout(Duration::ZERO, given_up).await.expect_err("given up");
+    setup.wait_for((true, true)).await;
+    let given_up = webhooks.remove(WebhookId::from_bytes([2; 16]));
+    tokio::time::timeout(Duration::ZERO, given_up).await.expect_err("given up");
+    setup.wait_for((false, false)).await;
+}
+
+#[tokio::test]
+async fn what_the_ledger_refuses_did_not_happen() {
+    /// The table of webhooks as no server makes it: every use of the real one fails.
+    const OTHER: TableDefinition<'_, &str, u64> = TableDefinition::new("webhooks");
+    let setup = setup().await;
+    let id = WebhookId::from_bytes([2; 16]);
+    setup.webhooks.create(webhook(&setup.run)).await.expect("made");
+    let spoil = setup.ledger.write(|change| {
+        change.delete_table(TableDefinition::<[u8; 16], &[u8]>::new("webhooks"))?;
+        change.open_table(OTHER)?.insert("a", 1)?;
+        Ok(())
+    });
+    spoil.expect("written");
+    let refused = setup.webhooks.remove(id).await;
+    assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
+    assert!(setup.webhooks.find(&setup.run, id).is_some(), "still there");
+    let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(&setup.run) };
+    let refused = setup.webhooks.create(other).await;
+    assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
+    assert!(setup.webhooks.find(&setup.run, WebhookId::from_bytes([3; 16])).is_none());
+}
