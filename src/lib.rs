@@ -18,7 +18,6 @@ pub mod json;
 pub mod labels;
 pub mod ledger;
 pub mod metrics;
-pub mod percent;
 pub mod quota;
 pub mod retention;
 pub mod search;
@@ -28,6 +27,8 @@ pub mod source;
 pub mod telemetry;
 pub mod tls;
 pub mod upload;
+
+use transport::percent;
 
 /// `bytes` as lower-case hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {

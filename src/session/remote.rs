@@ -20,7 +20,7 @@ use tokio::{
     runtime::Handle,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use transport::egress::{Budget, Download, Egress, EgressError, Fetcher, Target};
+use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target};
 use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
 
 use crate::config::RemoteConfig;
@@ -86,9 +86,10 @@ impl RemoteSource {
     /// What a worker may use for it: a file that drips must not keep a place as long as a camera
     /// may that sends whole pictures rarely.
     pub fn limits(&self) -> Limits {
+        let limits = Limits::remote();
         match self {
-            RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..Limits::remote() },
-            RemoteSource::Rtsp(_) => Limits::remote(),
+            RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..limits },
+            RemoteSource::Rtsp(_) => limits,
         }
     }
 }
@@ -146,7 +147,7 @@ impl RemoteSources {
     ) -> Result<(JobInput, Feed), RemoteError> {
         let end = cancel.child_token();
         let cause = Cause::default();
-        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, Limits::remote().wall);
+        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, source.limits().wall);
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
         let feed = Feed { cause: cause.clone(), budget: counted, _end };
         let input = match source {
@@ -230,7 +231,7 @@ impl Fetches {
         };
         let Download { url, size, seekable, mut body } = self.fetcher.get(&target, from).await?;
         if from == 0 {
-            let head = body.next().await?.unwrap_or_default();
+            let head = head(&mut body).await?;
             if is_playlist(&head) {
                 if !self.playlists {
                     return Err(RemoteError::Playlist);
@@ -256,6 +257,79 @@ impl Fetches {
     }
 }
 
+/// The first bytes of `body`, enough of them to know a playlist by, however they come.
+async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
+    let enough = BYTE_ORDER_MARK.len() + PLAYLIST.len();
+    let mut head = body.next().await?.unwrap_or_default();
+    while head.len() < enough {
+        let Some(more) = body.next().await? else { break };
+        head = [head, more].concat().into();
+    }
+    Ok(head)
+}
+
 fn is_playlist(head: &Bytes) -> bool {
     head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(PLAYLIST)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use transport::egress::{AllowedNetworks, EgressConfig};
+
+    use super::*;
+
+    /// A host that sends a body piece by piece, each by itself.
+    async fn host(pieces: &'static [&'static [u8]]) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a client");
+            socket.set_nodelay(true).expect("a socket");
+            let read = socket.read(&mut [0; 4096]).await.expect("a request");
+            assert!(read > 0);
+            socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("sent");
+            for piece in pieces {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                socket.write_all(piece).await.expect("sent");
+            }
+        });
+        port
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_playlist_is_one_however_its_bytes_come() {
+        let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
+        let egress = Egress::new(&config).expect("a way out");
+        let config = RemoteConfig { hls: false, plain_rtsp: false, bytes_max: 1 << 20 };
+        let sources = RemoteSources { egress, config };
+        let rows: [(&[&[u8]], bool); 5] = [
+            (&[b"#EXTM3U\n"], true),
+            (&[b"#", b"EXT", b"M3U\n"], true),
+            (&[b"\xef", b"\xbb\xbf#EXT", b"M3", b"U\n"], true),
+            (&[b"#EXT", b"M3"], false),
+            (&[b"G", b"IF89a is none"], false),
+        ];
+        for (pieces, expected) in rows {
+            let url = format!("http://127.0.0.1:{}/a", host(pieces).await);
+            let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
+            let (sources, runtime) = (sources.clone(), Handle::current());
+            let opened = tokio::task::spawn_blocking(move || {
+                let opened = sources.open(&source, &CancellationToken::new(), &runtime);
+                let (JobInput::Remote(mut remote), _feed) = opened.expect("prepared") else {
+                    panic!("not a URL");
+                };
+                let resource = remote.resources.open(&url, 0).map_err(|refusal| refusal.0)?;
+                let mut bytes = Vec::new();
+                io::Read::read_to_end(&mut std::fs::File::from(resource.bytes), &mut bytes)
+                    .expect("a pipe");
+                Ok::<_, String>(bytes)
+            });
+            match opened.await.expect("no panic") {
+                Ok(bytes) => assert!(!expected && bytes == pieces.concat(), "{pieces:?}"),
+                Err(told) => assert!(expected && told.contains("HLS playlists"), "{told}"),
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod error;
 mod http;
 mod idle;
 mod listener;
+pub mod percent;
 mod refusal;
 pub mod tls;
 

@@ -1,13 +1,13 @@
 //! One job's downloads: bodies from any byte on, redirects by hand, everything counted.
 //!
-//! A resource that is opened again must be the same version as before. A body is given out as it
-//! comes and never kept.
+//! A resource that is opened again must be the same version as before, as long as it is one of the
+//! last that were opened. A body is given out as it comes and never kept.
 
 mod answer;
 mod body;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -28,6 +28,11 @@ pub use body::Body;
 
 /// Redirects of one request that are followed.
 pub const REDIRECTS_MAX: usize = 5;
+
+/// Resources of one job that are remembered: those that a decoder goes back to are few.
+const KNOWN_MAX: usize = 128;
+/// Hosts of one job whose credentials are remembered.
+const CREDENTIALS_MAX: usize = 16;
 
 /// What one job may fetch, shared by all of its downloads.
 #[derive(Debug)]
@@ -111,16 +116,49 @@ struct Known {
 pub struct Fetcher {
     egress: Egress,
     budget: Arc<Budget>,
-    credentials: Vec<(Target, Credentials)>,
-    known: HashMap<Url, Known>,
+    /// The oldest make room.
+    credentials: VecDeque<(Target, Credentials)>,
+    known: KnownResources,
     idle: body::Idle,
+}
+
+/// The resources that were opened last; older ones are forgotten.
+#[derive(Debug, Default)]
+struct KnownResources {
+    by_url: HashMap<Url, Known>,
+    /// The oldest first.
+    order: VecDeque<Url>,
+}
+
+impl KnownResources {
+    fn get(&self, url: &Url) -> Option<&Known> {
+        self.by_url.get(url)
+    }
+
+    fn forget(&mut self, url: &Url) {
+        if self.by_url.remove(url).is_some() {
+            self.order.retain(|known| known != url);
+        }
+    }
+
+    fn insert(&mut self, url: Url, known: Known) {
+        self.forget(&url);
+        if self.order.len() >= KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_url.remove(&oldest);
+        }
+        self.order.push_back(url.clone());
+        self.by_url.insert(url, known);
+    }
 }
 
 impl Fetcher {
     /// Downloads within `budget`.
     pub fn new(egress: Egress, budget: Arc<Budget>) -> Fetcher {
         let idle = body::Idle::default();
-        Fetcher { egress, budget, credentials: Vec::new(), known: HashMap::new(), idle }
+        let (credentials, known) = (VecDeque::new(), KnownResources::default());
+        Fetcher { egress, budget, credentials, known, idle }
     }
 
     /// Opens `target` from byte `from` on.
@@ -128,7 +166,7 @@ impl Fetcher {
     /// The credentials of a target are used for its scheme, host and port, and for no other.
     pub async fn get(&mut self, target: &Target, from: u64) -> Result<Download, EgressError> {
         if let Some(credentials) = target.credentials() {
-            self.credentials.push((target.clone(), credentials.clone()));
+            self.learn(target, credentials);
         }
         let known = self.known.get(target.url()).cloned();
         let mut next = known.as_ref().map_or_else(|| target.clone(), |known| known.target.clone());
@@ -156,7 +194,16 @@ impl Fetcher {
 
     /// Another version of `url` may come next time, as of a live playlist.
     pub fn forget(&mut self, url: &Url) {
-        self.known.remove(url);
+        self.known.forget(url);
+    }
+
+    /// One pair for each host, the newest.
+    fn learn(&mut self, target: &Target, credentials: &Credentials) {
+        self.credentials.retain(|(owner, _)| !owner.is_beside(target));
+        if self.credentials.len() >= CREDENTIALS_MAX {
+            self.credentials.pop_front();
+        }
+        self.credentials.push_back((target.clone(), credentials.clone()));
     }
 
     fn remember(&mut self, asked: &Target, found: &Target, head: Head) {
@@ -175,13 +222,13 @@ impl Fetcher {
         self.check_scheme(target)?;
         self.budget.fetch()?;
         let request = || self.request(target, from, known);
-        if let Some(mut connection) = self.idle.take(target).await {
-            // A server may close what it was idle on at any moment: then a new one is made.
-            if let Ok(response) = connection.send(target, request()).await {
-                return Ok((connection, response));
-            }
-        }
         let opened = async {
+            if let Some(mut connection) = self.idle.take(target).await {
+                // A server may close what it was idle on at any moment: then a new one is made.
+                if let Ok(response) = connection.send(target, request()).await {
+                    return Ok((connection, response));
+                }
+            }
             let stream = self.egress.dial(target).await?;
             let mut connection = Connection::open(target, stream).await?;
             let response = connection.send(target, request()).await?;
@@ -213,7 +260,8 @@ impl Fetcher {
         headers.insert(header::RANGE, range);
         let validator = known.and_then(|known| known.head.strong_etag());
         if let Some(validator) = validator.filter(|_| from > 0) {
-            headers.insert(header::IF_RANGE, validator.clone());
+            let validator = HeaderValue::from_bytes(validator).expect("it was one");
+            headers.insert(header::IF_RANGE, validator);
         }
         let mut owners = self.credentials.iter();
         if let Some((_, credentials)) = owners.find(|(owner, _)| owner.is_beside(target)) {
@@ -243,4 +291,94 @@ fn location(target: &Target, response: &Response<Incoming>) -> Result<Option<Str
     let host = target.host().to_owned();
     let missing = EgressError::Answer { host, problem: "redirects to nowhere" };
     value.map(str::to_owned).map(Some).ok_or(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::{AllowedNetworks, EgressConfig};
+
+    fn fetcher(time: Duration) -> Fetcher {
+        let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
+        let egress = Egress::new(&config).expect("a way out");
+        Fetcher::new(egress, Budget::new(u64::MAX, u64::MAX, time))
+    }
+
+    fn target(text: &str) -> Target {
+        Target::parse(text).expect("a URL")
+    }
+
+    fn head() -> Head {
+        let response = Response::builder().header("etag", "\"a\"").body(()).expect("one");
+        Head::read(&target("https://host/"), &response, 0).expect("a head")
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound_and_the_last_stays() {
+        let mut fetcher = fetcher(Duration::from_secs(60));
+        for at in 0..10 * KNOWN_MAX {
+            let (asked, found) = (format!("https://host/{at}"), format!("https://cdn/{at}"));
+            fetcher.remember(&target(&asked), &target(&found), head());
+            fetcher.remember(&target("https://host/often"), &target("https://host/often"), head());
+        }
+        let KnownResources { by_url, order } = &fetcher.known;
+        assert_eq!((by_url.len(), order.len()), (KNOWN_MAX, KNOWN_MAX));
+        let url = |text: &str| target(text).url().clone();
+        let last = format!("https://host/{}", 10 * KNOWN_MAX - 1);
+        let rows = [("https://host/often", true), (&last, true), ("https://host/0", false)];
+        for (text, expected) in rows {
+            assert_eq!(fetcher.known.get(&url(text)).is_some(), expected, "{text}");
+        }
+        fetcher.forget(&url("https://host/often"));
+        assert_eq!(fetcher.known.order.len(), KNOWN_MAX - 1);
+    }
+
+    #[test]
+    fn a_host_has_one_pair_of_credentials_and_few_hosts_have() {
+        let mut fetcher = fetcher(Duration::from_secs(60));
+        let mut learn = |text: String| {
+            let target = target(&text);
+            fetcher.learn(&target, target.credentials().expect("there"));
+        };
+        (0..100).for_each(|at| learn(format!("https://a:{at}@host/{at}")));
+        (0..100).for_each(|at| learn(format!("https://b:c@host{}/", at % CREDENTIALS_MAX)));
+        learn("https://a:last@host/x".to_owned());
+        assert_eq!(fetcher.credentials.len(), CREDENTIALS_MAX);
+        let sent = |text: &str| {
+            let request = fetcher.request(&target(text), 0, None);
+            request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_owned())
+        };
+        let expected = target("https://a:last@h/").credentials().expect("there").basic();
+        assert_eq!(sent("https://host/other").as_deref(), Some(expected.as_bytes()));
+        assert_eq!(sent("https://elsewhere/"), None);
+    }
+
+    /// A server that answers every request on its one connection.
+    async fn server() -> u16 {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a client");
+            let mut request = [0; 4096];
+            while socket.read(&mut request).await.is_ok_and(|read| read > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                socket.write_all(answer).await.expect("sent");
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn no_connection_is_used_past_the_end_of_the_budget() {
+        let time = Duration::from_secs(2);
+        let mut fetcher = fetcher(time);
+        let target = target(&format!("http://127.0.0.1:{}/a", server().await));
+        let mut first = fetcher.get(&target, 0).await.expect("an answer");
+        while first.body.next().await.expect("bytes").is_some() {}
+        tokio::time::sleep_until(fetcher.budget.end()).await;
+        let second = fetcher.get(&target, 0).await.expect_err("too late");
+        assert_eq!(second, EgressError::Timeout { wait: Wait::Total, after: time });
+    }
 }

@@ -3,13 +3,17 @@
 //! Odd spellings of addresses (decimal, octal, hexadecimal) need no rule here: what is checked is
 //! the address that a name resolves to.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use base64::Engine;
 use http::HeaderValue;
 use url::{Position, Url};
 
 use super::EgressError;
+use crate::percent;
+
+/// Longest URL, bytes: a job remembers many.
+const URL_BYTES_MAX: usize = 8192;
 
 /// A user and a password, which show themselves to nobody.
 #[derive(Clone, PartialEq, Eq)]
@@ -104,6 +108,9 @@ impl Target {
 }
 
 fn of(mut url: Url) -> Result<Target, EgressError> {
+    if url.as_str().len() > URL_BYTES_MAX {
+        return Err(EgressError::Malformed("it is longer than 8192 bytes"));
+    }
     if !matches!(url.scheme(), "http" | "https" | "rtsp" | "rtsps") {
         return Err(EgressError::Scheme(url.scheme().to_owned()));
     }
@@ -114,9 +121,8 @@ fn of(mut url: Url) -> Result<Target, EgressError> {
         return Err(EgressError::Malformed("port 0 is none"));
     }
     let decoded = |text: &str| {
-        let text = percent_encoding::percent_decode_str(text).decode_utf8();
-        text.map(Cow::into_owned)
-            .map_err(|_| EgressError::Malformed("its credentials are not UTF-8"))
+        let broken = EgressError::Malformed("its credentials are not percent-encoded UTF-8");
+        percent::decode(text.as_bytes()).ok_or(broken)
     };
     let credentials = match (url.username(), url.password()) {
         ("", None) => None,
@@ -137,6 +143,7 @@ mod tests {
 
     #[test]
     fn a_url_is_a_target_or_says_why_not() {
+        let long = format!("https://host/{}", "a".repeat(URL_BYTES_MAX));
         let rows = [
             ("https://host.example/a?b#c", Ok(("host.example", 443, "/a?b"))),
             ("HTTP://Host.Example", Ok(("host.example", 80, "/"))),
@@ -150,7 +157,15 @@ mod tests {
             ("https://host:0/", Err("malformed url: port 0 is none")),
             ("https://host:65536/", Err("malformed url: it does not parse")),
             ("rtsp:///live", Err("malformed url: it names no host")),
-            ("https://%ff@host/", Err("malformed url: its credentials are not UTF-8")),
+            (
+                "https://%ff@host/",
+                Err("malformed url: its credentials are not percent-encoded UTF-8"),
+            ),
+            (
+                "https://%zz@host/",
+                Err("malformed url: its credentials are not percent-encoded UTF-8"),
+            ),
+            (&long, Err("malformed url: it is longer than 8192 bytes")),
             ("file:///etc/passwd", Err("scheme not served: file")),
             ("data:,x", Err("scheme not served: data")),
         ];

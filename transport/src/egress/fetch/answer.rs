@@ -1,6 +1,6 @@
 //! What the head of an answer tells about a resource, and whether two answers tell the same.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::egress::{EgressError, Target};
 
@@ -16,8 +16,17 @@ pub(super) struct Head {
     ranges: bool,
     /// The first byte of this answer's body.
     start: u64,
-    etag: Option<HeaderValue>,
-    modified: Option<HeaderValue>,
+    etag: Option<Box<[u8]>>,
+    modified: Option<Box<[u8]>>,
+}
+
+/// Longest validator that is remembered; a longer one tells versions apart for nobody.
+const VALIDATOR_BYTES_MAX: usize = 256;
+
+/// What a header says, by itself: the value of an answer holds on to the whole buffer it came in.
+fn validator<B>(response: &Response<B>, name: HeaderName) -> Option<Box<[u8]>> {
+    let value = response.headers().get(name)?.as_bytes();
+    (value.len() <= VALIDATOR_BYTES_MAX).then(|| value.into())
 }
 
 impl Head {
@@ -53,8 +62,8 @@ impl Head {
         if text(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return Err(broken("compresses the answer, which nobody asked for"));
         }
-        let header = |name| response.headers().get(name).cloned();
-        let (etag, modified) = (header(header::ETAG), header(header::LAST_MODIFIED));
+        let etag = validator(response, header::ETAG);
+        let modified = validator(response, header::LAST_MODIFIED);
         Ok(Head { size, ranges, start, etag, modified })
     }
 
@@ -72,20 +81,20 @@ impl Head {
 
     /// Refuses an answer about another version than `earlier`.
     pub fn check_same(&self, target: &Target, earlier: &Head) -> Result<(), EgressError> {
-        let differs = |a: Option<&HeaderValue>, b| a.is_some_and(|a| Some(a) != b);
+        let differs = |a: Option<&[u8]>, b| a.is_some_and(|a| Some(a) != b);
         // A server that served ranges and answers with the whole says that `if-range` failed.
         let is_whole = earlier.ranges && !self.ranges;
         let has_changed = is_whole
             || self.size.is_some() && earlier.size.is_some() && self.size != earlier.size
-            || differs(earlier.etag.as_ref(), self.etag.as_ref())
-            || differs(earlier.modified.as_ref(), self.modified.as_ref());
+            || differs(earlier.etag.as_deref(), self.etag.as_deref())
+            || differs(earlier.modified.as_deref(), self.modified.as_deref());
         let host = || target.host().to_owned();
         if has_changed { Err(EgressError::Changed { host: host() }) } else { Ok(()) }
     }
 
     /// The validator that names these very bytes (RFC 9110 13.1.5 takes no weak one).
-    pub fn strong_etag(&self) -> Option<&HeaderValue> {
-        self.etag.as_ref().filter(|etag| !etag.as_bytes().starts_with(b"W/"))
+    pub fn strong_etag(&self) -> Option<&[u8]> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with(b"W/"))
     }
 }
 
@@ -188,7 +197,9 @@ mod tests {
         }
         let bare = head(&[], 206);
         assert!(head(&[("etag", "\"b\"")], 206).check_same(&target(), &bare).is_ok());
-        assert_eq!(first.strong_etag().map(HeaderValue::as_bytes), Some(&b"\"a\""[..]));
+        assert_eq!(first.strong_etag(), Some(&b"\"a\""[..]));
+        let long = format!("\"{}\"", "x".repeat(VALIDATOR_BYTES_MAX));
+        assert_eq!(head(&[("etag", &long)], 206).strong_etag(), None, "too long to keep");
         assert_eq!(head(&[("etag", "W/\"a\"")], 206).strong_etag(), None);
     }
 
