@@ -8,6 +8,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use media::{Label, Seq};
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::{
@@ -58,8 +59,8 @@ fn asked(headers: &HeaderMap, params: &Params) -> Result<(Seq, Filter), ApiError
     let last = match headers.get(LAST_EVENT_ID) {
         None => None,
         Some(value) => {
-            let text = value.to_str().ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-            let last = text.and_then(|text| text.parse().ok());
+            let text = value.to_str().map_or(Value::Null, Value::from);
+            let last = FromSeq::digits(&text).ok();
             if last.is_none() {
                 fields.refuse(LAST_EVENT_ID.as_str(), "must be the id of an event");
             }
@@ -129,7 +130,7 @@ async fn stream(
     filter: Filter,
 ) -> ApiResult {
     let subscription = app.streams.subscribe(principal, scope).map_err(ApiError::Stream)?;
-    let feed = Feed::new(subscription, filter, after);
+    let mut feed = Feed::new(subscription, filter, after);
     if feed.is_over().await {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

@@ -209,7 +209,11 @@ impl Streams {
         };
         let read = || async {
             let (registry, scope) = (Arc::clone(&self.registry), scope.clone());
-            let read = tokio::task::spawn_blocking(move || page::read(&registry, &scope, &key));
+            let stop = CancellationToken::new();
+            // Dropped with whoever reads for all; the next of them reads again.
+            let _left = stop.clone().drop_guard();
+            let read = move || page::read(&registry, &scope, &key, &stop);
+            let read = tokio::task::spawn_blocking(read);
             match read.await {
                 Ok(Ok(page)) => Some(Arc::new(page)),
                 Ok(Err(error)) => {

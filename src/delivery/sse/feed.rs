@@ -30,6 +30,8 @@ use crate::session::Lifecycle;
 
 /// The longest silence.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A comment that says nothing, and that somebody is there.
+const QUIET: &[u8] = b":\n\n";
 
 /// A stream that cannot go on; the caller sees it cut short.
 #[derive(Debug, thiserror::Error)]
@@ -53,14 +55,21 @@ impl Feed {
         Feed { subscription, filter, next, payload: None, is_done: false }
     }
 
-    /// Whether there is nothing left to tell, now and later.
-    pub async fn is_over(&self) -> bool {
+    /// Whether there is nothing left to tell, now and later; what holds nothing is passed over.
+    pub async fn is_over(&mut self) -> bool {
         match &self.subscription.scope {
-            Scope::Run(run) if run.lifecycle().is_terminal() => {
-                let page = self.page().await;
-                page.is_some_and(|page| page.text.is_empty() && page.large.is_none())
+            Scope::Run(run) if run.lifecycle().is_terminal() => {}
+            _ => return false,
+        }
+        loop {
+            let Some(page) = self.page().await else { return false };
+            if !page.text.is_empty() || page.large.is_some() {
+                return false;
             }
-            _ => false,
+            self.next = page.next;
+            if !page.is_cut {
+                return true;
+            }
         }
     }
 
@@ -115,6 +124,12 @@ impl Feed {
             if let Some(large) = page.large {
                 return self.begin(large).await.map(Some);
             }
+            if page.is_cut && Instant::now() < quiet {
+                continue;
+            }
+            if page.is_cut {
+                return Ok(Some(Bytes::from_static(QUIET)));
+            }
             if let Some(end) = end {
                 self.is_done = true;
                 return Ok(Some(Bytes::from_static(end.as_bytes())));
@@ -122,7 +137,7 @@ impl Feed {
             tokio::select! {
                 () = woken => {}
                 () = streams.closed.cancelled() => {}
-                () = sleep_until(quiet) => return Ok(Some(Bytes::from_static(b":\n\n"))),
+                () = sleep_until(quiet) => return Ok(Some(Bytes::from_static(QUIET))),
             }
         }
     }

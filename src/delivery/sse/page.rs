@@ -5,6 +5,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use media::{Label, RunId, Seq};
 use timeline::{Event, EventHead, EventKind, EventParts, Timeline, TimelineError};
+use tokio_util::sync::CancellationToken;
 
 use super::Scope;
 use crate::{
@@ -20,6 +21,11 @@ const LARGE_BYTES: u64 = 64 << 10;
 const RUN_STEP: usize = 256;
 /// Numbers looked at in one step where all runs are asked for.
 const ALL_STEP: u64 = 4096;
+/// A page ends after so many steps, whatever was found: who is gone is noticed between pages, and
+/// others get the thread.
+const STEPS_MAX: usize = 16;
+/// Likewise when payloads of so many bytes were read.
+const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// Which events a stream is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,27 +65,38 @@ pub(super) struct Page {
     pub(super) large: Option<Seq>,
     /// Where to read on.
     pub(super) next: Seq,
+    /// There is more to look at now.
+    pub(super) is_cut: bool,
 }
 
-/// Reads the page at `key` from the disk.
-pub(super) fn read(registry: &Registry, scope: &Scope, key: &Key) -> Result<Page, TimelineError> {
+/// Reads the page at `key` from the disk; ends early when `stop` says that nobody waits for it.
+pub(super) fn read(
+    registry: &Registry,
+    scope: &Scope,
+    key: &Key,
+    stop: &CancellationToken,
+) -> Result<Page, TimelineError> {
     let timeline = registry.timeline();
     let mut text = String::new();
-    let mut next = key.from;
-    loop {
+    let (mut next, mut read) = (key.from, 0);
+    for _ in 0..STEPS_MAX {
         let (heads, after) = ahead(timeline, scope, next);
         for head in heads {
+            if read >= READ_BYTES_MAX || stop.is_cancelled() {
+                return Ok(Page { text: text.into(), large: None, next: head.seq, is_cut: true });
+            }
             let wanted = key.filter.kind.is_none_or(|kind| kind == head.kind);
             if !wanted || !is_told(registry, scope, &head) {
                 continue;
             }
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
+            read += parts.payload_bytes();
             if !has_index(&parts, &key.filter) {
                 continue;
             }
             if parts.payload_bytes() > LARGE_BYTES {
                 let large = text.is_empty().then_some(head.seq);
-                return Ok(Page { text: text.into(), large, next: head.seq });
+                return Ok(Page { text: text.into(), large, next: head.seq, is_cut: true });
             }
             open(&mut text, scope, &head);
             for piece in parts.into_payload() {
@@ -87,14 +104,16 @@ pub(super) fn read(registry: &Registry, scope: &Scope, key: &Key) -> Result<Page
             }
             text.push_str(CLOSE);
             if text.len() >= PAGE_BYTES {
-                return Ok(Page { text: text.into(), large: None, next: Seq(head.seq.0 + 1) });
+                let next = Seq(head.seq.0 + 1);
+                return Ok(Page { text: text.into(), large: None, next, is_cut: true });
             }
         }
         match after {
             Some(after) => next = after,
-            None => return Ok(Page { text: text.into(), large: None, next }),
+            None => return Ok(Page { text: text.into(), large: None, next, is_cut: false }),
         }
     }
+    Ok(Page { text: text.into(), large: None, next, is_cut: true })
 }
 
 /// Events from `next` on, and where to look further; `None` at the end.
@@ -135,6 +154,11 @@ fn has_index(parts: &EventParts, filter: &Filter) -> bool {
 
 /// The `index_name` of an event.
 pub fn index_of(event: &EventParts) -> Option<Label> {
+    use EventKind::{RunCompleted, SemanticChunkGenerated, SemanticChunkInferred};
+    // The others have none, and some of them are long to read.
+    if !matches!(event.head.kind, SemanticChunkInferred | SemanticChunkGenerated | RunCompleted) {
+        return None;
+    }
     match event.decode() {
         Ok(Event::SemanticChunkInferred(chunk)) => chunk.index_name,
         Ok(Event::SemanticChunkGenerated(chunk)) => chunk.index_name,

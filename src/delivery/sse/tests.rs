@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use media::{RequestId, Score, Signal};
-use timeline::{Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Timeline};
+use timeline::{
+    Event, EventKind, FramesDecoded, NewEvent, Options, Requested, RunFailed, SamplingPolicy,
+    Timeline,
+};
 
 use super::*;
 use crate::session::registry::{Origin, RunLimits};
@@ -157,6 +160,51 @@ async fn a_run_that_ends_ends_its_stream_and_says_so() {
     assert_eq!(ids(&log.rest(&scope, &created, 0).await), [1]);
     let (north, none) = (Filter { index: Some("north".to_owned()), kind: None }, [0; 0]);
     assert_eq!(ids(&log.rest(&scope, &north, 0).await), none);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_ends_in_time_and_the_next_goes_on() {
+    const EVENTS: u64 = 10_000;
+    let log = start();
+    let run = log.run("alice").await;
+    let (id, timeline) = (run.id(), log.registry.timeline().clone());
+    let append = move || {
+        for _ in 0..EVENTS / 500 {
+            let event = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+            let batch = vec![NewEvent { run: id, event }; 500];
+            timeline.append_wait(batch).expect("durable");
+        }
+    };
+    tokio::task::spawn_blocking(append).await.expect("no panic");
+    log.registry.commit(&run, vec![failed()]).await.expect("durable");
+    let last = Seq(EVENTS + 2);
+    let filter = Filter { kind: Some(EventKind::RunFailed), index: None };
+    for scope in [Scope::Run(Arc::clone(&run)), Scope::Owner(alice())] {
+        let (mut from, mut pages) = (Seq(1), 0);
+        loop {
+            let key = Key::new(&scope, log.registry.timeline(), from, &filter);
+            let left = CancellationToken::new();
+            left.cancel();
+            let given_up = page::read(&log.registry, &scope, &key, &left).expect("readable");
+            assert!(given_up.is_cut && given_up.next == from, "{given_up:?}");
+            let page = page::read(&log.registry, &scope, &key, &CancellationToken::new());
+            let page = page.expect("readable");
+            (from, pages) = (page.next, pages + 1);
+            if !page.is_cut {
+                assert_eq!(ids(std::str::from_utf8(&page.text).expect("UTF-8")), [last.0]);
+                break;
+            }
+            assert!(page.text.is_empty());
+        }
+        let is_whole = matches!(scope, Scope::Owner(_));
+        assert_eq!(pages > 1, !is_whole, "{pages} pages");
+    }
+    let scope = Scope::Run(run);
+    assert_eq!(ids(&log.rest(&scope, &filter, 0).await), [last.0]);
+    assert!(log.feed(&scope, &filter, last.0).is_over().await);
+    assert!(!log.feed(&scope, &filter, 0).is_over().await, "one is left behind many others");
+    let none = Filter { kind: Some(EventKind::Vlm), index: None };
+    assert!(log.feed(&scope, &none, 0).is_over().await, "none is left behind as many");
 }
 
 #[tokio::test(flavor = "multi_thread")]
