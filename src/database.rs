@@ -19,6 +19,8 @@ use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use media::ErrorKind;
+use tokio::sync::Notify;
+use tokio_postgres::error::SqlState;
 
 use crate::backoff::Backoff;
 
@@ -65,6 +67,9 @@ pub enum DatabaseError {
         /// The migration of this server.
         name: &'static str,
     },
+    /// Another database answers than before.
+    #[error("the database was replaced by another one")]
+    Replaced,
     /// A newer server has been here.
     #[error("the database has migration {version} of a newer server: update this server")]
     Newer {
@@ -80,6 +85,22 @@ impl DatabaseError {
     /// Always [`ErrorKind::Internal`]: the contract answers 500 whatever the database does.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Internal
+    }
+
+    /// It is about what was to be kept, and not about the moment: the same rows fail again.
+    fn is_about_rows(&self) -> bool {
+        // Data, integrity, a program's limits, and what a trigger raises.
+        const CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
+        let DatabaseError::Query(error) = self else { return false };
+        let code = error.code().map(SqlState::code);
+        code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+    }
+
+    /// The tables that were there are gone, as when an empty database took the place of theirs.
+    fn is_about_tables(&self) -> bool {
+        let DatabaseError::Query(error) = self else { return false };
+        let gone = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
+        error.code().is_some_and(|code| gone.contains(code))
     }
 }
 
@@ -107,6 +128,8 @@ pub struct Database {
     pool: Pool,
     timeout: Duration,
     schema: Arc<Mutex<Schema>>,
+    /// The tables are gone.
+    lost: Arc<Notify>,
 }
 
 /// Whether the tables are there.
@@ -130,7 +153,15 @@ impl Database {
             .build()
             .expect("timeouts have their runtime");
         let schema = Arc::new(Mutex::new(Schema::Missing("it was not asked yet".into())));
-        Database { pool, timeout: settings.timeout, schema }
+        Database { pool, timeout: settings.timeout, schema, lost: Arc::default() }
+    }
+
+    /// Keeps the schema up to date: now, and whenever its tables turn out to be gone.
+    pub async fn keep_prepared(&self) {
+        loop {
+            self.prepare().await;
+            self.lost.notified().await;
+        }
     }
 
     /// Brings the schema up to date, trying again for as long as it takes.
@@ -186,7 +217,14 @@ impl Database {
         work: impl Future<Output = Result<T, DatabaseError>>,
     ) -> Result<T, DatabaseError> {
         let outcome = tokio::time::timeout(self.timeout, work).await;
-        outcome.unwrap_or(Err(DatabaseError::Timeout(self.timeout)))
+        let outcome = outcome.unwrap_or(Err(DatabaseError::Timeout(self.timeout)));
+        if let Err(error) = &outcome
+            && error.is_about_tables()
+        {
+            self.set_missing("its tables are gone, and are made again");
+            self.lost.notify_one();
+        }
+        outcome
     }
 }
 

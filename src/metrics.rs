@@ -102,6 +102,8 @@ series! {
     mirrored: IntCounter = family::counter, "service_mirror_events_total";
     /// Turns of the mirror that the database did not take.
     mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
+    /// Descriptions that were not copied, as the database refused them again and again.
+    mirror_skipped: IntCounter = family::counter, "service_mirror_skipped_total";
     /// Events that the mirror has not looked at yet, as of its last turn.
     mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
     /// Attempts to deliver an event to a webhook, by what they came to.

@@ -125,7 +125,7 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
     app.webhooks.start(stop.clone());
     if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
         let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(database.prepare()).await });
+        tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
         mirror.start(stop.clone());
     }
 }

@@ -98,7 +98,8 @@ impl Database {
                     [&principal.as_str(), &before, &(step as i64)];
                 let rows = lease.query(&select, &wanted).await?;
                 let is_last = rows.len() < step;
-                for feedback in rows.iter().map(feedback) {
+                for row in &rows {
+                    let feedback = feedback(row)?;
                     if page.feedback.len() == limit {
                         page.next = page.feedback.last().map(|last| last.position);
                         break;
@@ -121,15 +122,16 @@ impl Database {
     }
 }
 
-fn feedback(row: &Row) -> Feedback {
-    Feedback {
+/// A table that somebody has changed by hand may hold anything.
+fn feedback(row: &Row) -> Result<Feedback, tokio_postgres::Error> {
+    Ok(Feedback {
         // Identities count from 1.
-        position: row.get::<_, i64>(0).max(0) as u64,
-        id: row.get(1),
-        run: row.get(2),
-        rating: row.get(3),
-        category: row.get(4),
-        feedback: row.get(5),
-        created_at: WallTime { epoch_ms: row.get(6) },
-    }
+        position: row.try_get::<_, i64>(0)?.max(0) as u64,
+        id: row.try_get(1)?,
+        run: row.try_get(2)?,
+        rating: row.try_get(3)?,
+        category: row.try_get(4)?,
+        feedback: row.try_get(5)?,
+        created_at: WallTime { epoch_ms: row.try_get(6)? },
+    })
 }

@@ -29,6 +29,7 @@ macro_rules! migrations {
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_feedback",
     2 "0002_mirror",
+    3 "0003_skipped",
 };
 
 /// Key of the advisory lock: "sightlin" in ASCII.

@@ -3,18 +3,20 @@
 //! A reader of the outbox: at least once, in order, and once in the table, whose key is the
 //! server and the seq. Copies `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
 //! sessions: the descriptions for which a session's frames wait. What is found without waiting
-//! (`state_transition`, `loop_detected`), files' descriptions and stills stay local.
+//! (`state_transition`, `loop_detected`), files' descriptions and stills stay local. An event that
+//! the database never takes is listed there as skipped, and those after it follow.
+
+mod rows;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use media::{RunId, Seq};
-use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+use media::{ErrorKind, RunId, Seq};
+use timeline::{Event, EventKind, Timeline, TimelineError};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
 use super::{Database, DatabaseError};
@@ -27,6 +29,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
 };
+use rows::{Batch, Row, Skipped};
 
 /// One copy at a time, tried again within seconds of the database's return.
 const PLACES: Places = Places {
@@ -49,6 +52,9 @@ const SPAN: usize = 4096;
 /// Events passed over before the cursor is written for their sake: a restart looks again.
 const PASSED_MAX: u64 = 1 << 16;
 
+/// How often an event is refused before it is skipped.
+const REFUSALS_MAX: u32 = 3;
+
 /// Why a turn of the mirror fails.
 #[derive(Debug, thiserror::Error)]
 enum MirrorError {
@@ -70,29 +76,21 @@ pub struct Mirror {
     metrics: Arc<Metrics>,
     node: String,
     place: Mutex<Option<Place>>,
+    /// Events of the batch under way that the database refused, and how often.
+    refused: Mutex<HashMap<Seq, u32>>,
 }
 
 /// How far this database has come.
 #[derive(Clone, Debug)]
 struct Place {
+    /// What tells the database from another.
+    database: String,
     /// Name of the cursor: each database has its own.
     cursor: String,
     /// The first event that was not looked at.
     next: Seq,
     /// Where the written cursor stands.
     written: Seq,
-}
-
-/// Rows to insert, and where the log goes on after them.
-#[derive(Default)]
-struct Batch {
-    seqs: Vec<i64>,
-    runs: Vec<String>,
-    kinds: Vec<&'static str>,
-    times: Vec<i64>,
-    payloads: Vec<String>,
-    next: Seq,
-    is_last: bool,
 }
 
 /// Whether descriptions of this kind are copied.
@@ -110,8 +108,8 @@ impl Mirror {
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Mirror>, LedgerError> {
         let node = node::name(&ledger)?;
-        let place = Mutex::default();
-        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place }))
+        let (place, refused) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place, refused }))
     }
 
     /// Follows the log from now on until `stop`.
@@ -164,13 +162,11 @@ impl Mirror {
         };
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
-        if !batch.seqs.is_empty() {
-            self.database.insert_events(&self.node, &batch).await?;
-            self.metrics.mirrored.inc_by(batch.seqs.len() as u64);
-        }
+        self.hand_over(&place.database, &batch).await?;
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let passed = batch.next.0 - place.written.0;
         let mut place = Place { next: batch.next, ..place };
-        if !batch.seqs.is_empty() || passed > PASSED_MAX {
+        if !batch.is_empty() || passed > PASSED_MAX {
             let (mirror, cursor, next) = (Arc::clone(self), place.cursor.clone(), place.next);
             blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
             place.written = place.next;
@@ -180,12 +176,60 @@ impl Mirror {
         Ok(if batch.is_last { Outcome::Drained } else { Outcome::More })
     }
 
+    /// Has the rows of a batch in the database, but for those that it refuses for good.
+    async fn hand_over(&self, database: &str, batch: &Batch) -> Result<(), MirrorError> {
+        for skipped in &batch.unreadable {
+            self.skip(skipped).await?;
+        }
+        let insert = |rows| self.database.insert_events(database, &self.node, rows);
+        if batch.rows.is_empty() {
+            return Ok(());
+        }
+        match insert(&batch.rows).await {
+            Ok(copied) => {
+                self.metrics.mirrored.inc_by(copied);
+                return Ok(());
+            }
+            Err(error) if error.is_about_rows() => {}
+            Err(error) => return Err(error.into()),
+        }
+        // One of them; the others must not wait for it.
+        for row in &batch.rows {
+            match insert(std::slice::from_ref(row)).await {
+                Ok(copied) => self.metrics.mirrored.inc_by(copied),
+                Err(error) if error.is_about_rows() && self.is_hopeless(row.head.seq) => {
+                    self.skip(&Skipped::new(&row.head, error.to_string())).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a refusal of the event at `seq`; true when there were enough of them.
+    fn is_hopeless(&self, seq: Seq) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = refused.entry(seq).or_default();
+        *times += 1;
+        *times >= REFUSALS_MAX
+    }
+
+    async fn skip(&self, skipped: &Skipped) -> Result<(), MirrorError> {
+        if self.database.insert_skipped(&self.node, skipped).await? {
+            self.metrics.mirror_skipped.inc();
+            let Skipped { seq, reason, .. } = skipped;
+            tracing::error!(%seq, reason, "an event is not mirrored: see sightline_skipped");
+        }
+        Ok(())
+    }
+
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let cursor = format!("{CURSOR}{}", self.database.identity().await?);
+        let database = self.database.identity().await?;
+        let cursor = format!("{CURSOR}{database}");
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let next = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
         tracing::info!(node = self.node, cursor, %next, "the mirror goes on");
-        Ok(Place { cursor, next, written: next })
+        Ok(Place { database, cursor, next, written: next })
     }
 
     /// Reads what is to be copied from `from` on.
@@ -198,14 +242,23 @@ impl Mirror {
             if !is_mirrored(head.kind) {
                 continue;
             }
-            let Some(payload) = self.session_payload(head.seq)? else { continue };
-            let is_full = batch.seqs.len() == limit || bytes + payload.len() > BATCH_BYTES;
-            if is_full && !batch.seqs.is_empty() {
+            let payload = match self.session_payload(head.seq) {
+                Ok(Some(payload)) => payload,
+                Ok(None) => continue,
+                // It will not be read the next time either.
+                Err(error) if error.kind() == ErrorKind::DataLoss => {
+                    batch.unreadable.push(Skipped::new(&head, error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_full = batch.rows.len() == limit || bytes + payload.len() > BATCH_BYTES;
+            if is_full && !batch.rows.is_empty() {
                 batch.next = head.seq;
                 return Ok(batch);
             }
             bytes += payload.len();
-            batch.push(&head, payload);
+            batch.rows.push(Row { head, payload });
         }
         batch.is_last = batch.next > head;
         Ok(batch)
@@ -225,16 +278,6 @@ impl Mirror {
     }
 }
 
-impl Batch {
-    fn push(&mut self, head: &EventHead, payload: String) {
-        self.seqs.push(head.seq.0 as i64);
-        self.runs.push(head.run.to_string());
-        self.kinds.push(head.kind.as_str());
-        self.times.push(head.at.epoch_ms);
-        self.payloads.push(payload);
-    }
-}
-
 impl Consumer for Mirror {
     type Key = ();
 
@@ -250,6 +293,8 @@ impl Consumer for Mirror {
             }
             Err(error) => {
                 self.metrics.mirror_failures.inc();
+                // It may be another database that answers next time.
+                *self.place() = None;
                 // Said once for each outage; the counter has the rest.
                 if turn.failures == 0 {
                     tracing::warn!(%error, "the mirror is delayed; trying on");
@@ -257,38 +302,6 @@ impl Consumer for Mirror {
                 Outcome::Failed { at_least: Duration::ZERO, progressed: false }
             }
         }
-    }
-}
-
-impl Database {
-    /// What tells this database from another.
-    async fn identity(&self) -> Result<String, DatabaseError> {
-        let work = async {
-            let lease = self.connection().await?;
-            let row = lease.query_one("SELECT id FROM sightline_database", &[]).await?;
-            lease.give_back();
-            Ok(row.get(0))
-        };
-        self.bounded(work).await
-    }
-
-    async fn insert_events(&self, node: &str, batch: &Batch) -> Result<(), DatabaseError> {
-        const INSERT: &str = "INSERT INTO sightline_events \
-             (node_id, seq, run_id, kind, pts_ms, payload) \
-             SELECT $1, seq, run_id, kind, pts_ms, payload::json FROM unnest \
-             ($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) \
-             AS event (seq, run_id, kind, pts_ms, payload) \
-             ON CONFLICT (node_id, seq) DO NOTHING";
-        let Batch { seqs, runs, kinds, times, payloads, .. } = batch;
-        let work = async {
-            let lease = self.connection().await?;
-            let insert = lease.prepare_cached(INSERT).await?;
-            let rows: [&(dyn ToSql + Sync); 6] = [&node, seqs, runs, kinds, times, payloads];
-            lease.execute(&insert, &rows).await?;
-            lease.give_back();
-            Ok(())
-        };
-        self.bounded(work).await
     }
 }
 

@@ -248,6 +248,23 @@ fn a_full_database_fails_cleanly_and_recovers() {
 }
 
 #[test]
+fn a_table_that_somebody_changed_is_a_failure_and_no_crash() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let server = setup(&dir, &postgres.url()).start();
+    let run = server.create_run();
+    submit_in_the_end(&server, &run);
+    postgres.sql("ALTER TABLE sightline_feedback ALTER COLUMN rating TYPE text");
+    for _ in 0..3 {
+        assert_clean_failure(&server.get("/v1/feedback"));
+    }
+    postgres.sql(
+        "ALTER TABLE sightline_feedback ALTER COLUMN rating TYPE smallint USING rating::smallint",
+    );
+    assert_eq!(ids(&server.get("/v1/feedback")).len(), 1);
+}
+
+#[test]
 fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
     let dir = tempfile::tempdir().expect("a directory");
     let shown = |value: &str| {

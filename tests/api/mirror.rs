@@ -217,7 +217,17 @@ fn a_slow_and_then_full_database_is_filled_in_the_end() {
     );
     let reply = server.get(&format!("/v1/runs/{RUN}/events?limit=1"));
     assert_eq!(reply.status, 200, "reading needs no database");
-    std::thread::sleep(Duration::from_millis(500));
+    let failures = || -> u64 {
+        let text = server.get("/v1/metrics").text;
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("service_mirror_failures_total "));
+        line.expect("there").parse().expect("a number")
+    };
+    let (before, started) = (failures(), Instant::now());
+    while failures() < before + 2 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the full disk is not met");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     postgres
         .sql("DROP TRIGGER full_disk ON sightline_events; DROP TRIGGER slow ON sightline_events");
     postgres.wait_for(COUNT, "600");
@@ -243,6 +253,96 @@ fn another_database_is_filled_from_the_start() {
         postgres.wait_for(WHOLE, &whole(50));
         drop(server);
     }
+}
+
+/// A mirror with a log that the test appends to.
+struct Own {
+    log: Timeline,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+    _dir: tempfile::TempDir,
+}
+
+impl Own {
+    fn start(url: &str) -> Own {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
+        let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+        let target = Target::parse(url).expect("a target");
+        let timeout = Duration::from_secs(5);
+        let database = Database::new(&Settings { target, connections: 2, timeout });
+        let metrics = Arc::new(Metrics::new());
+        let mirror =
+            Mirror::new(database.clone(), log.clone(), ledger, Arc::clone(&metrics)).expect("one");
+        let stop = CancellationToken::new();
+        mirror.start(stop.clone());
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
+        Own { log, metrics, stop, _dir: dir }
+    }
+
+    fn append(&self, descriptions: &[&str]) {
+        let events = descriptions.iter().map(|text| described(text)).collect();
+        self.log.append_wait(events).expect("appended");
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_start() {
+    let postgres = Postgres::start();
+    let own = Own::start(&postgres.url());
+    own.append(&["a", "b"]);
+    let is_there = "SELECT to_regclass('sightline_skipped') IS NOT NULL";
+    let all = "SELECT count(*), min(seq), max(seq) FROM sightline_events";
+    let work = tokio::task::spawn_blocking(move || {
+        postgres.wait_for(is_there, "t");
+        postgres.wait_for(all, "2|1|2");
+        // An empty one in its place.
+        postgres.sql(
+            "DROP TABLE sightline_events, sightline_feedback, sightline_migrations, \
+             sightline_database, sightline_skipped",
+        );
+        own.append(&["c"]);
+        postgres.wait_for(is_there, "t");
+        postgres.wait_for(all, "3|1|3");
+        // One that another server has used.
+        postgres.sql("DELETE FROM sightline_events; UPDATE sightline_database SET id = 'other'");
+        own.append(&["d"]);
+        postgres.wait_for(all, "4|1|4");
+    });
+    work.await.expect("copied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_the_database_never_takes_is_listed_and_passed() {
+    let postgres = Postgres::start();
+    let own = Own::start(&postgres.url());
+    let work = tokio::task::spawn_blocking(move || {
+        postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
+        postgres.sql(
+            "ALTER TABLE sightline_events ADD CONSTRAINT edible \
+             CHECK (payload::text NOT LIKE '%poison%')",
+        );
+        own.append(&["a", "b", "poison", "c", "poison too", "d"]);
+        postgres.wait_for(
+            "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM sightline_events",
+            "1 2 4 6",
+        );
+        let skipped = postgres.sql("SELECT seq, kind, reason FROM sightline_skipped ORDER BY seq");
+        let rows: Vec<&str> = skipped.lines().collect();
+        assert!(rows[0].starts_with("3|vlm|") && rows[0].contains("edible"), "{skipped}");
+        assert!(rows[1].starts_with("5|vlm|") && rows.len() == 2, "{skipped}");
+        assert_eq!(own.metrics.mirror_skipped.get(), 2);
+        own.append(&["e"]);
+        postgres.wait_for(COUNT, "5");
+    });
+    work.await.expect("copied");
 }
 
 /// Appends one by one; the times they took, sorted.
