@@ -66,12 +66,16 @@ series! {
     remote_failures: Counters<RemoteFailure> = Counters::new, "service_remote_failures_total", "class";
     /// Time of one sync of the log.
     fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
+    /// Time to make one still durable.
+    still_seconds: Histogram = family::histogram, "service_still_store_seconds", SHORT;
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Runs that can be read.
     runs: Gauges<Lifecycle> = Gauges::new, "service_runs", "state";
-    /// Requests and how long their answers took to begin.
+    /// Requests by route, method and status of their answers.
     http: Http = Http::new, "service_http_requests_total", SHORT;
+    /// Time from the first byte of a client's file to its last, kept or not.
+    upload_seconds: Histogram = family::histogram, "service_upload_receive_seconds", LONG;
     /// Bytes of files received from clients, kept or not.
     upload_bytes: IntCounter = family::counter, "service_upload_bytes_total";
     /// Answers that were given again for their idempotency key.
@@ -93,7 +97,9 @@ series! {
     /// Memory of the search index.
     search_bytes: IntGauge = family::gauge, "service_search_index_bytes";
     /// Chunks of descriptions that searches examined.
-    search_chunks: IntGauge = family::gauge, "service_search_chunks_examined";
+    search_chunks: IntCounter = family::counter, "service_search_chunks_examined_total";
+    /// Time from a search's request to its answer, the wait for its place included.
+    search_seconds: Histogram = family::histogram, "service_search_seconds", SHORT;
     /// Memory of the log's index.
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
     /// Number of the last event.

@@ -60,6 +60,9 @@ pub enum SearchFailure {
     /// The index failed and will be built again.
     #[error("the search index failed and will be built again; search again later")]
     Failed,
+    /// Nobody builds the index any more: our own bug.
+    #[error("the search index died: nothing is found until the server is started again")]
+    Died,
     /// The cache file failed.
     #[error(transparent)]
     Cache(#[from] SearchError),
@@ -76,7 +79,9 @@ impl SearchFailure {
     pub fn kind(&self) -> ErrorKind {
         match self {
             SearchFailure::Full(_) => ErrorKind::Exhausted,
-            SearchFailure::Behind { .. } | SearchFailure::Failed => ErrorKind::Unavailable,
+            SearchFailure::Behind { .. } | SearchFailure::Failed | SearchFailure::Died => {
+                ErrorKind::Unavailable
+            }
             SearchFailure::Cache(error) => error.kind(),
             SearchFailure::Log(error) => error.kind(),
             SearchFailure::Panicked => ErrorKind::Internal,
@@ -131,6 +136,8 @@ enum Progress {
     Through(Seq),
     /// It failed, and is not there until it is built again.
     Failed,
+    /// The thread that builds it panicked.
+    Died,
 }
 
 /// What the follower and the searches share.
@@ -208,11 +215,20 @@ impl Search {
         self.shared.index().as_ref().map_or(0, Index::memory_bytes)
     }
 
+    /// Why searches fail until the server is started again, if they do.
+    pub fn death(&self) -> Option<SearchFailure> {
+        let has_died = *self.shared.progress.borrow() == Progress::Died;
+        has_died.then_some(SearchFailure::Died)
+    }
+
     /// Finds the descriptions of `wanted`; dropping the future stops the search.
     pub async fn find(&self, wanted: Wanted) -> Result<Answer, SearchFailure> {
-        self.caught_up().await?;
+        // Before the wait for a place: what counts is what was readable when the search was asked.
+        let head = self.shared.timeline().head();
         let place = self.admission.enter(&wanted.owner).await;
         let place = place.map_err(|QueueFull { queue_max }| SearchFailure::Full(queue_max))?;
+        // Behind the place: however many wait for the index, their number has a bound.
+        self.caught_up(head).await?;
         let shared = Arc::clone(&self.shared);
         let begin = move || shared.begin(wanted, place);
         let running = Arc::new(joined(spawn_blocking(begin)).await??);
@@ -230,21 +246,24 @@ impl Search {
         joined(spawn_blocking(move || reader.answer())).await?
     }
 
-    /// Waits until the index has every event that is readable now.
-    async fn caught_up(&self) -> Result<(), SearchFailure> {
-        let head = self.shared.timeline().head();
+    /// Waits until the index has every event up to `head`.
+    async fn caught_up(&self, head: Seq) -> Result<(), SearchFailure> {
         let mut progress = self.shared.progress.subscribe();
         let there = progress.wait_for(|progress| match progress {
             Progress::Through(through) => *through >= head,
-            Progress::Failed => true,
+            Progress::Failed | Progress::Died => true,
         });
-        match timeout(CATCH_UP, there).await.map(|there| there.map(|progress| *progress)) {
-            Ok(Ok(Progress::Through(_))) => Ok(()),
-            Ok(_) => Err(SearchFailure::Failed),
-            Err(_) => match *self.shared.progress.borrow() {
-                Progress::Through(through) => Err(SearchFailure::Behind { through, head }),
-                Progress::Failed => Err(SearchFailure::Failed),
-            },
+        let waited = timeout(CATCH_UP, there).await.map(|there| there.map(|progress| *progress));
+        let found = match waited {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => Progress::Died,
+            Err(_) => *self.shared.progress.borrow(),
+        };
+        match found {
+            Progress::Through(through) if through >= head => Ok(()),
+            Progress::Through(through) => Err(SearchFailure::Behind { through, head }),
+            Progress::Failed => Err(SearchFailure::Failed),
+            Progress::Died => Err(SearchFailure::Died),
         }
     }
 }

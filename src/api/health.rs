@@ -104,6 +104,7 @@ fn reasons(app: &App) -> Vec<String> {
     if let Err(error) = app.ledger.check() {
         reasons.push(format!("records cannot be written: {error}"));
     }
+    reasons.extend(app.search.death().map(|death| death.to_string()));
     if app.draining.is_cancelled() {
         reasons.push("shutting down".to_owned());
     }

@@ -1,6 +1,6 @@
 //! `GET /v1/metrics`: every series for a scraper, behind a toggle of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, header};
@@ -42,7 +42,7 @@ impl App {
         metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
         metrics.streams.set(self.streams.open() as i64);
         metrics.search_bytes.set(self.search.memory_bytes() as i64);
-        metrics.search_chunks.set(self.search.examined() as i64);
+        raise(&metrics.search_chunks, self.search.examined());
         metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
         metrics.connections.set(self.crowd.open() as i64);
         for (outcome, count) in [
@@ -62,7 +62,36 @@ impl App {
     }
 }
 
-/// Brings a counter to a count that is kept elsewhere; of two scrapers at once the later wins.
+/// Brings a counter to a count that is kept elsewhere, unless a scraper that looked later has
+/// brought it further.
 fn raise(counter: &IntCounter, count: u64) {
+    /// Of two scrapers at once each would add the same difference.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     counter.inc_by(count.saturating_sub(counter.get()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn scrapers_at_once_count_nothing_twice() {
+        const ROUNDS: u64 = 2000;
+        let counter = IntCounter::new("name", "help").expect("valid");
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for count in 1..=ROUNDS {
+                        start.wait();
+                        raise(&counter, count);
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.get(), ROUNDS);
+    }
 }

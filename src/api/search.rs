@@ -78,6 +78,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
         None => None,
     };
     let wanted = Wanted { owner: caller.principal, run, needle, limit };
+    let _timer = app.metrics.search_seconds.start_timer();
     let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;
     let hits = hits.into_iter().map(HitRecord::from).collect();
     Ok(Json(SearchAnswer { request_id: caller.request_id, scanned, total_hits, hits })

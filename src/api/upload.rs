@@ -188,7 +188,9 @@ async fn receive(
         let (uploads, owner) = (Arc::clone(&app.uploads), owner.clone());
         let bytes_max = app.config.upload_bytes_max;
         let incoming = app.blocking(move || uploads.receive(&owner, bytes_max)).await??;
+        let timer = app.metrics.upload_seconds.start_timer();
         let incoming = store(app, &mut part, incoming).await?;
+        drop(timer);
         received = Some(Received { incoming, file_name });
     }
     match received {

@@ -43,8 +43,8 @@ struct Route {
 }
 
 impl Http {
-    pub(super) fn new(registry: &Registry, name: &str, _: String, buckets: &[f64]) -> Http {
-        let requests = Opts::new(name, "Requests by route, method and status of their answers.");
+    pub(super) fn new(registry: &Registry, name: &str, help: String, buckets: &[f64]) -> Http {
+        let requests = Opts::new(name, help);
         let requests = IntCounterVec::new(requests, &["route", "method", "status"]);
         let seconds = HistogramOpts::new(
             "service_http_request_duration_seconds",
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn unknown_methods_statuses_and_too_many_routes_share_a_series() {
         let registry = Registry::new();
-        let http = Http::new(&registry, "requests", String::new(), &[1.0]);
+        let http = Http::new(&registry, "requests", "help".to_owned(), &[1.0]);
         let brew = Method::from_bytes(b"BREW").expect("a token");
         http.answered("/a", &brew, 418, 0.1);
         http.answered("/a", &Method::GET, 200, 0.1);

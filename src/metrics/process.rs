@@ -1,6 +1,9 @@
 //! What the process takes from the system, under the names that every exporter uses.
 
-use std::{fs, io};
+use std::{
+    fs, io,
+    sync::{Mutex, PoisonError},
+};
 
 use prometheus::{Counter, IntGauge, Registry};
 use rustix::{
@@ -12,6 +15,8 @@ use super::family::{gauge, register};
 
 /// What the process takes from the system; as of the last [`Process::look`].
 pub struct Process {
+    /// One look at a time: of two at once each would add the same time.
+    looking: Mutex<()>,
     cpu: Counter,
     resident: IntGauge,
     threads: IntGauge,
@@ -29,6 +34,7 @@ impl Process {
         let cpu = cpu.expect("a valid name");
         register(registry, cpu.clone());
         Process {
+            looking: Mutex::default(),
             cpu,
             resident: gauge("resident_memory_bytes", "Memory of the server, workers left out."),
             threads: gauge("threads", "Threads of the server."),
@@ -39,9 +45,9 @@ impl Process {
 
     /// Looks at the process; reads files of the system.
     pub fn look(&self) -> io::Result<()> {
+        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let used = clock_gettime(ClockId::ProcessCPUTime);
         let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
-        // Two scrapers at once: the one that looked earlier must not turn the counter back.
         self.cpu.inc_by((used - self.cpu.get()).max(0.0));
         let status = fs::read_to_string("/proc/self/status")?;
         let field = |name: &str| {

@@ -37,9 +37,10 @@ impl Follower {
         let stop = Arc::new(AtomicBool::new(false));
         let timeline = shared.timeline().clone();
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            .name("search-index".to_owned())
-            .spawn(move || run(&shared, &stopped))?;
+        let thread = thread::Builder::new().name("search-index".to_owned()).spawn(move || {
+            let _watch = Watch(Arc::clone(&shared));
+            run(&shared, &stopped);
+        })?;
         let follower = thread.thread().clone();
         timeline.on_publish(Box::new(move |_| follower.unpark()));
         // What was published since its first look at the head woke nobody.
@@ -53,8 +54,20 @@ impl Drop for Follower {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        if thread.join().is_err() {
-            tracing::error!("the search index's thread panicked");
+        // A panic was told by its watch.
+        thread.join().ok();
+    }
+}
+
+/// Says so when the thread that holds it panics: without it searches would wait for an index that
+/// nobody builds.
+pub(super) struct Watch(pub(super) Arc<Shared>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.progress.send_replace(Progress::Died);
+            tracing::error!("the search index's thread panicked: the server needs a new start");
         }
     }
 }

@@ -179,3 +179,48 @@ async fn an_index_that_is_behind_says_how_far_it_is() {
     let behind = SearchFailure::Behind { through: Seq(7), head: Seq(9) };
     assert!(behind.to_string().contains("7 of 9 events"), "{behind}");
 }
+
+#[tokio::test]
+async fn searches_that_wait_for_the_index_have_a_bound_too() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    let head = log.describe(&run, &["a"]).await;
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
+    // As an index that is being built: nothing wakes its thread meanwhile.
+    log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
+    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    let started = Instant::now();
+    while log.search.admission.waiting() < WAITING_MAX {
+        assert!(started.elapsed() < CATCH_UP, "they wait elsewhere");
+        tokio::task::yield_now().await;
+    }
+    let refused = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(refused, Err(SearchFailure::Full(WAITING_MAX))), "{refused:?}");
+    log.search.shared.progress.send_replace(Progress::Through(head));
+    for search in waiting {
+        assert_eq!(search.await.expect("no panic").expect("an answer").total_hits, 1);
+    }
+}
+
+#[tokio::test]
+async fn an_index_whose_thread_died_says_so() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    log.find("alice", "a").await;
+    assert!(log.search.death().is_none());
+    let watch = follower::Watch(Arc::clone(&log.search.shared));
+    let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
+        let _watch = watch;
+        panic!("on purpose");
+    });
+    dying.expect("a thread").join().expect_err("a panic");
+    let failed = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(failed, Err(SearchFailure::Died)), "{failed:?}");
+    assert!(log.search.death().is_some_and(|death| death.kind() == ErrorKind::Unavailable));
+}

@@ -248,7 +248,9 @@ impl Job {
         if too_many || matches!(still.event_type, EventType::Named(_)) {
             return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
         }
+        let timer = self.runner.parts.metrics.still_seconds.start_timer();
         let hash = self.stored.put(&still.jpeg)?;
+        drop(timer);
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
         self.stills.push(Stored {
             frame_index,
