@@ -51,7 +51,8 @@ pub fn default_stream() -> StreamId {
 #[expect(dead_code, reason = "says what `read` reads")]
 struct IngestRequest {
     /// A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
-    /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it are shown nowhere.
+    /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it, and the values of its
+    /// query, are shown nowhere.
     #[schema(inline)]
     source_uri: SourceUri,
     /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.

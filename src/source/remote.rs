@@ -1,4 +1,5 @@
-//! Which URLs are sources, and how they are shown: never with their credentials.
+//! Which URLs are sources, and how they are shown: never with their credentials, nor with the values
+//! of their query, which are as often secrets.
 
 use transport::egress::{EgressError, Target};
 
@@ -39,11 +40,33 @@ pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceEr
 /// `uri` as events, records and answers show it.
 pub fn shown(uri: &str, source: &RemoteSource) -> String {
     let (RemoteSource::Url(target) | RemoteSource::Rtsp(target)) = source;
+    if target.credentials().is_none() && !uri.contains(['?', '#']) {
+        return uri.to_owned();
+    }
+    let url = target.url().as_str();
+    let shown = match url.split_once('?') {
+        Some((place, query)) => format!("{place}?{}", masked(query)),
+        None => url.to_owned(),
+    };
     match target.credentials() {
-        Some(_) => target.url().as_str().replacen("://", "://***@", 1),
-        None => uri.to_owned(),
+        Some(_) => shown.replacen("://", "://***@", 1),
+        None => shown,
     }
 }
+
+/// A query with the names of its parameters and without their values.
+fn masked(query: &str) -> String {
+    let mask = |part: &str| match part.split_once('=') {
+        Some((name, _)) => format!("{name}={MASK}"),
+        None if part.is_empty() => String::new(),
+        // A value without a name.
+        None => MASK.to_owned(),
+    };
+    query.split('&').map(mask).collect::<Vec<_>>().join("&")
+}
+
+/// Stands for what is not shown.
+const MASK: &str = "***";
 
 /// The scheme of a URL, in lower case.
 fn scheme(uri: &str) -> Option<String> {
@@ -93,10 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_no_credentials() {
+    fn what_is_shown_has_no_credentials_and_no_values() {
         let rows = [
-            ("https://host/a?b=c", "https://host/a?b=c"),
-            ("https://user:pass@host/a?b=c", "https://***@host/a?b=c"),
+            ("HTTPS://host/a//b%2f", "HTTPS://host/a//b%2f"),
+            ("https://host/a?b=c", "https://host/a?b=***"),
+            ("https://host/a?b=c&d=e=f&secret&=x&", "https://host/a?b=***&d=***&***&=***&"),
+            ("https://host/a?", "https://host/a?"),
+            ("https://host/a#token=c", "https://host/a"),
+            ("https://host/a?b=c#d", "https://host/a?b=***"),
+            ("rtsps://host/live?user=admin&password=p", "rtsps://host/live?user=***&password=***"),
+            ("https://user:pass@host/a?b=c", "https://***@host/a?b=***"),
             ("https://user@host", "https://***@host/"),
             ("https://:pass@host/", "https://***@host/"),
             ("rtsps://a:b@host/live", "rtsps://***@host/live"),

@@ -97,11 +97,13 @@ fn credentials_reach_their_host_and_nobody_else() {
     let source = named("/clip.mp4?token=x");
     let reply = ingest(&server, &run, &source);
     assert_eq!(reply.status, 200, "{}", reply.text);
-    let masked = source.replace("alice:p%40ss", "***");
+    let masked = source.replace("alice:p%40ss", "***").replace("token=x", "token=***");
     assert_eq!(reply.json()["source_uri"], masked);
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["source_uri"], masked);
     let events = server.get(&format!("/v1/runs/{run}/events")).text;
     assert!(events.contains(&masked) && !events.contains("p%40ss") && !events.contains("alice:"));
+    assert!(!events.contains("token=x"), "{events}");
+    assert!(host.asked().iter().any(|asked| asked.path == "/clip.mp4?token=x"), "it is sent");
 
     assert_eq!(ingest(&server, &server.create_run(), &named("/elsewhere")).status, 200);
     assert!(!other.asked().is_empty());
