@@ -140,6 +140,10 @@ struct Reader {
     is_gap: bool,
 }
 
+/// The highest number of a first segment: two numbers a second for longer than there has been
+/// life, and never so many that counting on from it overflows.
+const SEQUENCE_MAX: u64 = 1 << 53;
+
 /// What makes one variant better than another: it has video, then its bits a second.
 type Rank = (bool, u64);
 
@@ -156,7 +160,13 @@ impl Reader {
                 let seconds = number("EXT-X-TARGETDURATION")?.clamp(1, TARGET_MAX_S);
                 self.media.target = Duration::from_secs(seconds);
             }
-            "EXT-X-MEDIA-SEQUENCE" => self.media.first = number("EXT-X-MEDIA-SEQUENCE")?,
+            "EXT-X-MEDIA-SEQUENCE" => {
+                let first = number("EXT-X-MEDIA-SEQUENCE")?;
+                if first > SEQUENCE_MAX {
+                    return Err(Problem::Tag("EXT-X-MEDIA-SEQUENCE"));
+                }
+                self.media.first = first;
+            }
             "EXT-X-ENDLIST" => self.media.has_ended = true,
             "EXT-X-PLAYLIST-TYPE" => self.media.has_beginning = matches!(value, "VOD" | "EVENT"),
             "EXT-X-GAP" => self.is_gap = true,

@@ -91,6 +91,11 @@ fn what_cannot_be_read_is_named() {
             "the playlist is malformed: EXT-X-MEDIA-SEQUENCE in line 2",
         ),
         (
+            "number that cannot be counted on from",
+            "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:9007199254740993\na",
+            "the playlist is malformed: EXT-X-MEDIA-SEQUENCE in line 2",
+        ),
+        (
             "range",
             "#EXTM3U\n\n#EXT-X-BYTERANGE:x@1\na",
             "the playlist is malformed: EXT-X-BYTERANGE in line 3",

@@ -131,8 +131,15 @@ impl Client {
     }
 
     /// Says that somebody is still here.
+    ///
+    /// While something else is unanswered the answer to this is of no interest: a server that
+    /// refuses to play must not be taken for one that did not hear us.
     pub(super) fn keep_alive(&mut self) {
+        let unanswered = self.asked.take();
         self.ask(Step::KeepAlive, 1);
+        if unanswered.is_some() {
+            self.asked = unanswered;
+        }
     }
 
     /// Says that nobody is any more.

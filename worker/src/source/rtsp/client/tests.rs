@@ -90,6 +90,22 @@ fn a_conversation_leads_to_packets() {
 }
 
 #[test]
+fn a_sign_of_life_does_not_answer_for_what_was_asked() {
+    let mut client = client(None);
+    ready(&mut client);
+    let play = client.number;
+    client.take_output();
+    client.keep_alive();
+    let alive = format!("GET_PARAMETER rtsp://camera.test/base/ RTSP/1.0|CSeq: {}", play + 1);
+    assert!(said(&mut client).starts_with(&alive), "it is said all the same");
+    ok(&mut client, "", "");
+    assert_eq!(client.poll().expect("of no interest"), None);
+    client.push(format!("RTSP/1.0 453 Not Enough\r\nCSeq: {play}\r\n\r\n").as_bytes());
+    let refused = client.poll().expect_err("PLAY was refused");
+    assert!(matches!(refused, RtspError::Status { method: "PLAY", status: 453, .. }), "{refused}");
+}
+
+#[test]
 fn addresses_are_joined_as_cameras_mean_them() {
     for (base, control, expected) in [
         ("rtsp://h/a", Some("t"), "rtsp://h/a/t"),
