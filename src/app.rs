@@ -11,8 +11,8 @@ use std::{
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::{egress::Egress, tls::TrustError};
 use transport::{Crowd, TransportError};
+use transport::{egress::Egress, tls::TrustError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{

@@ -78,7 +78,15 @@ fn credential(headers: &HeaderMap) -> Result<&[u8], ApiError> {
 }
 
 fn tenant(headers: &HeaderMap, required: bool) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get(TENANT_ID).filter(|value| !value.is_empty()) else {
+    let mut given = headers.get_all(TENANT_ID).iter();
+    let first = given.next();
+    if given.any(|other| Some(other) != first) {
+        return Err(ApiError::field(
+            "x-tenant-id",
+            "is given more than once, with different values",
+        ));
+    }
+    let Some(value) = first.filter(|value| !value.is_empty()) else {
         let missing = ApiError::Unauthorized("x-tenant-id is required");
         return if required { Err(missing) } else { Ok(None) };
     };

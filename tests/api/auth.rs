@@ -85,6 +85,14 @@ fn a_tenant_is_asked_for_only_where_it_is_required() {
         let call = tenant.iter().fold(call, |call, tenant| call.header("x-tenant-id", tenant));
         assert_eq!(call.send().status, status, "{tenant:?}");
     }
+    let rows = [(["acme", "acme"], 200), (["acme", "other"], 422), (["", "acme"], 422)];
+    for (tenants, status) in rows {
+        let call = server.call("GET", "/v1/runs");
+        let call = tenants.iter().fold(call, |call, tenant| call.header("x-tenant-id", tenant));
+        let reply = call.send();
+        assert_eq!(reply.status, status, "{tenants:?}: {}", reply.text);
+        assert!(status == 200 || reply.fields() == ["x-tenant-id"], "{}", reply.text);
+    }
 }
 
 #[test]

@@ -115,8 +115,12 @@ fn a_camera_that_shows_nothing_is_told_why() {
     let reply = std::thread::scope(|scope| {
         let endless = json!({"source_uri": named("/live"), "max_frames": 500_000});
         let (server, run) = (&server, &run);
+        let before = certificate.connections();
         let job = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &endless));
-        std::thread::sleep(Duration::from_secs(1));
+        while certificate.connections() == before {
+            assert!(started.elapsed() < Duration::from_secs(15), "the camera is not dialled");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
         job.join().expect("no panic")
     });

@@ -89,6 +89,7 @@ pub struct Certificate {
     /// PEM, for a client to trust.
     pub path: PathBuf,
     config: Arc<ServerConfig>,
+    forwarded: Arc<AtomicUsize>,
 }
 
 impl Certificate {
@@ -106,7 +107,12 @@ impl Certificate {
                 config.with_no_client_auth().with_single_cert(chain, key)
             })
             .expect("a TLS server");
-        Certificate { path, config: Arc::new(config) }
+        Certificate { path, config: Arc::new(config), forwarded: Arc::default() }
+    }
+
+    /// Connections through [`Certificate::before`] so far.
+    pub fn connections(&self) -> usize {
+        self.forwarded.load(Ordering::Relaxed)
     }
 
     /// A port that speaks TLS before the one of this machine that does not.
@@ -115,10 +121,12 @@ impl Certificate {
         let own = listener.local_addr().expect("an address").port();
         listener.set_nonblocking(true).expect("a socket");
         let tls = TlsAcceptor::from(Arc::clone(&self.config));
+        let forwarded = Arc::clone(&self.forwarded);
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
             while let Ok((outside, _)) = listener.accept().await {
                 let tls = tls.clone();
+                forwarded.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
                     let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
                     let mut outside = tls.accept(outside).await?;
