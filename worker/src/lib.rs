@@ -12,6 +12,8 @@ mod descriptors;
 mod entry;
 mod error;
 mod feed;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod input;
 mod job;
 mod line;

@@ -6,6 +6,8 @@
 mod encrypted;
 mod error;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod hls;
 mod playlist;
 mod remote;

@@ -7,6 +7,8 @@ mod auth;
 mod client;
 mod description;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},

@@ -1,0 +1,87 @@
+//! What must hold of every parser of outside bytes in this crate, whatever the bytes.
+//!
+//! For fuzzers, which call these functions with what they make up, and for the tests below, which
+//! do the same with a stable compiler: the corpus as it is, and broken in every way.
+
+pub use crate::source::fuzz::{conversation, playlist};
+
+use crate::{
+    protocol::{HEADER_BYTES, Reply, Request, decode, encode},
+    wire::Wire,
+};
+
+/// A message from the other end of the worker's socket.
+///
+/// Whatever is accepted is written as it was read, so that nothing has two forms.
+pub fn message(bytes: &[u8]) {
+    keeps_its_form::<Request>(bytes);
+    keeps_its_form::<Reply>(bytes);
+}
+
+fn keeps_its_form<T: Wire>(payload: &[u8]) {
+    if let Ok(message) = decode::<T>(payload) {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).expect("not longer than what was read");
+        assert_eq!(&bytes[HEADER_BYTES..], payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::{collection::vec, prelude::*, sample::Index};
+
+    use super::*;
+
+    /// A parser, and the folder of the corpus that has bytes for it.
+    type Target = (&'static str, fn(&[u8]));
+
+    const TARGETS: [Target; 3] =
+        [("playlist", playlist), ("conversation", conversation), ("message", message)];
+
+    fn corpus(name: &str) -> Vec<Vec<u8>> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
+        let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
+            .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+            .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_corpus_is_digested() {
+        for (name, parse) in TARGETS {
+            let corpus = corpus(name);
+            assert!(!corpus.is_empty(), "{name}: no corpus");
+            corpus.iter().for_each(|bytes| parse(bytes));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_broken_corpus_is_digested(
+            breaks in vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+            seed in any::<Index>(),
+        ) {
+            for (name, parse) in TARGETS {
+                let corpus = corpus(name);
+                let mut bytes = seed.get(&corpus).clone();
+                for (at, how, byte) in &breaks {
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    let at = at.index(bytes.len());
+                    match how {
+                        0 => bytes[at] = *byte,
+                        1 => bytes.insert(at, *byte),
+                        2 => drop(bytes.remove(at)),
+                        _ => bytes.truncate(at),
+                    }
+                }
+                parse(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What must hold of a conversation with an RTSP server, whatever it says.
+
+use super::client::Client;
+use crate::protocol::Credentials;
+
+/// Bytes that come at once: answers are cut anywhere.
+const PIECE_BYTES: usize = 113;
+/// Most that is said in answer to one piece.
+const SAID_BYTES_MAX: usize = 1 << 20;
+
+/// What an RTSP server says, from the start.
+pub fn conversation(bytes: &[u8]) {
+    let credentials = Credentials { user: "u".to_owned(), password: "p".to_owned() };
+    let url = "rtsp://camera.test/live".to_owned();
+    let mut client = Client::new(url, Some(credentials), "once");
+    for piece in bytes.chunks(PIECE_BYTES) {
+        client.push(piece);
+        let mut events = 0;
+        loop {
+            match client.poll() {
+                Ok(Some(_)) => events += 1,
+                Ok(None) => break,
+                Err(error) => {
+                    assert!(error.to_string().len() < 600, "{error}");
+                    return;
+                }
+            }
+            assert!(events <= bytes.len(), "more events than bytes");
+        }
+        let said = client.take_output().len();
+        assert!(said <= SAID_BYTES_MAX, "{said} bytes in answer to {}", piece.len());
+    }
+    client.keep_alive();
+    client.tear_down();
+    assert!(client.ended().to_string().len() < 200);
+}
