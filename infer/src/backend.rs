@@ -16,7 +16,7 @@ use crate::{
     Failure, FinishReason, Request, Tokens,
     breaker::{Admitted, Breaker, Shown},
     config::{Api, BackendConfig},
-    http::{Http, key_header},
+    http::{Http, key_header, timed_out},
     observe::{Attempt, Observer},
     turns::{Next, Turns},
 };
@@ -105,7 +105,7 @@ impl Backend {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::Timeout { after: terms.limit });
+                return Err(timed_out(terms.limit));
             }
             let permit = Permit::enter(self)?;
             let started = Instant::now();
@@ -130,7 +130,7 @@ impl Backend {
                 Next::Again { after } => sleep(after).await,
                 // What is left when the time ends in mid-retry is a timeout of the whole.
                 Next::Failed(Failure::Timeout { .. }) => {
-                    return Err(Failure::Timeout { after: terms.limit });
+                    return Err(timed_out(terms.limit));
                 }
                 Next::Failed(failure) => return Err(failure),
             }

@@ -3,11 +3,7 @@
 //! Every call ends by its deadline, and dropping it cancels the request under way. Admission (how many
 //! calls at once) is not its business.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use tokio::sync::Mutex;
 
@@ -111,18 +107,17 @@ impl Chain {
         let mut failed = Vec::new();
         let (mut tokens, mut attempts) = (Tokens::default(), 0_u32);
         for (place, backend) in order.iter().enumerate() {
-            let left =
-                request.timeout.map_or(Duration::MAX, |all| all.saturating_sub(started.elapsed()));
+            let left = request.timeout.map(|all| all.saturating_sub(started.elapsed()));
             // The failures so far say what took the time.
-            if left.is_zero() && !failed.is_empty() {
+            if left.is_some_and(|left| left.is_zero()) && !failed.is_empty() {
                 break;
             }
-            let terms = Terms {
-                http: &self.http,
-                observer: &*self.observer,
-                limit: left.min(backend.config.timeout),
-                is_last: place + 1 == order.len(),
-            };
+            let is_last = place + 1 == order.len();
+            let own = backend.config.timeout;
+            // A backend that hangs must not use up the time of those that stand in for it.
+            let limit = left.map_or(own, |left| own.min(if is_last { left } else { left * 2 / 3 }));
+            let (http, observer) = (&*self.http, &*self.observer);
+            let terms = Terms { http, observer, limit, is_last };
             let mut spent = Spent::default();
             let given = backend.ask(request, &terms, &mut spent).await;
             tokens = tokens + spent.tokens;

@@ -95,9 +95,13 @@ pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &Secret) -> Header
 }
 
 async fn within(limit: Duration, request: RequestBuilder) -> Result<Response, Failure> {
-    // The parts of a millisecond say nothing to whoever reads the message.
+    timeout(limit, whole(request)).await.unwrap_or_else(|_| Err(timed_out(limit)))
+}
+
+/// No answer within `limit`. The parts of a millisecond say nothing to whoever reads the message.
+pub(crate) fn timed_out(limit: Duration) -> Failure {
     let after = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-    timeout(limit, whole(request)).await.unwrap_or(Err(Failure::Timeout { after }))
+    Failure::Timeout { after }
 }
 
 async fn whole(request: RequestBuilder) -> Result<Response, Failure> {

@@ -72,7 +72,8 @@ pub struct Request {
     pub max_tokens: Option<u32>,
     /// Sampling temperature; the backend's default when `None`.
     pub temperature: Option<f64>,
-    /// Time for the whole, retries and fallbacks included; each backend's own time when `None`.
+    /// Time for the whole, retries and fallbacks included, a third of what is left kept for those
+    /// who stand in; each backend's own time when `None`.
     pub timeout: Option<Duration>,
     /// What the answer must match.
     pub schema: Option<Arc<OutputSchema>>,

@@ -47,15 +47,17 @@ async fn a_refused_connection_falls_to_the_next_at_once() {
 async fn a_backend_that_hangs_leaves_the_others_their_time() {
     let hangs = ScriptedServer::with_steps(Vec::new(), Step::hang()).await.expect("a server");
     let good = says("b").await;
-    let entries = [
-        ("a", "openai_compat", hangs.base_url(), "timeout_ms = 200"),
-        ("b", "openai_compat", good.base_url(), ""),
-    ];
-    let entries =
-        entries.each_ref().map(|(name, kind, url, more)| (*name, *kind, url.as_str(), *more));
-    let chain = Chain::new(configs(&entries), tls(), known).expect("a chain");
-    let answer = chain.infer(&request()).await.expect("an answer");
-    assert_eq!((&*answer.provider, answer.fallback_used), ("b", true));
+    let (a, b) = (hangs.base_url(), good.base_url());
+    for (name, own_time, timeout) in [
+        ("its own time is short", "timeout_ms = 200", None),
+        ("its own time is short, the caller's is not", "timeout_ms = 200", request().timeout),
+        ("the caller's time is short", "", Some(Duration::from_secs(2))),
+    ] {
+        let entries = [("a", "openai_compat", &*a, own_time), ("b", "openai_compat", &*b, "")];
+        let chain = Chain::new(configs(&entries), tls(), known).expect("a chain");
+        let answer = chain.infer(&Request { timeout, ..request() }).await.expect(name);
+        assert_eq!((&*answer.provider, answer.fallback_used), ("b", true), "{name}");
+    }
 }
 
 #[tokio::test]
