@@ -59,7 +59,7 @@ impl Lifecycle {
             return self;
         }
         match kind {
-            EventKind::RunCreated | EventKind::RunDeleted => self,
+            EventKind::RunCreated | EventKind::RunDeleted | EventKind::TokenBudgetLow => self,
             EventKind::RunCompleted => Lifecycle::Completed,
             EventKind::RunFailed => Lifecycle::Failed,
             EventKind::StopRequested => Lifecycle::Cancelled,

@@ -54,6 +54,7 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::SemanticChunkGenerated
         | EventKind::SemanticFallbackActivated
         | EventKind::InferenceCompleted
+        | EventKind::TokenBudgetLow
         | EventKind::RunCompleted
         | EventKind::StopRequested
         | EventKind::KeepaliveRefreshed

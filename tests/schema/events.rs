@@ -11,7 +11,8 @@ use timeline::{
     AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
     IngestReceived, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested, RunCompleted,
     RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
-    SemanticChunkInferred, SemanticFallbackActivated, SessionRunCreated, Signals, Timeline, Tokens,
+    SemanticChunkInferred, SemanticFallbackActivated, SessionRunCreated, Signals, Timeline,
+    TokenBudgetLow, Tokens,
 };
 
 use crate::{assert_valid, component};
@@ -194,6 +195,13 @@ fn of_models() -> Vec<Event> {
             fallback_used: false,
             prompt_bytes: 1,
             output_bytes: 2,
+        }),
+        Event::TokenBudgetLow(TokenBudgetLow {
+            request_id: REQUEST,
+            principal_key: text("alice"),
+            day: text("2026-01-31"),
+            used_tokens: 90,
+            limit_tokens: 100,
         }),
     ];
     events.extend(kinds.map(|kind| Event::Found(kind, finding.clone())));

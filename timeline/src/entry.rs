@@ -140,6 +140,7 @@ fn payload_text(event: &Event) -> Vec<u8> {
         Event::StopRequested(payload) | Event::KeepaliveRefreshed(payload) => Object::of(payload),
         Event::RunDeleted(payload) => Object::of(payload),
         Event::KeyframeStored(payload) => Object::of(payload),
+        Event::TokenBudgetLow(payload) => Object::of(payload),
         Event::Found(_, payload) => Object::of(payload),
     }
 }
@@ -172,6 +173,7 @@ fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'st
         EventKind::KeepaliveRefreshed => Payload::read(fields).map(Event::KeepaliveRefreshed),
         EventKind::RunDeleted => Payload::read(fields).map(Event::RunDeleted),
         EventKind::KeyframeStored => Payload::read(fields).map(Event::KeyframeStored),
+        EventKind::TokenBudgetLow => Payload::read(fields).map(Event::TokenBudgetLow),
         EventKind::Vlm => found(FindingKind::Vlm),
         EventKind::VlmTiered => found(FindingKind::VlmTiered),
         EventKind::ClipVlm => found(FindingKind::ClipVlm),

@@ -50,6 +50,8 @@ pub enum Event {
     RunDeleted(RunDeleted),
     /// The still of a selected frame was stored.
     KeyframeStored(KeyframeStored),
+    /// The owner has spent most of its tokens of the day.
+    TokenBudgetLow(TokenBudgetLow),
     /// A worker's finding; the finding's kind is the event's kind.
     Found(FindingKind, Finding),
 }
@@ -74,6 +76,7 @@ impl Event {
             Event::KeepaliveRefreshed(_) => EventKind::KeepaliveRefreshed,
             Event::RunDeleted(_) => EventKind::RunDeleted,
             Event::KeyframeStored(_) => EventKind::KeyframeStored,
+            Event::TokenBudgetLow(_) => EventKind::TokenBudgetLow,
             Event::Found(kind, _) => kind.event_kind(),
         }
     }
@@ -453,6 +456,21 @@ pub struct KeyframeStored {
     pub image_bytes: u64,
     /// SHA-256 of the JPEG.
     pub image_sha256: BlobHash,
+}
+
+/// Payload of `token_budget_low`: nine tenths of a day's tokens are spent, or too few are left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBudgetLow {
+    /// The request that spent them, or was refused for it.
+    pub request_id: RequestId,
+    /// Name of the owner's key, never the key.
+    pub principal_key: String,
+    /// The day (UTC), such as `2026-01-31`.
+    pub day: String,
+    /// Tokens that the owner has spent of the day.
+    pub used_tokens: u64,
+    /// Tokens that it may spend.
+    pub limit_tokens: u64,
 }
 
 /// What a media worker found at a frame.

@@ -121,6 +121,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
         }
         EventKind::RunDeleted => named::<RunDeletedPayload>(schemas),
         EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
+        EventKind::TokenBudgetLow => named::<TokenBudgetLowPayload>(schemas),
         EventKind::Vlm
         | EventKind::VlmTiered
         | EventKind::ClipVlm
@@ -349,6 +350,16 @@ payloads! {
         image_sha256: terms::Sha256,
         #[schema(required = false)]
         truncated: bool,
+    }
+    /// The owner has spent nine tenths of its tokens of the day, or has too few left for a request.
+    TokenBudgetLowPayload {
+        request_id: terms::RequestId,
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        /// The day (UTC), such as `2026-01-31`.
+        day: String,
+        used_tokens: u64,
+        limit_tokens: u64,
     }
     /// What a worker found at a frame.
     FindingPayload {

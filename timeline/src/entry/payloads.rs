@@ -90,6 +90,7 @@ payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
 payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
+payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });
 payload!(Finding { @optional session_id, frame_index, pts_ms, confidence, description });
 
 impl Payload for SessionRunCreated {

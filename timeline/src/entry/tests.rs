@@ -302,6 +302,17 @@ fn inference() {
         Event::InferenceCompleted(completed),
         r#"{"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20}"#,
     );
+    let low = TokenBudgetLow {
+        request_id: REQUEST,
+        principal_key: text("alice"),
+        day: text("2026-01-31"),
+        used_tokens: 90,
+        limit_tokens: 100,
+    };
+    check(
+        Event::TokenBudgetLow(low),
+        r#"{"request_id":"req-1111111111111111","principal_key":"alice","day":"2026-01-31","used_tokens":90,"limit_tokens":100}"#,
+    );
 }
 
 #[test]
@@ -310,8 +321,8 @@ fn kinds_have_one_name_and_one_number_each() {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 22);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(23)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 23);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(24)), (None, None));
 }
 
 #[test]

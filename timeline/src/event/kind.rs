@@ -88,6 +88,8 @@ kinds! {
     StateTransition = 21 "state_transition",
     /// The picture entered a loop.
     LoopDetected = 22 "loop_detected",
+    /// The owner has spent most of its tokens of the day.
+    TokenBudgetLow = 23 "token_budget_low",
 }
 
 /// The kinds that a media worker's findings have.
