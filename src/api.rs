@@ -12,6 +12,7 @@ mod feedback;
 mod files;
 mod health;
 mod idempotency;
+mod infer;
 mod ingest;
 mod interactions;
 mod limits;
@@ -91,6 +92,8 @@ fn acting_once() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::create))
         .routes(routes!(ingest::ingest))
         .routes(routes!(analyze::analyze))
+        .routes(routes!(infer::infer))
+        .routes(routes!(infer::infer_batch))
 }
 
 /// Likewise, with bodies that are not read whole before they are acted on.

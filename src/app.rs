@@ -24,6 +24,7 @@ use crate::{
     descriptors,
     disk::Reserve,
     idempotency::Idempotency,
+    inference::{Inference, InferenceStartError},
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
     metrics::{Metrics, StoredFile},
@@ -72,6 +73,9 @@ pub enum StartError {
     /// The ledger does not open.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The model backends cannot be asked.
+    #[error(transparent)]
+    Inference(#[from] InferenceStartError),
     /// The uploaded files cannot be reached.
     #[error(transparent)]
     Uploads(#[from] UploadError),
@@ -162,6 +166,8 @@ pub struct App {
     pub jobs: usize,
     /// Where analyses run; each may take the memory of half a million frames.
     pub analyses: Admission,
+    /// The way to the models.
+    pub inference: Arc<Inference>,
     /// Open event streams.
     pub streams: Arc<Streams>,
     /// Search over descriptions.
@@ -202,6 +208,8 @@ impl App {
         let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
         let retention = Retention::new(config.retention, runs, stills, counted, readers);
         retention.count_stored()?;
+        let (runs, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
+        let inference = Arc::new(Inference::open(&config, runs, ledger.clone(), counted)?);
         let streams = Streams::new(Arc::clone(&registry), config.streams);
         let cache = config.data_dir.join("search-cache");
         let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
@@ -249,6 +257,7 @@ impl App {
             workers,
             jobs,
             analyses: Admission::new(jobs, ANALYSES_WAITING),
+            inference,
             streams,
             search,
             labels,

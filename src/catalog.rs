@@ -130,13 +130,89 @@ impl Model {
 }
 
 /// The curated model called `id`.
-pub fn model(id: &str) -> Option<&'static str> {
-    MODELS.into_iter().map(|model| model.id).find(|known| *known == id)
+pub fn model(id: &str) -> Option<Model> {
+    MODELS.into_iter().find(|model| model.id == id)
+}
+
+/// The models that a caller can name: the curated ones, and those that backends are configured for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    configured: Vec<(String, Tier)>,
+}
+
+/// A model of a [`Catalog`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed<'a> {
+    /// Id on the wire.
+    pub id: &'a str,
+    /// What it asks for.
+    pub tier: Tier,
+}
+
+impl Catalog {
+    /// The curated models and the `configured` ones, each with whether only its maker runs it.
+    pub fn new(configured: impl IntoIterator<Item = (String, bool)>) -> Catalog {
+        let mut catalog = Catalog::default();
+        for (id, is_cloud) in configured {
+            if !catalog.contains(&id) {
+                let tier = if is_cloud { Tier::Cloud } else { tier_of(&id) };
+                catalog.configured.push((id, tier));
+            }
+        }
+        catalog
+    }
+
+    /// Whether a caller can name `id`.
+    pub fn contains(&self, id: &str) -> bool {
+        model(id).is_some() || self.configured.iter().any(|(known, _)| known == id)
+    }
+
+    /// Every model, the curated ones first.
+    pub fn models(&self) -> impl Iterator<Item = Listed<'_>> {
+        let curated = MODELS.into_iter().map(|model| Listed { id: model.id, tier: model.tier });
+        let configured = self.configured.iter().map(|(id, tier)| Listed { id, tier: *tier });
+        curated.chain(configured)
+    }
+}
+
+/// The tier that the size in a model's id tells, such as `7b`; medium where it tells none.
+fn tier_of(id: &str) -> Tier {
+    let id = id.to_ascii_lowercase();
+    let mut sizes = id.split(['-', '_', ':', '/', ' ']).filter_map(|part| {
+        let (number, unit) = part.split_at_checked(part.len().checked_sub(1)?)?;
+        let size: f64 = number.parse().ok()?;
+        match unit {
+            "b" => Some(size),
+            "m" => Some(size / 1000.0),
+            _ => None,
+        }
+    });
+    if sizes.next().is_some_and(|size| size < 10.0) { Tier::Small } else { Tier::Medium }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn configured_models_join_the_curated_ones_once() {
+        let configured = [
+            ("house-7b", false, Tier::Small),
+            ("org/House-VL-500M", false, Tier::Small),
+            ("house-32b-it", false, Tier::Medium),
+            ("house", false, Tier::Medium),
+            ("far-1b", true, Tier::Cloud),
+        ];
+        let listed = configured.iter().map(|(id, is_cloud, _)| ((*id).to_owned(), *is_cloud));
+        let again = [("house".to_owned(), false), ("qwen3-vl-2b".to_owned(), false)];
+        let catalog = Catalog::new(listed.chain(again));
+        assert_eq!(catalog.models().count(), MODELS.len() + configured.len());
+        for (id, _, tier) in configured {
+            let found = catalog.models().find(|model| model.id == id).expect("listed");
+            assert_eq!((found.tier, catalog.contains(id)), (tier, true), "{id}");
+        }
+        assert!(catalog.contains("qwen3-vl-2b") && !catalog.contains("house-8b"));
+    }
 
     #[test]
     fn ids_are_unique_and_fall_back_within_their_family_to_what_asks_for_less() {

@@ -5,6 +5,7 @@
 
 mod collector;
 mod delivery;
+mod inference;
 mod keys;
 mod remote;
 mod tools;
@@ -34,6 +35,7 @@ use crate::{
 use vars::Vars;
 
 pub use collector::Collector;
+pub use inference::InferenceConfig;
 pub use keys::{KeyRing, Principal};
 pub use remote::RemoteConfig;
 pub use tools::Tool;
@@ -105,6 +107,8 @@ pub struct Config {
     pub egress: EgressConfig,
     /// Which remote sources are ingested.
     pub remote: RemoteConfig,
+    /// The model backends and admission to them.
+    pub inference: InferenceConfig,
     /// Where spans are exported to.
     pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
@@ -198,6 +202,7 @@ impl Config {
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
+            inference: inference::inference(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),

@@ -14,6 +14,7 @@ pub mod delivery;
 pub mod descriptors;
 pub mod disk;
 pub mod idempotency;
+pub mod inference;
 pub mod json;
 pub mod labels;
 pub mod ledger;

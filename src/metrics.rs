@@ -6,9 +6,11 @@
 
 mod family;
 mod http;
+mod inference;
 mod process;
 mod remote;
 
+use ::infer::scheduler::Class;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
 
@@ -16,6 +18,7 @@ use crate::session::Lifecycle;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
+pub use inference::{Inference, RefusedAsk};
 pub use remote::RemoteFailure;
 
 /// The content type of [`Metrics::text`].
@@ -130,6 +133,22 @@ series! {
     retention_failures: IntCounter = family::counter, "service_retention_failures_total";
     /// Damaged events that retention passed over.
     retention_unreadable: IntCounter = family::counter, "service_retention_unreadable_events_total";
+    /// Requests to model backends, by backend and what they came to.
+    inference: Inference = Inference::new, "service_inference_requests_total", LONG;
+    /// Time that an inference waited for its place.
+    inference_wait_seconds: Histogram = family::histogram, "service_inference_wait_seconds", SHORT;
+    /// Inferences that were not let in.
+    inference_refusals: Counters<RefusedAsk> = Counters::new, "service_inference_refusals_total", "reason";
+    /// Inferences that wait for a place.
+    inference_waiting: Gauges<Class> = Gauges::new, "service_inference_waiting", "class";
+    /// Inferences that have a place.
+    inference_in_flight: Gauges<Class> = Gauges::new, "service_inference_in_flight", "class";
+    /// Bytes of the pictures of inferences that have a place.
+    inference_image_bytes: IntGauge = family::gauge, "service_inference_image_bytes";
+    /// Tokens that inferences with a place are expected to take.
+    inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
+    /// Days of principals of which nine tenths of the tokens were spent.
+    token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }
@@ -275,6 +294,10 @@ pub enum Refusal {
     Disk,
     /// The log takes nothing.
     Log,
+    /// Inferences under way and waiting.
+    Inferences,
+    /// Tokens of a principal's day.
+    DayTokens,
     /// The server shuts down.
     Draining,
 }
@@ -293,6 +316,8 @@ impl Label for Refusal {
         Refusal::Keys,
         Refusal::Disk,
         Refusal::Log,
+        Refusal::Inferences,
+        Refusal::DayTokens,
         Refusal::Draining,
     ];
 
@@ -310,6 +335,8 @@ impl Label for Refusal {
             Refusal::Keys => "idempotency_keys",
             Refusal::Disk => "disk",
             Refusal::Log => "log",
+            Refusal::Inferences => "inferences",
+            Refusal::DayTokens => "day_tokens",
             Refusal::Draining => "draining",
         }
     }
@@ -372,6 +399,7 @@ mod tests {
     fn every_series_has_the_prefix_and_a_text_that_helps() {
         let metrics = Metrics::new();
         metrics.http.answered("/v1/runs/{id}", &::http::Method::GET, 200, 0.5);
+        metrics.inference.name_providers(["vllm".into()].into_iter());
         let families = metrics.registry.gather();
         assert!(families.len() > 10);
         for family in families {
@@ -389,6 +417,7 @@ mod tests {
         let documented: std::collections::BTreeSet<String> = rows.collect();
         let metrics = Metrics::new();
         metrics.http.answered("/v1/health", &::http::Method::GET, 200, 0.5);
+        metrics.inference.name_providers(["vllm".into()].into_iter());
         let families = metrics.registry.gather();
         let exposed = families.iter().map(|family| family.name().to_owned()).collect();
         assert_eq!(documented, exposed);

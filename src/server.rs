@@ -98,7 +98,12 @@ impl Server {
         self.telling.cancel();
         let timeline = self.app.registry.timeline().clone();
         let healthy = timeline.state() == Health::Writable;
-        let closed = tokio::task::spawn_blocking(move || timeline.close()).await;
+        let inference = Arc::clone(&self.app.inference);
+        let closing = move || {
+            inference.flush();
+            timeline.close();
+        };
+        let closed = tokio::task::spawn_blocking(closing).await;
         healthy && closed.is_ok()
     }
 
@@ -123,6 +128,7 @@ impl Server {
 /// Starts what tells others of events, until `stop`.
 fn tell(app: &Arc<App>, stop: &CancellationToken) {
     app.webhooks.start(stop.clone());
+    app.inference.start(stop.clone());
     if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });

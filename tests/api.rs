@@ -23,6 +23,10 @@ mod feedback;
 mod files;
 #[path = "api/idempotency.rs"]
 mod idempotency;
+#[path = "api/infer.rs"]
+mod infer;
+#[path = "api/infer_limits.rs"]
+mod infer_limits;
 #[path = "api/ingest.rs"]
 mod ingest;
 #[path = "api/interactions.rs"]

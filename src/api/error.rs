@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ::infer::scheduler::Refused;
 use axum::{
     Json,
     response::{IntoResponse, Response},
@@ -16,12 +17,13 @@ use serde::Serialize;
 use timeline::TimelineError;
 use utoipa::ToSchema;
 
-use super::openapi::terms;
+use super::{infer, openapi::terms};
 use crate::{
     database::DatabaseError,
     delivery::sse::StreamRefusal,
     delivery::webhook::WebhookError,
     disk::Low,
+    inference::InferenceError,
     json::{Detail, JsonError},
     ledger::LedgerError,
     metrics::Refusal,
@@ -144,6 +146,9 @@ pub enum ApiError {
     /// A file that is not stored or found.
     #[error("{0}")]
     Upload(UploadError),
+    /// A question to a model without an answer.
+    #[error("{0}")]
+    Inference(#[from] InferenceError),
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -197,6 +202,7 @@ impl ApiError {
                 ErrorKind::Conflict
             }
             ApiError::Ledger(error) => error.kind(),
+            ApiError::Inference(error) => error.kind(),
         }
     }
 
@@ -222,6 +228,13 @@ impl ApiError {
             ApiError::Webhook(WebhookError::TooMany { .. }) => Some(Refusal::Webhooks),
             ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
             ApiError::Stream(_) => Some(Refusal::Streams),
+            ApiError::Inference(error) => match error {
+                InferenceError::Refused(Refused::DaySpent { .. }) => Some(Refusal::DayTokens),
+                InferenceError::Refused(Refused::QueueFull { .. } | Refused::TimedOut { .. }) => {
+                    Some(Refusal::Inferences)
+                }
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -229,7 +242,9 @@ impl ApiError {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
-            ApiError::RateLimited { .. } | ApiError::Stream(StreamRefusal::Principal(_)) => {
+            ApiError::RateLimited { .. }
+            | ApiError::Stream(StreamRefusal::Principal(_))
+            | ApiError::Inference(InferenceError::Refused(Refused::DaySpent { .. })) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
             ApiError::MetricsUnavailable => {
@@ -274,6 +289,7 @@ impl ApiError {
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),
             ],
+            ApiError::Inference(error) => infer::details(error),
             ApiError::AnswerLost { run, .. } => vec![Detail::new("run_id", run.to_string())],
             ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
                 Detail::new("quota", quota.to_string()),
@@ -286,18 +302,27 @@ impl ApiError {
 
     /// The envelope, or plain text where the contract says so.
     pub fn envelope(&self, request_id: RequestId) -> Response {
-        let (status, code) = self.status_and_code();
+        let (status, _) = self.status_and_code();
         if let ApiError::Plain(_, text) = self {
             return (status, text.clone()).into_response();
         }
+        let mut response =
+            (status, Json(Envelope { error: self.body(request_id) })).into_response();
+        self.add_headers(status, &mut response);
+        response
+    }
+
+    /// What an envelope says.
+    pub fn body(&self, request_id: RequestId) -> ErrorBody {
+        let (status, code) = self.status_and_code();
         let mut details = self.details();
         let message = match status {
             StatusCode::INTERNAL_SERVER_ERROR => {
                 tracing::error!(%request_id, error = %self, "request failed");
                 details.clear();
                 match self {
-                    // The contract wants this one said; it holds nothing of ours.
-                    ApiError::DatabaseMissing => self.to_string(),
+                    // The contract wants these said; they hold nothing of ours.
+                    ApiError::DatabaseMissing | ApiError::Inference(_) => self.to_string(),
                     ApiError::Database(_) => "the database does not answer now".to_owned(),
                     _ => "internal error".to_owned(),
                 }
@@ -324,10 +349,7 @@ impl ApiError {
         let request_id = request_id.to_string();
         let details =
             details.into_iter().map(|Detail { field, message }| DetailRecord { field, message });
-        let error = ErrorBody { code, message, request_id, details: details.collect() };
-        let mut response = (status, Json(Envelope { error })).into_response();
-        self.add_headers(status, &mut response);
-        response
+        ErrorBody { code, message, request_id, details: details.collect() }
     }
 
     fn add_headers(&self, status: StatusCode, response: &mut Response) {
@@ -335,6 +357,7 @@ impl ApiError {
             ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
+            ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
             ApiError::Stream(_) => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
@@ -359,7 +382,7 @@ pub struct Envelope {
 
 /// What failed.
 #[derive(Serialize, ToSchema)]
-struct ErrorBody {
+pub struct ErrorBody {
     /// The kind of failure, for programs.
     code: &'static str,
     /// The failure in words, for people.

@@ -24,6 +24,10 @@ use super::{
     extract::{BODY_BYTES_MAX, Caller},
     feedback::{Category, Rating, Words},
     idempotency,
+    infer::{
+        IMAGES, MAX_PARALLEL_DEFAULT, MaxParallel, MaxTokens, PromptText, REQUESTS, TEMPERATURE,
+        TimeoutMs,
+    },
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
@@ -95,10 +99,14 @@ impl Limit {
     }
 }
 
-/// Frames a second as JSON numbers, which are finite.
+/// A range of ours as JSON numbers, which are finite.
+fn numbers(range: RangeInclusive<f64>) -> RangeInclusive<Number> {
+    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
+    number(*range.start())..=number(*range.end())
+}
+
 fn rates() -> RangeInclusive<Number> {
-    let number = |fps| Number::from_f64(fps).expect("a constant of ours is finite");
-    number(*Rate::ANALYSED.start())..=number(*Rate::ANALYSED.end())
+    numbers(Rate::ANALYSED)
 }
 
 /// Tell every limit of this server.
@@ -112,6 +120,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     limits.extend(of_server(&app));
     limits.extend(of_media());
     limits.extend(of_workers());
+    limits.extend(of_inference(&app, &caller));
     if let Some(stored) = limits.get_mut("principal_stored") {
         stored.used = Some(used.into());
     }
@@ -150,6 +159,16 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("feedback.feedback", Limit::within(Words::BYTES, "bytes")),
         ("webhooks.url", Limit::within(WebhookUrl::BYTES, "bytes")),
         ("webhooks.description", Limit::within(Description::BYTES, "bytes")),
+        ("infer.prompt", Limit::within(PromptText::BYTES, "bytes")),
+        ("infer.max_tokens", Limit::within(MaxTokens::RANGE, "tokens")),
+        ("infer.temperature", Limit::within(numbers(TEMPERATURE), "")),
+        ("infer.timeout_ms", Limit::within(TimeoutMs::RANGE, "milliseconds")),
+        ("infer.images", Limit::most(*IMAGES.end(), "pictures")),
+        ("batch.requests", Limit::within(REQUESTS, "questions")),
+        (
+            "batch.max_parallel",
+            Limit::within(MaxParallel::RANGE, "at once").default(MAX_PARALLEL_DEFAULT),
+        ),
         ("query.limit", Limit::within(QueryLimit::RANGE, "events").default(events::QUERY_DEFAULT)),
         ("query.wait_ms", Limit::within(WaitMs::RANGE, "milliseconds").default(0)),
         ("search.query", Limit::within(1..=search::QUERY_BYTES_MAX, "bytes")),
@@ -232,6 +251,48 @@ fn of_workers() -> BTreeMap<&'static str, Limit> {
         ("file_job_stall", seconds(file.stall)),
         ("remote_job_first_frame", seconds(remote.first_frame)),
         ("remote_job_stall", seconds(remote.stall)),
+    ])
+}
+
+/// What is asked of models at once, and what a principal may spend.
+fn of_inference(app: &App, caller: &Caller) -> BTreeMap<&'static str, Limit> {
+    let limits = &app.config.inference.limits;
+    let mut day = Limit::switched(
+        (limits.tokens_per_day > 0).then_some(limits.tokens_per_day),
+        "tokens of a UTC day",
+    );
+    day.used = app.inference.day(&caller.principal).map(|(used, _)| used.into());
+    BTreeMap::from([
+        (
+            "inferences",
+            Limit::most(limits.in_flight, "at once").by("SERVICE_INFERENCE_GLOBAL_LIMIT"),
+        ),
+        (
+            "principal_inferences",
+            Limit::most(limits.in_flight_per_principal, "at once")
+                .by("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT"),
+        ),
+        (
+            "inferences_waiting",
+            Limit::most(limits.waiters, "waiting").by("SERVICE_INFERENCE_WAITER_LIMIT"),
+        ),
+        (
+            "inference_wait",
+            Limit::most(limits.wait.as_millis() as u64, "milliseconds")
+                .by("SERVICE_INFERENCE_WAIT_TIMEOUT_MS"),
+        ),
+        (
+            "inference_pictures",
+            Limit::most(limits.image_bytes, "bytes at once").by("SERVICE_INFERENCE_IMAGE_MIB"),
+        ),
+        (
+            "inference_tokens",
+            Limit::most(limits.tokens, "tokens at once").by("SERVICE_INFERENCE_TOKENS"),
+        ),
+        ("principal_day_tokens", day.by("SERVICE_INFERENCE_TOKENS_PER_DAY")),
+        ("output_schema", Limit::most(infer::SCHEMA_BYTES_MAX, "bytes")),
+        ("output_schema_depth", Limit::most(infer::DEPTH_MAX, "levels")),
+        ("inference_reply", Limit::most(infer::REPLY_BYTES_MAX, "bytes")),
     ])
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, header};
+use infer::scheduler::Class;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
@@ -52,6 +53,7 @@ impl App {
         ] {
             raise(metrics.admitted.of(outcome), count);
         }
+        self.look_at_inference();
         let timeline = self.registry.timeline();
         metrics.index_bytes.set(timeline.index_bytes() as i64);
         metrics.stored_bytes.set(i64::try_from(self.quota.total()).unwrap_or(i64::MAX));
@@ -59,6 +61,19 @@ impl App {
         if let Err(error) = metrics.process.look() {
             tracing::warn!(%error, "the system does not tell what the process uses");
         }
+    }
+}
+
+impl App {
+    fn look_at_inference(&self) {
+        let (metrics, load) = (&self.metrics, self.inference.load());
+        metrics.inference_waiting.of(Class::Live).set(load.waiting_live as i64);
+        metrics.inference_waiting.of(Class::Offline).set(load.waiting_offline as i64);
+        let live = load.in_flight - load.in_flight_offline;
+        metrics.inference_in_flight.of(Class::Live).set(live as i64);
+        metrics.inference_in_flight.of(Class::Offline).set(load.in_flight_offline as i64);
+        metrics.inference_image_bytes.set(load.image_bytes as i64);
+        metrics.inference_tokens_in_flight.set(load.tokens as i64);
     }
 }
 

@@ -1,14 +1,18 @@
 //! The models a caller can name, who can run them, and what decodes and measures here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
+use infer::Probe;
 use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{App, extract::Caller, openapi::terms, wire::shown};
-use crate::catalog;
+use crate::{
+    catalog::{self, Listed},
+    inference::Inference,
+};
 
 /// The models and what runs them.
 #[derive(Serialize, ToSchema)]
@@ -28,13 +32,13 @@ pub struct Models {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Model)]
 struct ModelRecord {
-    id: &'static str,
+    id: String,
     #[schema(value_type = terms::Tier)]
     tier: &'static str,
-    /// `ready`, `unreachable` or `not_configured`.
+    #[schema(value_type = terms::Availability)]
     availability: &'static str,
-    /// Names of the backends that answer for it.
-    providers_available: Vec<&'static str>,
+    /// Names of the backends that serve it and can be reached, in the order in which they are asked.
+    providers_available: Vec<String>,
     /// Models that may answer in its place, the most able first.
     fallback_candidates: Vec<&'static str>,
 }
@@ -51,7 +55,7 @@ struct ProviderRecord {
     /// Of the last probe that was answered.
     #[schema(required = true)]
     latency_ms: Option<u64>,
-    /// Why the last probe was not.
+    /// Why the last probe was not, or how the last question to it failed.
     #[schema(required = true)]
     last_error: Option<String>,
 }
@@ -99,20 +103,52 @@ struct EmbeddingRecord {
 /// Word for a model, or an embedder, that nothing is configured to run.
 const NOT_CONFIGURED: &str = "not_configured";
 
+impl From<&Probe> for ProviderRecord {
+    fn from(probe: &Probe) -> ProviderRecord {
+        let millis = |latency: Duration| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        ProviderRecord {
+            name: probe.name.to_string(),
+            kind: probe.api.as_str(),
+            reachable: probe.reachable,
+            latency_ms: probe.latency.map(millis),
+            last_error: probe.last_error.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> ModelRecord {
+    let serving = inference.providers(model.id);
+    let answers =
+        |name: &Arc<str>| probes.iter().any(|probe| probe.name == *name && probe.reachable);
+    let available: Vec<String> =
+        serving.iter().filter(|name| answers(name)).map(ToString::to_string).collect();
+    let availability = match (serving.is_empty(), available.is_empty()) {
+        (true, _) => NOT_CONFIGURED,
+        (false, true) => "unreachable",
+        (false, false) => "ready",
+    };
+    let lesser = catalog::model(model.id).into_iter().flat_map(catalog::Model::fallbacks);
+    ModelRecord {
+        id: model.id.to_owned(),
+        tier: model.tier.as_str(),
+        availability,
+        providers_available: available,
+        fallback_candidates: lesser.map(|lesser| lesser.id).collect(),
+    }
+}
+
 /// List the models and what runs them.
+///
+/// Backends are looked at when somebody asks, at most every five seconds.
 #[utoipa::path(
     get, path = "/v1/models", operation_id = "listModels", tag = "server",
     responses((status = 200, description = "The models", body = Models)),
 )]
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
     let able = app.workers.capabilities.as_ref();
-    let models = catalog::MODELS.map(|model| ModelRecord {
-        id: model.id,
-        tier: model.tier.as_str(),
-        availability: NOT_CONFIGURED,
-        providers_available: Vec::new(),
-        fallback_candidates: model.fallbacks().map(|lesser| lesser.id).collect(),
-    });
+    let probes = app.inference.probe().await;
+    let listed = app.inference.catalog().models();
+    let models = listed.map(|model| model_record(model, &app.inference, &probes)).collect();
     let codecs = media::Codec::ALL.map(|codec| CodecRecord {
         codec: codec.name(),
         decoder: able
@@ -121,8 +157,8 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
     });
     Json(Models {
         request_id: caller.request_id,
-        models: models.into(),
-        providers: Vec::new(),
+        models,
+        providers: probes.iter().map(ProviderRecord::from).collect(),
         decode: DecodeRecord {
             backend: "software",
             sandbox: app.workers.sandbox.as_str(),

@@ -17,7 +17,7 @@ use super::{
     wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
-    catalog::{self, Mode},
+    catalog::Mode,
     json::{name, text},
     session::{Lifecycle, registry::Origin},
 };
@@ -46,7 +46,7 @@ pub struct RunCreated {
     #[schema(value_type = terms::Mode)]
     mode: &'static str,
     #[schema(value_type = Option<terms::ModelId>)]
-    model: Option<&'static str>,
+    model: Option<String>,
 }
 
 /// Create a run: the container of a timeline of events.
@@ -64,10 +64,9 @@ pub async fn create(
     let mut fields = body.fields()?;
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| {
-        let id = text(1..=128)(value)?;
-        catalog::model(id).ok_or_else(|| {
-            format!("must be one of {}", catalog::MODELS.map(|model| model.id).join(", ")).into()
-        })
+        let (id, catalog) = (text(1..=128)(value)?, app.inference.catalog());
+        let known = catalog.contains(id).then(|| id.to_owned());
+        known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
     });
     fields.finish(|| Some(()))?;
     app.check_open()?;
@@ -76,7 +75,7 @@ pub async fn create(
         principal: caller.principal,
         tenant: caller.tenant,
         mode: mode.as_str().to_owned(),
-        model: model.map(str::to_owned),
+        model: model.clone(),
         session: None,
     };
     let run = app.registry.create(origin, caller.request_id).await?;

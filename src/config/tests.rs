@@ -53,6 +53,16 @@ fn a_bad_value_is_named() {
         ("SERVICE_ALLOW_REMOTE_HLS", "on"),
         ("SERVICE_EGRESS_ALLOWED_NETWORKS", "10.0.0.1/33"),
         ("SERVICE_REMOTE_MAX_BYTES", "0"),
+        ("SERVICE_VLLM_BASE_URL", "localhost:8000"),
+        ("SERVICE_SGLANG_BASE_URL", "http://user:hush@host"),
+        ("SERVICE_CONFIG", "/nonexistent/sightline.toml"),
+        ("SERVICE_INFERENCE_GLOBAL_LIMIT", "0"),
+        ("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1025"),
+        ("SERVICE_INFERENCE_WAITER_LIMIT", "0"),
+        ("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "0"),
+        ("SERVICE_INFERENCE_IMAGE_MIB", "15"),
+        ("SERVICE_INFERENCE_TOKENS", "1"),
+        ("SERVICE_INFERENCE_TOKENS_PER_DAY", "-1"),
         ("RUST_LOG", "no=such=filter"),
     ];
     for (name, value) in cases {
@@ -138,4 +148,45 @@ fn the_credentials_of_a_collector_are_masked() {
         assert_eq!(config.traces_endpoint.as_ref().map(Collector::as_str), Some(url));
         assert!(!format!("{config:?}").contains("hush"), "{url}");
     }
+}
+
+#[test]
+fn backends_come_from_explicit_urls_or_from_the_file_and_never_both() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("backends.toml");
+    let text = r#"
+        [[backends]]
+        name = "house"
+        type = "openai_compat"
+        base_url = "http://127.0.0.1:8000"
+        api_key = "${SERVICE_HOUSE_KEY}"
+        model = "house-7b"
+        priority = 3
+    "#;
+    std::fs::write(&file, text).expect("written");
+    let file = file.display().to_string();
+    let keys = ("SERVICE_API_KEYS", "0123456789abcdef");
+    let names = |pairs: &[(&str, &str)]| {
+        let config = resolve(pairs).expect("valid");
+        let names = config.inference.backends.iter().map(|backend| backend.name.to_string());
+        (names.collect::<Vec<_>>(), config.warnings, format!("{:?}", config.inference))
+    };
+    assert_eq!(names(&[keys]).0, [""; 0], "the default file need not be there");
+    let secret = ("SERVICE_HOUSE_KEY", "hush-hush");
+    let (found, warnings, debug) = names(&[keys, secret, ("SERVICE_CONFIG", &file)]);
+    assert_eq!(
+        (found, warnings),
+        (vec!["house".to_owned()], vec![]),
+        "a variable it names is used"
+    );
+    assert!(!debug.contains("hush"), "{debug}");
+    let explicit =
+        [("SERVICE_VLLM_BASE_URL", "http://a/v1"), ("SERVICE_SGLANG_BASE_URL", "http://b")];
+    let (found, ..) = names(&[keys, ("SERVICE_CONFIG", &file), explicit[0], explicit[1]]);
+    assert_eq!(found, ["vllm", "sglang"]);
+    let (found, ..) = names(&[keys, ("SERVICE_CONFIG", "/nonexistent"), explicit[1]]);
+    assert_eq!(found, ["sglang"], "the file is not read");
+    let errors = resolve(&[keys, ("SERVICE_CONFIG", &file)]).expect_err("the key is not set");
+    let text = errors[0].to_string();
+    assert!(text.contains("backends.toml:6: backends[0].api_key"), "{text}");
 }

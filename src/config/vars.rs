@@ -1,6 +1,11 @@
 //! Named text values with defaults: every problem is collected, every value can be shown.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::json::Problem;
 
@@ -38,13 +43,20 @@ impl fmt::Display for Shown {
 /// Reads variables one by one.
 pub(super) struct Vars {
     values: BTreeMap<String, String>,
+    /// Variables that a file refers to.
+    mentioned: RefCell<BTreeSet<String>>,
     pub(super) errors: Vec<VarError>,
     pub(super) shown: Vec<Shown>,
 }
 
 impl Vars {
     pub(super) fn new(values: impl IntoIterator<Item = (String, String)>) -> Vars {
-        Vars { values: values.into_iter().collect(), errors: Vec::new(), shown: Vec::new() }
+        Vars {
+            values: values.into_iter().collect(),
+            mentioned: RefCell::default(),
+            errors: Vec::new(),
+            shown: Vec::new(),
+        }
     }
 
     pub(super) fn refuse(&mut self, name: &'static str, problem: impl Into<Problem>) {
@@ -54,6 +66,12 @@ impl Vars {
     /// The value of a variable that no listing shows.
     pub(super) fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a variable that a file refers to, which thereby is a setting.
+    pub(super) fn mentioned(&self, name: &str) -> Option<String> {
+        self.mentioned.borrow_mut().insert(name.to_owned());
+        self.raw(name).map(str::to_owned)
     }
 
     /// `name` parsed, or `default` parsed; an empty value is an unset one.
@@ -99,7 +117,12 @@ impl Vars {
     /// A warning for every variable with the prefix that nobody read.
     pub(super) fn unknown(&self) -> Vec<String> {
         let known: Vec<&str> = self.shown.iter().map(|shown| shown.name).collect();
-        let unread = |name: &&String| name.starts_with(PREFIX) && !known.contains(&name.as_str());
+        let mentioned = self.mentioned.borrow();
+        let unread = |name: &&String| {
+            name.starts_with(PREFIX)
+                && !known.contains(&name.as_str())
+                && !mentioned.contains(name.as_str())
+        };
         self.values.keys().filter(unread).map(|name| warning(name, &known)).collect()
     }
 }

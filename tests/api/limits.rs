@@ -28,10 +28,16 @@ fn body(operation: &str, run: &str) -> Value {
         "analyzeRun" => json!({"model": "m", "frames": [frame(0)]}),
         "query" => json!({"run_id": run}),
         "search" => json!({"query": "q"}),
+        "infer" => question(),
+        "inferBatch" => json!({"requests": [question()]}),
         "createWebhook" => json!({"url": "https://127.0.0.1:9/hook", "kinds": ["vlm"]}),
         "submitFeedback" => json!({"rating": 5, "category": "c"}),
         other => panic!("{other} takes a body: say here which one it accepts"),
     }
+}
+
+fn question() -> Value {
+    json!({"model": "qwen3-vl-4b", "prompt": "p"})
 }
 
 fn frame(index: usize) -> Value {
@@ -89,7 +95,8 @@ fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
     if has_type(schema, "string") {
         values.extend(texts(field, schema));
     }
-    values.push((json!({"an": "object"}), false));
+    let other = if has_type(schema, "object") { json!("text") } else { json!({"an": "object"}) };
+    values.push((other, false));
     values
 }
 
@@ -143,7 +150,8 @@ fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) ->
             .collect();
     }
     let mut found = Vec::new();
-    let item = |at: usize| if example[0].is_object() { frame(at) } else { example[0].clone() };
+    let is_frame = example[0]["frame_index"].is_u64();
+    let item = |at: usize| if is_frame { frame(at) } else { example[0].clone() };
     let of_len = |len: u64| (0..len as usize).map(item).collect::<Value>();
     for (bound, past) in [("minItems", -1), ("maxItems", 1)] {
         if let Some(bound) = schema[bound].as_u64() {
@@ -289,6 +297,8 @@ fn the_limits_route_and_the_document_say_the_same() {
         "analyze" => document.pointer("/paths/~1v1~1runs~1{id}~1analyze/post"),
         "search" => document.pointer("/paths/~1v1~1search/post"),
         "query" => document.pointer("/paths/~1v1~1query/post"),
+        "infer" => document.pointer("/paths/~1v1~1infer/post"),
+        "batch" => document.pointer("/paths/~1v1~1infer~1batch/post"),
         _ => None,
     };
     let mut compared = 0;

@@ -32,6 +32,10 @@ fn frame() -> Value {
     })
 }
 
+fn question(run: Option<&str>) -> Value {
+    json!({"model": "qwen3-vl-4b", "prompt": "p", "run_id": run})
+}
+
 /// What no test here shows, and why.
 fn shown_elsewhere(operation: &str, status: u16) -> bool {
     match (operation, status) {
@@ -43,6 +47,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("followEvents" | "followRunEvents", 200 | 204 | 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
+        // `infer.rs` has a backend.
+        ("infer" | "inferBatch", 200) => true,
         // `feedback.rs` has a real database.
         ("submitFeedback" | "listFeedback", 200) => true,
         _ => false,
@@ -206,6 +212,18 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/search".into(), json!({"query": "x", "run_id": live}), 200, ""),
         ("POST", "/v1/search".into(), json!({"query": "x", "run_id": deleted}), 404, "not_found"),
         ("POST", "/v1/search".into(), json!({"query": "  "}), 422, "validation_error"),
+        ("POST", "/v1/infer".into(), question(None), 500, "internal_error"),
+        ("POST", "/v1/infer".into(), json!({"prompt": "p"}), 422, "validation_error"),
+        ("POST", "/v1/infer".into(), question(Some(MISSING)), 404, "not_found"),
+        ("POST", "/v1/infer".into(), question(Some(&ended)), 409, "conflict"),
+        (
+            "POST",
+            "/v1/infer/batch".into(),
+            json!({"requests": [question(None)]}),
+            500,
+            "internal_error",
+        ),
+        ("POST", "/v1/infer/batch".into(), json!({"requests": []}), 422, "validation_error"),
     ];
     for (method, path, body, status, code) in rows {
         let call = server.call(method, &path);
@@ -336,6 +354,8 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
         ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk_friday.mp4"})),
         ("POST", format!("/v1/runs/{run}/analyze"), frames),
         ("POST", format!("/v1/runs/{run}/webhooks"), json!({"url": "https://127.0.0.1:9/hook"})),
+        ("POST", "/v1/infer".to_owned(), question(None)),
+        ("POST", "/v1/infer/batch".to_owned(), json!({"requests": [question(None)]})),
         ("GET", "/v1/ready".to_owned(), Value::Null),
     ];
     for (method, path, body) in rows {

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use infer::scripted::Step;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -19,7 +20,7 @@ use opentelemetry_proto::tonic::{
 use serde_json::json;
 use tonic::{Request, Response, Status};
 
-use crate::support::{Setup, clips};
+use crate::support::{Setup, clips, model::Model};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
@@ -124,6 +125,38 @@ fn a_collector_gets_the_whole_path_of_an_ingest() {
     assert!(!spans.iter().any(|span| span.name == "GET /v1/runs"), "the caller did not sample it");
     let resources = collector.resources.lock().expect("no panic");
     assert!(resources.iter().any(|attribute| attribute.key == "service.name"));
+}
+
+#[test]
+fn a_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
+    let (collector, addr, _runtime) = collector();
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello"));
+    let setup = model.behind(Setup::new(dir.path()));
+    let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
+    let body = json!({"model": "qwen3-vl-4b", "prompt": "private words", "max_tokens": 9});
+    assert_eq!(server.post("/v1/infer", &body).status, 200);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+    let spans = collector.spans.lock().expect("no panic").clone();
+    let by_name: HashMap<&str, &Span> = spans.iter().map(|span| (&*span.name, span)).collect();
+    let (request, asked) = (by_name["POST /v1/infer"], by_name["chat qwen3-vl-4b"]);
+    for (name, value) in [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.provider.name", "vllm"),
+        ("gen_ai.request.model", "qwen3-vl-4b"),
+        ("gen_ai.request.max_tokens", "9"),
+        ("gen_ai.response.finish_reasons", "stop"),
+        ("gen_ai.usage.input_tokens", "12"),
+        ("gen_ai.usage.output_tokens", "5"),
+        ("principal", "alice"),
+    ] {
+        assert_eq!(attribute(asked, name), value, "{name}");
+    }
+    for child in [asked, by_name["admission"]] {
+        assert_eq!(child.parent_span_id, request.span_id, "{}", child.name);
+    }
+    assert!(!format!("{spans:?}").contains("private words"), "no prompt leaves in a span");
 }
 
 #[test]

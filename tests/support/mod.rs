@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod host;
+pub mod model;
 pub mod model_server;
 pub mod postgres;
 pub mod python;

@@ -9,12 +9,13 @@ use timeline::{EventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
     Number, PartialSchema, ToSchema,
     openapi::{
-        KnownFormat, ObjectBuilder, RefOr, SchemaFormat, Type,
+        KnownFormat, ObjectBuilder, Ref, RefOr, SchemaFormat, Type,
         schema::{Schema, SchemaType},
     },
 };
 
 use crate::{
+    api::infer::TEMPERATURE,
     catalog,
     delivery::webhook::Status,
     json::{Int, Text},
@@ -92,8 +93,22 @@ terms! {
     Bytes = string().content_media_type("application/octet-stream");
     /// The media type of every still.
     Jpeg = names(["image/jpeg"]);
-    /// Id of a curated model.
-    ModelId = names(catalog::MODELS.map(|model| model.id));
+    /// Id of a model of `GET /v1/models`.
+    ModelId = string().min_length(Some(1)).max_length(Some(128));
+    /// Whether a model can be asked.
+    Availability = names(["ready", "unreachable", "not_configured"]);
+    /// The program of a model backend.
+    ProviderKind = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
+    /// Why a model stopped.
+    FinishReason = names(["stop", "length", "content_filter", "other"]);
+    /// A sampling temperature.
+    Temperature = number(*TEMPERATURE.start(), *TEMPERATURE.end());
+    /// A still of a run of the caller's.
+    KeyframeRef = ObjectBuilder::new()
+        .property("run_id", Ref::from_schema_name(RunId::name()))
+        .required("run_id")
+        .property("sha256", Ref::from_schema_name(Sha256::name()))
+        .required("sha256");
     /// What a model asks of whoever runs it.
     Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
@@ -110,6 +125,8 @@ terms! {
     Pass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
     Kind = names(EventKind::ALL.iter().map(|kind| kind.as_str()));
+    /// Any JSON value.
+    AnyValue = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     /// A JSON object whose fields are the caller's own.
     AnyObject = ObjectBuilder::new().schema_type(Type::Object);
 }

@@ -1,0 +1,223 @@
+//! Direct inference: one question to a model, or a batch of them.
+
+mod asked;
+mod batch;
+mod pictures;
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use infer::{
+    Answer, FinishReason, Tokens, estimate,
+    scheduler::{Class, Refused},
+};
+use media::{RequestId, RunId};
+use serde::Serialize;
+use serde_json::Value;
+use timeline::{Event, InferenceCompleted};
+use utoipa::ToSchema;
+
+use super::{
+    App,
+    error::ApiError,
+    extract::{Body, Caller},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::{
+    inference::{Asker, InferenceError},
+    json::Detail,
+    session::registry::Run,
+};
+use asked::{Asked, InferRequest};
+use pictures::Pictures;
+
+pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
+pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};
+
+/// What a model answered.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Inference)]
+pub struct InferAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// The run whose timeline tells of it; null without one.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
+    /// Name of the backend that answered.
+    provider: String,
+    model: String,
+    /// Another backend than the first answered.
+    fallback_used: bool,
+    output_text: String,
+    /// The text as JSON, valid by `output_schema`; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::AnyValue, required = false)]
+    output_json: Option<Value>,
+    #[schema(value_type = terms::FinishReason)]
+    finish_reason: &'static str,
+    /// From the question to the whole answer, without the wait for a place.
+    inference_latency_ms: u64,
+    tokens: TokensRecord,
+}
+
+/// Tokens spent, failed attempts included.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tokens)]
+pub struct TokensRecord {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    /// Of hidden reasoning.
+    thinking_tokens: u64,
+    total_tokens: u64,
+}
+
+impl From<Tokens> for TokensRecord {
+    fn from(tokens: Tokens) -> TokensRecord {
+        TokensRecord {
+            prompt_tokens: tokens.prompt,
+            completion_tokens: tokens.completion,
+            thinking_tokens: tokens.thinking,
+            total_tokens: tokens.total,
+        }
+    }
+}
+
+impl InferAnswer {
+    fn new(request_id: RequestId, run: Option<RunId>, answer: Answer) -> InferAnswer {
+        InferAnswer {
+            request_id,
+            run_id: run.map(|run| run.to_string()),
+            provider: answer.provider.to_string(),
+            model: answer.model,
+            fallback_used: answer.fallback_used,
+            output_text: answer.text,
+            output_json: answer.json,
+            finish_reason: FinishReason::as_str(answer.finish),
+            inference_latency_ms: u64::try_from(answer.latency.as_millis()).unwrap_or(u64::MAX),
+            tokens: answer.tokens.into(),
+        }
+    }
+}
+
+/// Ask a model.
+///
+/// Waits for a place, a few seconds at most. Backends are asked in the order of their priorities;
+/// what the last of them did wrong is said in the message of the 500.
+#[utoipa::path(
+    post, path = "/v1/infer", operation_id = "infer", tag = "work",
+    params(super::idempotency::IdempotencyKey),
+    request_body = InferRequest,
+    responses(
+        (status = 200, description = "The answer", body = InferAnswer),
+        Fails<404>, Fails<409>, Fails<503>,
+    ),
+)]
+pub async fn infer(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Body,
+) -> Result<Json<InferAnswer>, ApiError> {
+    let reader = Arc::clone(&app);
+    // A schema is compiled: work for a thread that serves no socket.
+    let asked = app.blocking(move || {
+        let mut fields = body.fields()?;
+        let asked = Asked::read(&mut fields, reader.inference.catalog());
+        fields.finish(|| asked).map_err(ApiError::Invalid)
+    });
+    let asked = asked.await??;
+    app.check_open()?;
+    let manner = Manner { class: Class::Live, patience: None };
+    ask(&app, &caller, asked, manner).await.map(Json)
+}
+
+/// How an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    class: Class,
+    patience: Option<std::time::Duration>,
+}
+
+/// Asks what was asked, and records the answer on the run that it is for.
+async fn ask(
+    app: &Arc<App>,
+    caller: &Caller,
+    asked: Asked,
+    manner: Manner,
+) -> Result<InferAnswer, ApiError> {
+    let run = asked.run.as_deref().map(|id| owned(app, caller, id)).transpose()?;
+    if let Some(run) = &run {
+        run.check_active()?;
+        app.quota.check(&caller.principal)?;
+    }
+    let pictures = Pictures::find(app, caller, &asked.pictures).await?;
+    let asker = Asker {
+        request_id: caller.request_id,
+        principal: caller.principal.clone(),
+        run,
+        class: manner.class,
+        patience: manner.patience,
+    };
+    let prompt_bytes = asked.request.prompt.len() + pictures.caption_bytes();
+    let tokens = estimate(prompt_bytes, pictures.len(), asked.request.max_tokens);
+    let model = &asked.request.model;
+    let permit = app.inference.enter(&asker, model, pictures.bytes(), tokens).await?;
+    // Read only now: those that wait hold no pictures.
+    let images = match pictures.load(app).await {
+        Ok(images) => images,
+        Err(error) => {
+            permit.settle(Tokens::default());
+            return Err(error);
+        }
+    };
+    let mut request = asked.request;
+    request.images = images;
+    let answer = app.inference.answer(&asker, permit, &request).await?;
+    let run_id = asker.run.as_ref().map(|run| run.id());
+    if let Some(run) = &asker.run {
+        record(app, run, caller.request_id, request.prompt.len(), &answer).await?;
+    }
+    Ok(InferAnswer::new(caller.request_id, run_id, answer))
+}
+
+/// The caller's visible run of this name.
+fn owned(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
+    let found = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
+    found.ok_or(ApiError::RUN_NOT_FOUND)
+}
+
+async fn record(
+    app: &Arc<App>,
+    run: &Arc<Run>,
+    request_id: RequestId,
+    prompt_bytes: usize,
+    answer: &Answer,
+) -> Result<(), ApiError> {
+    let completed = Event::InferenceCompleted(InferenceCompleted {
+        request_id,
+        provider: answer.provider.to_string(),
+        model: answer.model.clone(),
+        fallback_used: answer.fallback_used,
+        prompt_bytes: prompt_bytes as u64,
+        output_bytes: answer.text.len() as u64,
+    });
+    app.registry.commit(run, vec![completed]).await?;
+    Ok(())
+}
+
+/// The fields of a request that an inference failed for.
+pub fn details(error: &InferenceError) -> Vec<Detail> {
+    use infer::InferError::{NoProvider, NotServed, Schema};
+    let field = match error {
+        InferenceError::Infer(NotServed { .. }) => "model",
+        InferenceError::Infer(NoProvider { .. }) => "primary_provider",
+        InferenceError::Infer(Schema(_)) => "output_schema",
+        InferenceError::Refused(Refused::TooLarge { what, .. }) if what.contains("pictures") => {
+            "images"
+        }
+        InferenceError::Refused(Refused::TooLarge { .. }) => "max_tokens",
+        _ => return Vec::new(),
+    };
+    vec![Detail::new(field, error.to_string())]
+}

@@ -1,0 +1,134 @@
+//! What a question says: read once, for single questions and those of a batch.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use infer::{OutputSchema, ProviderKind, Request};
+use media::BlobHash;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{
+    api::openapi::terms,
+    catalog::Catalog,
+    json::{Fields, Int, Problem, Text, boolean, name, number, text},
+};
+
+/// A prompt.
+pub type PromptText = Text<1, 32_768>;
+/// Most tokens of an answer.
+pub type MaxTokens = Int<1, 4096>;
+/// Time for a whole answer.
+pub type TimeoutMs = Int<1, 120_000>;
+type ModelText = Text<1, 128>;
+type IdText = Text<1, 128>;
+/// Sampling temperatures.
+pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
+/// Pictures of a question.
+pub const IMAGES: RangeInclusive<usize> = 0..=8;
+const PROVIDERS: &str = "vllm, sglang, gemini, mlx";
+
+/// A question to a model.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `Asked::read` reads")]
+pub struct InferRequest {
+    /// Id of a model of `GET /v1/models`.
+    #[schema(inline)]
+    model: ModelText,
+    #[schema(inline)]
+    prompt: PromptText,
+    /// A run of the caller's whose timeline tells of the answer.
+    #[schema(inline)]
+    run_id: Option<IdText>,
+    /// Most tokens of the answer; the backend's own limit when missing.
+    #[schema(inline)]
+    max_tokens: Option<MaxTokens>,
+    temperature: Option<terms::Temperature>,
+    /// Time for the answer, retries and fallbacks included; each backend's own when missing.
+    #[schema(inline)]
+    timeout_ms: Option<TimeoutMs>,
+    /// Another backend may answer when the first does not; true when missing.
+    allow_fallback: Option<bool>,
+    /// Whom to ask first.
+    primary_provider: Option<terms::ProviderKind>,
+    /// JSON Schema of the answer; a `$ref` may only point into it.
+    output_schema: Option<terms::AnyObject>,
+    /// Pictures, shown to the model after the prompt and in this order.
+    #[schema(max_items = 8)]
+    images: Option<Vec<ImageRequest>>,
+}
+
+/// A picture of a question.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `picture` reads")]
+struct ImageRequest {
+    keyframe: terms::KeyframeRef,
+}
+
+/// A still of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// The run, as the caller names it.
+    pub run: String,
+    /// The still.
+    pub hash: BlobHash,
+}
+
+/// A question that can be asked.
+#[derive(Debug)]
+pub struct Asked {
+    /// What goes to the model, without its pictures.
+    pub request: Request,
+    /// The run that it is for, as the caller names it.
+    pub run: Option<String>,
+    /// Its pictures.
+    pub pictures: Vec<Picture>,
+}
+
+impl Asked {
+    /// Reads a question about a model of `catalog`; `None` when something was refused.
+    pub fn read(fields: &mut Fields<'_>, catalog: &Catalog) -> Option<Asked> {
+        let model = fields.required("model", |value| {
+            let id = ModelText::read(value)?;
+            let known = catalog.contains(id).then(|| id.to_owned());
+            known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
+        });
+        let prompt = fields.required("prompt", PromptText::read);
+        let run = fields.optional("run_id", IdText::read).map(str::to_owned);
+        let max_tokens = fields.optional("max_tokens", MaxTokens::read);
+        let temperature = fields.optional("temperature", number(TEMPERATURE));
+        let timeout = fields.optional("timeout_ms", TimeoutMs::read).map(Duration::from_millis);
+        let allow_fallback = fields.optional("allow_fallback", boolean).unwrap_or(true);
+        let primary = fields.optional("primary_provider", name(PROVIDERS, ProviderKind::from_name));
+        let schema = fields.optional("output_schema", schema);
+        let pictures =
+            fields.objects("images", IMAGES, |fields| fields.required("keyframe", picture));
+        let request = Request {
+            model: model?,
+            prompt: prompt?.to_owned(),
+            images: Vec::new(),
+            max_tokens: max_tokens.and_then(|count| u32::try_from(count).ok()),
+            temperature,
+            timeout,
+            schema,
+            primary,
+            allow_fallback,
+        };
+        Some(Asked { request, run, pictures: pictures.unwrap_or_default() })
+    }
+}
+
+fn schema(value: &Value) -> Result<Arc<OutputSchema>, Problem> {
+    if !value.is_object() {
+        return Err("must be a JSON Schema object, not its text".into());
+    }
+    OutputSchema::compile(value.clone()).map(Arc::new).map_err(|error| error.to_string().into())
+}
+
+fn picture(value: &Value) -> Result<Picture, Problem> {
+    let wanted = || Problem::from("must be an object of run_id and sha256 (64 lower-case digits)");
+    let Value::Object(object) = value else { return Err(wanted()) };
+    let field = |name: &str| object.get(name).ok_or_else(wanted);
+    let run = text(IdText::BYTES)(field("run_id")?).map_err(|_| wanted())?.to_owned();
+    let hash = field("sha256")?.as_str().and_then(|hash| hash.parse().ok()).ok_or_else(wanted)?;
+    Ok(Picture { run, hash })
+}

@@ -1,0 +1,164 @@
+//! Many questions in one request: answered in parallel, told in order, each with its own failure.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use axum::{Json, extract::State};
+use infer::{InferError, scheduler::Class};
+use media::RequestId;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+use utoipa::ToSchema;
+
+use super::{
+    InferAnswer, Manner, ask,
+    asked::{Asked, InferRequest},
+};
+use crate::{
+    api::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Body, Caller},
+        openapi::{Fails, terms},
+        wire::shown,
+    },
+    catalog::Catalog,
+    inference::InferenceError,
+    json::Int,
+};
+
+/// Questions of a batch.
+pub const REQUESTS: RangeInclusive<usize> = 1..=256;
+/// Questions of a batch that are asked at once.
+pub type MaxParallel = Int<1, 64>;
+/// Questions asked at once where a caller says nothing of it.
+pub const MAX_PARALLEL_DEFAULT: u64 = 8;
+/// How long a question of a batch waits for a place: nobody waits for it alone.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Questions to models.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `read` reads")]
+struct BatchRequest {
+    #[schema(min_items = 1, max_items = 256)]
+    requests: Vec<InferRequest>,
+    /// How many are asked at once; 8 when missing.
+    #[schema(inline)]
+    max_parallel: Option<MaxParallel>,
+}
+
+/// What became of a batch.
+#[derive(Serialize, ToSchema)]
+pub struct BatchAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// Questions of the batch.
+    processed: usize,
+    /// Of these, how many have an answer.
+    succeeded: usize,
+    /// And how many have none.
+    failed: usize,
+    /// One for each question, in their order.
+    results: Vec<ItemRecord>,
+}
+
+/// What became of a question of a batch.
+#[derive(Serialize, ToSchema)]
+#[schema(as = BatchItem)]
+struct ItemRecord {
+    index: usize,
+    ok: bool,
+    /// The answer; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    result: Option<InferAnswer>,
+    /// Why there is none, as a single question's envelope would say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    error: Option<ErrorBody>,
+}
+
+impl ItemRecord {
+    fn new(index: usize, request_id: RequestId, outcome: Result<InferAnswer, ApiError>) -> Self {
+        let (result, error) = match outcome {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(error.body(request_id))),
+        };
+        ItemRecord { index, ok: result.is_some(), result, error }
+    }
+}
+
+/// Ask models many questions.
+///
+/// A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
+/// that was asked is its own. A place is waited for up to two minutes.
+#[utoipa::path(
+    post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
+    params(super::super::idempotency::IdempotencyKey),
+    request_body = BatchRequest,
+    responses((status = 200, description = "What became of each", body = BatchAnswer), Fails<503>),
+)]
+pub async fn infer_batch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Body,
+) -> Result<Json<BatchAnswer>, ApiError> {
+    let reader = Arc::clone(&app);
+    let read = app.blocking(move || read(&body, reader.inference.catalog()));
+    let (asked, max_parallel) = read.await??;
+    app.check_open()?;
+    if !app.inference.is_configured() {
+        return Err(InferenceError::from(InferError::NoBackend).into());
+    }
+    let results = ask_all(&app, &caller, asked, max_parallel).await;
+    let succeeded = results.iter().filter(|item| item.ok).count();
+    Ok(Json(BatchAnswer {
+        request_id: caller.request_id,
+        processed: results.len(),
+        succeeded,
+        failed: results.len() - succeeded,
+        results,
+    }))
+}
+
+fn read(body: &Body, catalog: &Catalog) -> Result<(Vec<Asked>, usize), ApiError> {
+    let mut fields = body.fields()?;
+    fields.required("requests", |_| Ok(()));
+    let asked = fields.objects("requests", REQUESTS, |fields| Asked::read(fields, catalog));
+    let max_parallel = fields.optional("max_parallel", MaxParallel::read);
+    let max_parallel = max_parallel.unwrap_or(MAX_PARALLEL_DEFAULT) as usize;
+    fields.finish(|| Some((asked?, max_parallel))).map_err(ApiError::Invalid)
+}
+
+/// Asks every question; the tasks end with the future that waits for them.
+async fn ask_all(
+    app: &Arc<App>,
+    caller: &Caller,
+    asked: Vec<Asked>,
+    max_parallel: usize,
+) -> Vec<ItemRecord> {
+    let manner = Manner { class: Class::Offline, patience: Some(PATIENCE) };
+    let mut outcomes: Vec<_> = asked.iter().map(|_| None).collect();
+    let (mut waiting, mut tasks) = (asked.into_iter().enumerate(), JoinSet::new());
+    loop {
+        while tasks.len() < max_parallel
+            && let Some((index, asked)) = waiting.next()
+        {
+            let (app, caller) = (Arc::clone(app), caller.clone());
+            let question = async move { (index, ask(&app, &caller, asked, manner).await) };
+            tasks.spawn(question.in_current_span());
+        }
+        match tasks.join_next().await {
+            Some(Ok((index, outcome))) => outcomes[index] = Some(outcome),
+            // Its place stays empty.
+            Some(Err(error)) => tracing::error!(%error, "a question of a batch panicked"),
+            None => break,
+        }
+    }
+    let told = outcomes.into_iter().enumerate().map(|(index, outcome)| {
+        let panicked = || Err(ApiError::Bug("a question of a batch panicked"));
+        ItemRecord::new(index, caller.request_id, outcome.unwrap_or_else(panicked))
+    });
+    told.collect()
+}

@@ -1,0 +1,81 @@
+//! The stills that a question names: found before it waits, read once it has a place.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use infer::Image;
+use media::BlobHash;
+
+use super::{asked::Picture, owned};
+use crate::api::{App, error::ApiError, extract::Caller};
+
+const MISSING: ApiError = ApiError::NotFound("keyframe");
+
+/// Stills of the caller's runs.
+#[derive(Debug, Default)]
+pub struct Pictures {
+    hashes: Vec<BlobHash>,
+    bytes: u64,
+}
+
+impl Pictures {
+    /// Finds `pictures`, each in the run that it is said to be of.
+    pub async fn find(
+        app: &Arc<App>,
+        caller: &Caller,
+        pictures: &[Picture],
+    ) -> Result<Pictures, ApiError> {
+        if pictures.is_empty() {
+            return Ok(Pictures::default());
+        }
+        let owned = pictures.iter().map(|one| Ok((owned(app, caller, &one.run)?, one.hash)));
+        let owned: Vec<_> = owned.collect::<Result<_, ApiError>>()?;
+        let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
+        let look = move || {
+            let mut found = Pictures::default();
+            for (run, hash) in owned {
+                let is_there = run.has_still(&timeline, &hash)?;
+                let size = is_there.then(|| std::fs::metadata(blobs.path(&hash)).ok()).flatten();
+                found.bytes += size.ok_or(MISSING)?.len();
+                found.hashes.push(hash);
+            }
+            Ok(found)
+        };
+        app.blocking(look).await?
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of what is said in front of them.
+    pub fn caption_bytes(&self) -> usize {
+        (0..self.len()).map(|at| self.caption(at).len()).sum()
+    }
+
+    fn caption(&self, at: usize) -> String {
+        format!("Picture {} of {}:", at + 1, self.len())
+    }
+
+    /// Reads them.
+    pub async fn load(self, app: &App) -> Result<Vec<Image>, ApiError> {
+        if self.hashes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let blobs = app.blobs.clone();
+        let read = move || {
+            let image = |(at, hash): (usize, &BlobHash)| {
+                let jpeg = Bytes::from(blobs.get(hash)?.ok_or(MISSING)?);
+                Ok(Image { jpeg, caption: self.caption(at) })
+            };
+            self.hashes.iter().enumerate().map(image).collect()
+        };
+        app.blocking(read).await?
+    }
+}

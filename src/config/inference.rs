@@ -1,0 +1,73 @@
+//! Settings of the model backends and of admission to them.
+
+use std::{path::Path, time::Duration};
+
+use infer::{BackendConfig, Backends, BaseUrl, scheduler::Limits};
+
+use super::{Vars, whole};
+use crate::json::Problem;
+
+/// The file that is read where none is named; it need not be there.
+const FILE_DEFAULT: &str = "sightline.toml";
+
+/// The model backends and admission to them.
+#[derive(Clone, Debug)]
+pub struct InferenceConfig {
+    /// The backends; none turns inference off.
+    pub backends: Vec<BackendConfig>,
+    /// What may be asked of them at once.
+    pub limits: Limits,
+}
+
+pub(super) fn inference(vars: &mut Vars) -> InferenceConfig {
+    InferenceConfig { backends: backends(vars), limits: limits(vars) }
+}
+
+fn limits(vars: &mut Vars) -> Limits {
+    let places = whole(1, 1024);
+    let wait = vars.read("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "5000", whole(1, 120_000));
+    let mib = vars.read("SERVICE_INFERENCE_IMAGE_MIB", "256", whole(16, 65_536));
+    Limits {
+        in_flight: vars.read("SERVICE_INFERENCE_GLOBAL_LIMIT", "8", &places) as usize,
+        in_flight_per_principal: vars.read("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "4", &places)
+            as usize,
+        waiters: vars.read("SERVICE_INFERENCE_WAITER_LIMIT", "128", whole(1, 4096)) as usize,
+        wait: Duration::from_millis(wait),
+        image_bytes: mib << 20,
+        tokens: vars.read("SERVICE_INFERENCE_TOKENS", "1048576", whole(65_536, 1 << 40)),
+        tokens_per_day: vars.read("SERVICE_INFERENCE_TOKENS_PER_DAY", "0", whole(0, 1 << 50)),
+    }
+}
+
+/// Those of the two explicit URLs or, where neither is set, those of the file.
+fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
+    let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", url);
+    let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", url);
+    let is_named = vars.raw("SERVICE_CONFIG").is_some();
+    let file = vars.read("SERVICE_CONFIG", FILE_DEFAULT, |text| Ok(text.to_owned()));
+    if vllm.is_some() || sglang.is_some() {
+        return Backends::of_urls(vllm, sglang);
+    }
+    let text = match std::fs::read_to_string(Path::new(&file)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => {
+            return Vec::new();
+        }
+        Err(error) => {
+            vars.refuse("SERVICE_CONFIG", format!("cannot be read: {error}: {file}"));
+            return Vec::new();
+        }
+    };
+    let parsed = Backends::parse(&file, &text, &|name| vars.mentioned(name));
+    parsed.unwrap_or_else(|error| {
+        vars.refuse("SERVICE_CONFIG", format!("cannot be used: {error}"));
+        Vec::new()
+    })
+}
+
+fn url(text: &str) -> Result<Option<BaseUrl>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    BaseUrl::openai(text).map(Some).map_err(|problem| problem.to_string().into())
+}

@@ -1,0 +1,185 @@
+//! What principals spent of a UTC day, on disk: a restart gives nobody a second budget.
+//!
+//! Uses are noted in memory and written by one task; an answer waits for no disk. A crash forgets
+//! at most what was noted while the last write was under way.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use infer::scheduler::Use;
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Principal,
+    ledger::{Ledger, LedgerError},
+};
+
+/// Principal to day, tokens, and whether its owner was told that they run low.
+const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition::new("token_days");
+
+/// What a principal has used of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    day: u64,
+    used: u64,
+    told: bool,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// One for each principal, which the configuration bounds.
+    records: BTreeMap<Arc<str>, Record>,
+    /// Records that differ from the disk.
+    dirty: bool,
+}
+
+/// The days of all principals.
+pub struct TokenDays {
+    ledger: Ledger,
+    book: Mutex<Book>,
+    noted: Notify,
+}
+
+impl TokenDays {
+    /// Reads what was used of `today`; of other days nothing is kept.
+    pub fn open(ledger: Ledger, today: u64) -> Result<TokenDays, LedgerError> {
+        let records = ledger.read(|view| read(view, today))?;
+        let book = Mutex::new(Book { records, dirty: false });
+        Ok(TokenDays { ledger, book, noted: Notify::new() })
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // Every change of the book is one insert: a panic leaves it whole.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every principal with its day and what it used of it.
+    pub fn used(&self) -> Vec<(Arc<str>, u64, u64)> {
+        let book = self.book();
+        let used = book.records.iter();
+        used.map(|(principal, record)| (Arc::clone(principal), record.day, record.used)).collect()
+    }
+
+    /// Notes what a principal has used; true when its tokens have just become low.
+    pub fn note(&self, found: &Use) -> bool {
+        let Use { principal, day, used, .. } = found;
+        let mut book = self.book();
+        let before = book.records.get(principal).filter(|record| record.day == *day).copied();
+        // Of two that end at once the later total stands.
+        let used = before.map_or(*used, |before| before.used.max(*used));
+        let told = before.is_some_and(|before| before.told);
+        book.records.insert(Arc::clone(principal), Record { day: *day, used, told });
+        book.dirty = true;
+        drop(book);
+        self.noted.notify_one();
+        let was_low =
+            before.is_some_and(|before| Use { used: before.used, ..found.clone() }.is_low());
+        found.is_low() && !was_low
+    }
+
+    /// Whether to tell the owner that its tokens of `day` run low: once a day.
+    pub fn tell(&self, principal: &Principal, day: u64) -> bool {
+        let mut book = self.book();
+        let fresh = Record { day, used: 0, told: false };
+        let record = book.records.entry(principal.as_str().into()).or_insert(fresh);
+        if record.day < day {
+            *record = fresh;
+        }
+        let tells = !std::mem::replace(&mut record.told, true);
+        book.dirty |= tells;
+        drop(book);
+        self.noted.notify_one();
+        tells
+    }
+
+    /// What was used of `day`.
+    pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
+        let book = self.book();
+        let record = book.records.get(principal.as_str()).filter(|record| record.day == day);
+        record.map_or(0, |record| record.used)
+    }
+
+    /// Writes what was noted; waits for the disk.
+    pub fn flush(&self) {
+        let records = {
+            let mut book = self.book();
+            if !std::mem::take(&mut book.dirty) {
+                return;
+            }
+            book.records.clone()
+        };
+        let written = self.ledger.write(|change| {
+            let mut table = change.open_table(TOKEN_DAYS)?;
+            for (principal, Record { day, used, told }) in &records {
+                table.insert(&**principal, (*day, *used, *told))?;
+            }
+            Ok(())
+        });
+        if let Err(error) = written {
+            tracing::error!(%error, "the use of tokens is not written");
+            self.book().dirty = true;
+        }
+    }
+
+    /// Writes what is noted, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        while stop.run_until_cancelled(self.noted.notified()).await.is_some() {
+            let days = Arc::clone(&self);
+            if tokio::task::spawn_blocking(move || days.flush()).await.is_err() {
+                tracing::error!("writing the use of tokens panicked");
+            }
+        }
+    }
+}
+
+fn read(view: &ReadTransaction, today: u64) -> Result<BTreeMap<Arc<str>, Record>, redb::Error> {
+    let table = match view.open_table(TOKEN_DAYS) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut records = BTreeMap::new();
+    for entry in table.iter()? {
+        let (principal, record) = entry?;
+        let (day, used, told) = record.value();
+        if day >= today {
+            records.insert(principal.value().into(), Record { day, used, told });
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_read_again_and_told_of_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ledger");
+        let open =
+            |today| TokenDays::open(Ledger::open(&path).expect("opens"), today).expect("readable");
+        let alice: Arc<str> = "alice".into();
+        let owner = Principal::named("alice");
+        let of = |day, used| Use { principal: Arc::clone(&alice), day, used, limit: 100 };
+        let days = open(7);
+        assert!(!days.note(&of(7, 50)));
+        assert!(days.note(&of(7, 95)), "nine tenths are passed");
+        assert!(!days.note(&of(7, 94)), "one that ended before, heard later");
+        assert!(days.tell(&owner, 7) && !days.tell(&owner, 7));
+        days.flush();
+        drop(days);
+        let days = open(7);
+        assert_eq!(days.used(), [(Arc::clone(&alice), 7, 95)]);
+        assert_eq!((days.used_of(&owner, 7), days.used_of(&owner, 8)), (95, 0));
+        assert!(!days.tell(&owner, 7), "also after a start");
+        assert!(days.tell(&owner, 8), "a day has its own");
+        assert!(!days.note(&of(8, 10)) && days.note(&of(8, 90)));
+        drop(days);
+        assert_eq!(open(8).used(), [], "what is not of today is not read");
+    }
+}

@@ -1,0 +1,172 @@
+//! What is asked of the model backends: by backend, each named once at start.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use infer::{
+    Attempt, Failure, Observer, Tokens,
+    scheduler::{Class, Refused},
+};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+};
+
+use super::family::{Label, register};
+
+/// What a request to a backend that did not fail came to.
+const OK: &str = "ok";
+const KINDS: [&str; 3] = ["prompt", "completion", "thinking"];
+
+/// Requests to backends, how long they took and what tokens they cost.
+#[derive(Clone)]
+pub struct Inference {
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+    tokens: IntCounterVec,
+    /// In the order in which they were named.
+    providers: Arc<OnceLock<Vec<Provider>>>,
+}
+
+struct Provider {
+    name: Arc<str>,
+    /// By class of failure, `ok` first.
+    outcomes: Vec<(&'static str, IntCounter)>,
+    seconds: Histogram,
+    tokens: [IntCounter; KINDS.len()],
+}
+
+impl Inference {
+    pub(super) fn new(registry: &Registry, name: &str, help: String, le: &[f64]) -> Inference {
+        let requests = IntCounterVec::new(Opts::new(name, help), &["provider", "outcome"]);
+        let seconds = HistogramOpts::new(
+            "service_inference_request_duration_seconds",
+            "Time from a request to a model backend to its whole answer, or its failure.",
+        );
+        let seconds = HistogramVec::new(seconds.buckets(le.to_vec()), &["provider"]);
+        let tokens = Opts::new("service_inference_tokens_total", "Tokens that backends counted.");
+        let tokens = IntCounterVec::new(tokens, &["provider", "kind"]);
+        let valid = "the names of the table are valid";
+        let (requests, seconds) = (requests.expect(valid), seconds.expect(valid));
+        let tokens = tokens.expect(valid);
+        register(registry, requests.clone());
+        register(registry, seconds.clone());
+        register(registry, tokens.clone());
+        Inference { requests, seconds, tokens, providers: Arc::default() }
+    }
+
+    /// Says which backends there are, once; their series begin at zero.
+    pub fn name_providers(&self, names: impl Iterator<Item = Arc<str>>) {
+        self.providers.get_or_init(|| names.map(|name| self.provider(name)).collect());
+    }
+
+    fn provider(&self, name: Arc<str>) -> Provider {
+        let outcomes = [OK].into_iter().chain(Failure::CLASSES);
+        let counter = |outcome| self.requests.with_label_values(&[&*name, outcome]);
+        let outcomes = outcomes.map(|outcome| (outcome, counter(outcome))).collect();
+        let tokens = KINDS.map(|kind| self.tokens.with_label_values(&[&*name, kind]));
+        let seconds = self.seconds.with_label_values(&[&*name]);
+        Provider { outcomes, seconds, tokens, name }
+    }
+
+    fn count(&self, provider: &str, outcome: &str, latency: Duration, spent: Tokens) {
+        let known = self.providers.get().into_iter().flatten();
+        let Some(provider) = known.into_iter().find(|known| &*known.name == provider) else {
+            return;
+        };
+        if let Some((_, counter)) = provider.outcomes.iter().find(|(known, _)| *known == outcome) {
+            counter.inc();
+        }
+        provider.seconds.observe(latency.as_secs_f64());
+        let by_kind = [spent.prompt, spent.completion, spent.thinking];
+        for (counter, count) in provider.tokens.iter().zip(by_kind) {
+            counter.inc_by(count);
+        }
+    }
+}
+
+impl Observer for Inference {
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        self.count(attempt.provider, attempt.outcome(), attempt.latency, attempt.tokens);
+    }
+}
+
+impl Label for Class {
+    const ALL: &'static [Class] = &[Class::Live, Class::Offline];
+
+    fn value(self) -> &'static str {
+        match self {
+            Class::Live => "live",
+            Class::Offline => "offline",
+        }
+    }
+}
+
+/// Why an ask was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedAsk {
+    /// As many wait as may.
+    QueueFull,
+    /// It waited long enough.
+    TimedOut,
+    /// It alone is more than may be under way.
+    TooLarge,
+    /// The tokens of the day are spent.
+    DaySpent,
+}
+
+impl RefusedAsk {
+    /// The reason of `refused`.
+    pub fn of(refused: &Refused) -> RefusedAsk {
+        match refused {
+            Refused::QueueFull { .. } => RefusedAsk::QueueFull,
+            Refused::TimedOut { .. } => RefusedAsk::TimedOut,
+            Refused::TooLarge { .. } => RefusedAsk::TooLarge,
+            Refused::DaySpent { .. } => RefusedAsk::DaySpent,
+        }
+    }
+}
+
+impl Label for RefusedAsk {
+    const ALL: &'static [RefusedAsk] =
+        &[RefusedAsk::QueueFull, RefusedAsk::TimedOut, RefusedAsk::TooLarge, RefusedAsk::DaySpent];
+
+    fn value(self) -> &'static str {
+        match self {
+            RefusedAsk::QueueFull => "queue_full",
+            RefusedAsk::TimedOut => "timed_out",
+            RefusedAsk::TooLarge => "too_large",
+            RefusedAsk::DaySpent => "day_spent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_by_provider_outcome_and_kind() {
+        let registry = Registry::new();
+        let metrics = Inference::new(&registry, "requests", "Help.".to_owned(), &[1.0]);
+        metrics.name_providers(["vllm".into(), "far".into()].into_iter());
+        let tokens = Tokens { prompt: 5, completion: 3, thinking: 2, total: 8 };
+        let refused = Failure::Refused;
+        for failure in [None, Some(&refused), Some(&refused)] {
+            metrics.attempted(&Attempt {
+                provider: "vllm",
+                model: "m",
+                failure,
+                latency: Duration::from_millis(10),
+                tokens,
+            });
+        }
+        let count = |outcome| metrics.requests.with_label_values(&["vllm", outcome]).get();
+        assert_eq!((count("ok"), count("refused"), count("timeout")), (1, 2, 0));
+        let tokens = KINDS.map(|kind| metrics.tokens.with_label_values(&["vllm", kind]).get());
+        assert_eq!(tokens, [15, 9, 6]);
+        assert_eq!(metrics.seconds.with_label_values(&["vllm"]).get_sample_count(), 3);
+        assert_eq!(metrics.requests.with_label_values(&["far", "ok"]).get(), 0);
+    }
+}

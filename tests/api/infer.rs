@@ -1,0 +1,383 @@
+//! Direct inference against a scripted backend: answers, failures, pictures, batches.
+
+use std::time::Duration;
+
+use infer::scripted::{Seen, Step};
+use serde_json::{Value, json};
+
+use crate::support::{
+    BOB, Server, Setup, clips,
+    model::{Model, prompt},
+};
+
+const MODEL: &str = "qwen3-vl-4b";
+
+fn question(prompt: &str) -> Value {
+    json!({"model": MODEL, "prompt": prompt})
+}
+
+fn with(mut body: Value, field: &str, value: Value) -> Value {
+    body[field] = value;
+    body
+}
+
+fn says_hello() -> Model {
+    Model::start(|_| Step::chat("hello"))
+}
+
+#[test]
+fn a_question_is_answered_and_told_of_on_its_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let server = model.behind(Setup::new(dir.path())).start();
+    let run = server.create_run();
+    let body = json!({
+        "model": MODEL, "prompt": "Say hello.", "run_id": run, "max_tokens": 7,
+        "temperature": 0.5, "timeout_ms": 5000, "allow_fallback": false,
+        "primary_provider": "vllm",
+    });
+    let reply = server.post("/v1/infer", &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    let expected = json!({
+        "request_id": reply.header("x-request-id"), "run_id": run, "provider": "vllm",
+        "model": MODEL, "fallback_used": false, "output_text": "hello", "finish_reason": "stop",
+        "inference_latency_ms": answer["inference_latency_ms"],
+        "tokens": {
+            "prompt_tokens": 12, "completion_tokens": 5, "thinking_tokens": 0, "total_tokens": 17,
+        },
+    });
+    assert_eq!(answer, expected);
+    assert!(answer["inference_latency_ms"].is_u64());
+    let sent = model.server.seen()[0].json();
+    assert_eq!((&sent["model"], &sent["max_tokens"]), (&json!(MODEL), &json!(7)));
+    assert_eq!(sent["temperature"], 0.5);
+    assert_eq!(server.kinds(&run), ["run_created", "inference_completed"]);
+    let payload = server.events(&run)[1]["payload"].clone();
+    let expected = json!({
+        "request_id": reply.header("x-request-id"), "provider": "vllm", "model": MODEL,
+        "fallback_used": false, "prompt_bytes": 10, "output_bytes": 5,
+    });
+    assert_eq!(payload, expected);
+    let untied = server.post("/v1/infer", &question("p"));
+    assert_eq!((untied.status, &untied.json()["run_id"]), (200, &Value::Null), "{}", untied.text);
+    assert!(untied.json()["output_json"].is_null());
+}
+
+#[test]
+fn an_answer_with_a_schema_is_valid_json_or_a_failure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match &*prompt(seen) {
+        said if said.contains("good") => Step::chat(r#"{"n": 3}"#),
+        said if said.contains("cut") => Step::chat_finished(r#"{"n": 3"#, "length"),
+        _ => Step::chat(r#"{"n": "three"}"#),
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    let schema = json!({
+        "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+    });
+    let ask = |said: &str| {
+        server.post("/v1/infer", &with(question(said), "output_schema", schema.clone()))
+    };
+    let good = ask("good");
+    assert_eq!(
+        (good.status, &good.json()["output_json"]),
+        (200, &json!({"n": 3})),
+        "{}",
+        good.text
+    );
+    for (said, class) in [("bad", "does not match output_schema"), ("cut", "truncated")] {
+        let reply = ask(said);
+        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{said}");
+        let message = reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(class), "{said}: {message}");
+    }
+}
+
+#[test]
+fn what_cannot_be_accepted_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let server = model.behind(Setup::new(dir.path())).start();
+    let still = json!({"keyframe": {"run_id": "r", "sha256": "ab"}});
+    let deep = (0..40).fold(json!({}), |inner, _| json!({"not": inner}));
+    let rows = [
+        ("model", json!("no-such-model")),
+        ("model", json!(null)),
+        ("prompt", json!("")),
+        ("prompt", json!("p".repeat(32_769))),
+        ("max_tokens", json!(0)),
+        ("max_tokens", json!(4097)),
+        ("max_tokens", json!(1.0)),
+        ("temperature", json!(2.1)),
+        ("temperature", json!("hot")),
+        ("timeout_ms", json!(0)),
+        ("timeout_ms", json!(120_001)),
+        ("allow_fallback", json!(1)),
+        ("primary_provider", json!("openai")),
+        ("output_schema", json!("{}")),
+        ("output_schema", json!({"type": "nonsense"})),
+        ("output_schema", json!({"$ref": "https://example.com/schema"})),
+        ("output_schema", json!({"$ref": "file:///etc/passwd"})),
+        ("output_schema", deep),
+        ("images", json!(vec![still.clone(); 9])),
+        ("images[0].keyframe", json!([still])),
+        ("images[0].keyframe", json!([{}])),
+        ("primary_provider", json!("gemini")),
+    ];
+    for (named, value) in rows {
+        let field = named.split('[').next().expect("a name");
+        let mut body = with(question("p"), field, value.clone());
+        if value == "gemini" {
+            body["allow_fallback"] = json!(false);
+        }
+        let reply = server.post("/v1/infer", &body);
+        assert_eq!((reply.status, reply.fields()), (422, vec![named.to_owned()]), "{value}");
+        let batch = json!({"requests": [question("a"), body]});
+        let reply = server.post("/v1/infer/batch", &batch);
+        if value == "gemini" {
+            // Known only once backends are looked at: a failure of its own.
+            assert_eq!(reply.json()["results"][1]["error"]["code"], "validation_error");
+            continue;
+        }
+        assert_eq!(reply.status, 422, "{value}: {}", reply.text);
+        assert_eq!(reply.fields(), [format!("requests[1].{named}")], "{value}");
+    }
+    let asked = model.server.seen().len();
+    assert_eq!(asked, 1, "only the batch that could be accepted asked something");
+    for (field, body) in [
+        ("requests", json!({})),
+        ("requests", json!({"requests": []})),
+        ("requests", json!({"requests": vec![question("p"); 257]})),
+        ("requests[0]", json!({"requests": [1]})),
+        ("max_parallel", json!({"requests": [question("p")], "max_parallel": 65})),
+    ] {
+        let reply = server.post("/v1/infer/batch", &body);
+        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{}", reply.text);
+    }
+    assert_eq!(model.server.seen().len(), asked);
+}
+
+#[test]
+fn without_a_backend_the_answer_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let batch = json!({"requests": [question("p")]});
+    for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
+        let reply = server.post(path, body);
+        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{path}");
+        let message = reply.json()["error"]["message"].clone();
+        assert_eq!(message, "no inference backend is configured", "{path}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_by_its_class_and_nothing_of_the_backend() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match &*prompt(seen) {
+        "http 5xx" => Step::html(502),
+        "rate limited" => Step::rate_limited(Some("600")),
+        "malformed" => Step::reply(200, "application/json", "{\"choices\": \"secret\"}"),
+        "too large" => Step::reply(200, "application/json", vec![b' '; 5 << 20]),
+        "closed" => Step::close(),
+        "timeout" => Step::hang(),
+        _ => Step::chat("hello"),
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    let run = server.create_run();
+    for class in ["http 5xx", "rate limited", "malformed", "too large", "closed", "timeout"] {
+        let body = with(with(question(class), "run_id", json!(run)), "timeout_ms", json!(1500));
+        let reply = server.post("/v1/infer", &body);
+        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{class}");
+        let message = reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("the backend vllm") && message.contains(class), "{message}");
+        for hidden in ["secret", "Bad Gateway", "127.0.0.1"] {
+            assert!(!message.contains(hidden), "{class}: {message}");
+        }
+        // A success between failures keeps the backend from being left alone.
+        assert_eq!(server.post("/v1/infer", &question("p")).status, 200, "{class}");
+    }
+    assert_eq!(server.kinds(&run), ["run_created"], "a failure is no event");
+}
+
+fn gone(server: &Server) -> Vec<Value> {
+    let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
+    let deleted = server.create_run();
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
+    vec![bobs.json()["run_id"].clone(), json!(deleted), json!("nonsense")]
+}
+
+#[test]
+fn stills_of_owned_runs_are_shown_to_the_model() {
+    let Some(clips) = clips("stills_of_owned_runs_are_shown_to_the_model") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 40});
+    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
+    let still = |run: &Value, hash: &str| json!({"keyframe": {"run_id": run, "sha256": hash}});
+    let images = json!([still(&json!(run), &hash), still(&json!(run), &hash)]);
+    let reply = server.post("/v1/infer", &with(question("Look."), "images", images));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let sent = model.server.seen()[0].json().to_string();
+    assert_eq!(sent.matches("data:image/jpeg;base64,/9j/").count(), 2, "both stills");
+    let said = prompt(&model.server.seen()[0]);
+    assert!(said.contains("Look.") && said.contains("Picture 2 of 2:"), "{said}");
+
+    let mut cases: Vec<Value> = gone(&server).iter().map(|run| still(run, &hash)).collect();
+    cases.push(still(&json!(run), &"ab".repeat(32)));
+    for image in cases {
+        let body = with(question("Look."), "images", json!([image]));
+        let reply = server.post("/v1/infer", &body);
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{image}");
+        let reply = server.post("/v1/infer/batch", &json!({"requests": [question("p"), body]}));
+        let results = reply.json()["results"].clone();
+        assert_eq!((&results[0]["ok"], &results[1]["ok"]), (&json!(true), &json!(false)));
+        assert_eq!(results[1]["error"]["code"], "not_found", "{image}");
+    }
+}
+
+#[test]
+fn a_run_that_is_not_there_or_over_takes_no_question() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let server = model.behind(Setup::new(dir.path())).start();
+    for run in gone(&server) {
+        let reply = server.post("/v1/infer", &with(question("p"), "run_id", run.clone()));
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{run}");
+    }
+    let ended = server.create_run();
+    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    let reply = server.post("/v1/infer", &with(question("p"), "run_id", json!(ended)));
+    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"));
+    assert_eq!(model.server.seen().len(), 0);
+}
+
+/// Ten of 256, far enough apart that the backend is not left alone for them.
+fn fails(number: usize) -> bool {
+    number % 25 == 7 && number < 250
+}
+
+fn fails_some(seen: &Seen) -> Step {
+    let said = prompt(seen);
+    let number: usize = said.trim_start_matches("question ").parse().expect("a number");
+    // The first to arrive are answered last.
+    let after = Duration::from_millis(if number % 16 < 4 { 20 } else { 0 });
+    let step = if fails(number) { Step::html(503) } else { Step::chat(&said) };
+    step.after(after)
+}
+
+#[test]
+fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(fails_some);
+    let server = model.behind(Setup::new(dir.path())).start();
+    let run = server.create_run();
+    let requests: Vec<Value> = (0..256)
+        .map(|at| with(question(&format!("question {at}")), "run_id", json!(run)))
+        .collect();
+    let failing: Vec<usize> = (0..256).filter(|at| fails(*at)).collect();
+    assert_eq!(failing.len(), 10);
+    let body = json!({"requests": requests, "max_parallel": 64});
+    let reply = server.post("/v1/infer/batch", &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    let counts = ["processed", "succeeded", "failed"].map(|name| answer[name].as_u64());
+    assert_eq!(counts, [Some(256), Some(246), Some(10)]);
+    for (at, item) in answer["results"].as_array().expect("an array").iter().enumerate() {
+        assert_eq!(item["index"], at);
+        assert_eq!(item["ok"], !fails(at), "{item}");
+        if fails(at) {
+            assert_eq!(item["error"]["code"], "internal_error", "{item}");
+            let message = item["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("http 5xx") && item["result"].is_null(), "{item}");
+        } else {
+            assert_eq!(item["result"]["output_text"], format!("question {at}"));
+        }
+    }
+    assert!(model.server.in_flight_max() <= 4, "{} at once", model.server.in_flight_max());
+    let completed = server.kinds(&run).iter().filter(|kind| *kind == "inference_completed").count();
+    assert_eq!(completed, 246);
+}
+
+#[test]
+fn a_question_sent_twice_with_a_key_is_asked_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let server = model.behind(Setup::new(dir.path())).start();
+    let batch = json!({"requests": [question("p")]});
+    for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
+        let call = || server.call("POST", path).header("idempotency-key", "k").json(body).send();
+        let asked = model.server.seen().len();
+        let (first, again) = (call(), call());
+        assert_eq!((first.status, again.status), (200, 200), "{path}: {}", first.text);
+        assert!(first.bytes == again.bytes, "{path}");
+        assert_eq!(again.header("idempotency-replayed"), "true", "{path}");
+        assert_eq!(model.server.seen().len(), asked + 1, "{path}");
+    }
+}
+
+#[test]
+fn models_say_who_serves_them_and_whether_they_can_be_reached() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = says_hello();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nowhere = closed.local_addr().expect("bound");
+    drop(closed);
+    let file = dir.path().join("backends.toml");
+    let text = format!(
+        r#"
+        [[backends]]
+        name = "house"
+        type = "openai_compat"
+        openai_kind = "sglang"
+        base_url = "{}/v1/"
+        model = "house-7b"
+        upstream_model = "org/house-7b-awq"
+        priority = 1
+
+        [[backends]]
+        name = "gone"
+        type = "openai_compat"
+        base_url = "http://{nowhere}"
+        model = "qwen3-vl-2b"
+        priority = 2
+        "#,
+        model.server.base_url()
+    );
+    std::fs::write(&file, text).expect("written");
+    let setup = Setup::new(dir.path()).var("SERVICE_CONFIG", &file.display().to_string());
+    let server = setup.start();
+    let answer = server.get("/v1/models").json();
+    let find = |id: &str| {
+        let models = answer["models"].as_array().expect("an array").iter();
+        models.clone().find(|model| model["id"] == id).cloned().expect("listed")
+    };
+    let shown = |id: &str, field: &str| find(id)[field].clone();
+    assert_eq!(shown("house-7b", "availability"), "ready");
+    assert_eq!(shown("house-7b", "tier"), "small");
+    assert_eq!(shown("house-7b", "providers_available"), json!(["house"]));
+    assert_eq!(shown("qwen3-vl-2b", "availability"), "unreachable");
+    assert_eq!(shown("qwen3-vl-2b", "providers_available"), json!([]));
+    assert_eq!(shown("qwen3-vl-4b", "availability"), "not_configured");
+    let providers = answer["providers"].as_array().expect("an array");
+    let names: Vec<_> = providers.iter().map(|one| (&one["name"], &one["reachable"])).collect();
+    assert_eq!(names, [(&json!("house"), &json!(true)), (&json!("gone"), &json!(false))]);
+    assert!(providers[0]["latency_ms"].is_u64() && providers[0]["last_error"].is_null());
+    assert!(providers[1]["latency_ms"].is_null(), "{providers:?}");
+    let error = providers[1]["last_error"].as_str().expect("why");
+    assert!(error.contains("refused") && !error.contains("127.0.0.1"), "{error}");
+    let again: Vec<u16> = (0..5).map(|_| server.get("/v1/models").status).collect();
+    assert_eq!((again, model.server.probes()), (vec![200; 5], 1), "looked at once in five seconds");
+    let body = json!({"model": "house-7b"});
+    assert_eq!(server.post("/v1/runs", &body).json()["model"], "house-7b");
+    let reply = server.post("/v1/infer", &with(question("p"), "model", json!("house-7b")));
+    assert_eq!(reply.json()["model"], "house-7b", "{}", reply.text);
+    assert_eq!(model.server.seen()[0].json()["model"], "org/house-7b-awq");
+    let reply = server.post("/v1/infer", &question("p"));
+    assert_eq!((reply.status, reply.fields()), (422, vec!["model".to_owned()]), "not served");
+}

@@ -1,0 +1,203 @@
+//! What inference is bounded by: places, the queue, a day's tokens; and how it is counted.
+
+use std::{
+    io::Write,
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use crate::support::{
+    ALICE, BOB, Reply, Server, Setup,
+    model::{Model, prompt},
+};
+
+/// Hangs where it is asked to.
+fn model() -> Model {
+    Model::start(|seen| match &*prompt(seen) {
+        "hang" => Step::hang(),
+        "broken" => Step::html(502),
+        _ => Step::chat("hello"),
+    })
+}
+
+fn question(prompt: &str) -> Value {
+    json!({"model": "qwen3-vl-4b", "prompt": prompt, "max_tokens": 10})
+}
+
+/// A question that holds its place for so long.
+fn hanging(timeout_ms: u64) -> Value {
+    let mut body = question("hang");
+    body["timeout_ms"] = json!(timeout_ms);
+    body
+}
+
+fn value(server: &Server, series: &str) -> f64 {
+    let text = server.get("/v1/metrics").text;
+    let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    rest.unwrap_or_else(|| panic!("no {series}")).parse().expect("a number")
+}
+
+/// Waits until a series has a value.
+fn until(server: &Server, series: &str, expected: f64) {
+    let started = Instant::now();
+    while value(server, series) != expected {
+        assert!(started.elapsed() < Duration::from_secs(60), "{series} is never {expected}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
+const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
+
+fn is_unavailable(reply: &Reply) -> bool {
+    (reply.status, reply.code().as_str()) == (503, "unavailable")
+        && !reply.header("retry-after").is_empty()
+}
+
+#[test]
+fn a_full_queue_refuses_and_places_come_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = model();
+    let server = model
+        .behind(Setup::new(dir.path()))
+        .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAITER_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
+        .start();
+    thread::scope(|scope| {
+        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(4000)));
+        until(&server, IN_FLIGHT, 1.0);
+        let waits = scope.spawn(|| server.post("/v1/infer", &question("p")));
+        until(&server, WAITING, 1.0);
+        for key in [ALICE, BOB] {
+            let call = server.call("POST", "/v1/infer").key(Some(key));
+            let reply = call.json(&question("p")).send();
+            assert!(is_unavailable(&reply), "{key}: {} {}", reply.status, reply.text);
+        }
+        let held = holds.join().expect("no panic");
+        assert_eq!((held.status, held.code().as_str()), (500, "internal_error"), "{}", held.text);
+        assert_eq!(waits.join().expect("no panic").status, 200);
+    });
+    let rows = [
+        (IN_FLIGHT, 0.0),
+        (WAITING, 0.0),
+        (r#"service_inference_refusals_total{reason="queue_full"}"#, 2.0),
+        (r#"service_refusals_total{reason="inferences"}"#, 2.0),
+        (r#"service_inference_requests_total{outcome="timeout",provider="vllm"}"#, 1.0),
+        (r#"service_inference_requests_total{outcome="ok",provider="vllm"}"#, 1.0),
+        (r#"service_inference_tokens_total{kind="prompt",provider="vllm"}"#, 12.0),
+        (r#"service_inference_tokens_total{kind="completion",provider="vllm"}"#, 5.0),
+        (r#"service_inference_request_duration_seconds_count{provider="vllm"}"#, 2.0),
+        ("service_inference_wait_seconds_count", 2.0),
+        ("service_inference_tokens_in_flight", 0.0),
+    ];
+    for (series, expected) in rows {
+        assert_eq!(value(&server, series), expected, "{series}");
+    }
+}
+
+#[test]
+fn a_wait_ends_and_one_principal_does_not_hold_another() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = model();
+    let server = model
+        .behind(Setup::new(dir.path()))
+        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "50")
+        .start();
+    thread::scope(|scope| {
+        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(4000)));
+        until(&server, IN_FLIGHT, 1.0);
+        let late = server.post("/v1/infer", &question("p"));
+        assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+        let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
+        assert_eq!(bobs.status, 200, "{}", bobs.text);
+        assert_eq!(holds.join().expect("no panic").status, 500);
+    });
+    assert_eq!(value(&server, r#"service_inference_refusals_total{reason="timed_out"}"#), 1.0);
+}
+
+#[test]
+fn a_caller_that_goes_away_takes_its_question_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = model();
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup.var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1").start();
+    let body = hanging(120_000).to_string();
+    let head = format!(
+        "POST /v1/infer HTTP/1.1\r\nhost: x\r\nx-api-key: {ALICE}\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let send = || {
+        let mut stream = TcpStream::connect(server.addr()).expect("connected");
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let first = send();
+    until(&server, IN_FLIGHT, 1.0);
+    let second = send();
+    until(&server, WAITING, 1.0);
+    drop(second);
+    until(&server, WAITING, 0.0);
+    drop(first);
+    until(&server, IN_FLIGHT, 0.0);
+    let started = Instant::now();
+    while model.server.in_flight() > 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the backend works on");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.post("/v1/infer", &question("p")).status, 200);
+}
+
+#[test]
+fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = model();
+    // A question is estimated at 11 tokens and costs 17.
+    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "37");
+    let mut server = setup.start();
+    let run = server.create_run();
+    let mut body = question("p");
+    body["run_id"] = json!(run);
+    let low = |server: &Server| {
+        server.events(&run).into_iter().filter(|event| event["kind"] == "token_budget_low").count()
+    };
+    assert_eq!(server.post("/v1/infer", &body).status, 200);
+    assert_eq!(low(&server), 0, "17 of 37");
+    let second = server.post("/v1/infer", &body);
+    assert_eq!((second.status, low(&server)), (200, 1), "34 of 37: {}", second.text);
+    let events = server.events(&run);
+    let told = events.iter().find(|event| event["kind"] == "token_budget_low").expect("told");
+    let payload = &told["payload"];
+    let shown = ["principal_key", "used_tokens", "limit_tokens"].map(|name| payload[name].clone());
+    assert_eq!(shown, [json!("alice"), json!(34), json!(37)], "{payload}");
+    assert_eq!(payload["request_id"], second.header("x-request-id"));
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
+    let refused = |server: &Server| {
+        let reply = server.post("/v1/infer", &body);
+        assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.text);
+        let seconds: u64 = reply.header("retry-after").parse().expect("seconds");
+        assert!((1..=86_400).contains(&seconds), "{seconds} to midnight");
+    };
+    refused(&server);
+    let batch = server.post("/v1/infer/batch", &json!({"requests": [question("p")]})).json();
+    assert_eq!(batch["results"][0]["error"]["code"], "rate_limited", "{batch}");
+    let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
+    assert_eq!((&limits["max"], &limits["used"]), (&json!(37), &json!(34)));
+    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
+    let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
+    assert_eq!(value(&server, of), 2.0);
+    let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
+    assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+    server = setup.start();
+    refused(&server);
+    assert_eq!(low(&server), 1, "told once a day");
+    assert_eq!(model.server.seen().len(), 3, "what is refused is not asked");
+}
