@@ -11,10 +11,12 @@ use std::{
     time::Duration,
 };
 
-use super::python;
+use super::{python, skip::skip};
 
 /// The key that it wants.
 pub const KEY: &str = "model-key";
+/// The scripts, below the workspace.
+const SCRIPTS: &str = "tests/support/model_server";
 
 /// A running server; ends when dropped, also when the test is killed.
 pub struct ModelServer {
@@ -23,14 +25,17 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Starts it, or says loudly why `test` did nothing. Every answer comes after so many tokens
+    /// Starts it, where it can be installed; see [`skip`]. Every answer comes after so many tokens
     /// of hidden reasoning.
     pub fn start(test: &str, thinking: u32) -> Option<ModelServer> {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/model_server");
+        let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let scripts =
+            folders.find_map(|folder| Some(folder.join(SCRIPTS)).filter(|it| it.is_dir()));
+        let scripts = scripts.expect("in the repository");
         let bin = match python::installed(&scripts.join("requirements.txt")) {
             Ok(bin) => bin,
             Err(error) => {
-                println!("SKIPPED {test}: llama.cpp cannot be installed: {error}");
+                skip(test, format!("llama.cpp cannot be installed: {error}"));
                 return None;
             }
         };
@@ -43,18 +48,19 @@ impl ModelServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("python starts");
-        let stdout = child.stdout.take().expect("piped");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (tell, told) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("model-server-stdout".to_owned())
             .spawn(move || {
-                // Nobody listens to a second line.
-                BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| {
-                    tell.send(line).ok();
-                });
+                let mut line = String::new();
+                // What cannot be read is missed below.
+                stdout.read_line(&mut line).ok();
+                tell.send(line.trim_end().to_owned()).ok();
             })
             .expect("a thread");
-        let url = told.recv_timeout(Duration::from_secs(60)).expect("the model server listens");
+        let url = told.recv_timeout(Duration::from_secs(120)).expect("the model server listens");
+        assert!(url.starts_with("http://127.0.0.1:"), "not where the model server listens: {url}");
         Some(ModelServer { child, url })
     }
 

@@ -1,0 +1,211 @@
+//! The chain against a server that somebody else wrote: llama.cpp, with a model whose words are
+//! noise.
+#![allow(missing_docs)]
+
+#[path = "../../tests/support/model_server.rs"]
+mod model_server;
+#[path = "../../tests/support/python.rs"]
+mod python;
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
+use std::{sync::Arc, time::Duration};
+
+use infer::{
+    Answer, Backends, Chain, Failure, FinishReason, Image, InferError, OutputSchema, ProviderKind,
+    Request,
+};
+use serde_json::{Value, json};
+
+use crate::model_server::{KEY, ModelServer};
+
+/// What the service calls the model; llama.cpp calls it `noise`.
+const MODEL: &str = "small";
+
+/// What makes the model say more than it has room for: a letter is a token.
+fn long() -> String {
+    "n".repeat(32_768)
+}
+
+/// A grey picture of 16 x 16.
+fn picture() -> Image {
+    let jpeg = include_bytes!("grey.jpg").as_slice().into();
+    Image { jpeg, caption: "At 0.000 s:".to_owned() }
+}
+
+/// A chain of llama.cpp that wants `key`, with a `more` line of its own.
+fn chain(models: &ModelServer, key: &str, more: &str) -> Chain {
+    chain_after(models, "", &format!("api_key = \"{key}\"\n{more}"))
+}
+
+/// A chain of the backends in `before`, then llama.cpp with `more`.
+fn chain_after(models: &ModelServer, before: &str, more: &str) -> Chain {
+    let text = format!(
+        "{before}\n[[backends]]\nname = \"noise\"\ntype = \"openai_compat\"\nbase_url = \"{}\"\n\
+         model = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 9\n{more}\n",
+        models.url()
+    );
+    let configs = Backends::parse("backends.toml", &text, &|_| None).expect("backends");
+    // Another test of this process may have put it there.
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let roots = rustls::RootCertStore::empty();
+    let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    Chain::new(configs, tls, |_| false).expect("a chain")
+}
+
+fn schema() -> Arc<OutputSchema> {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "event_type": {"type": "string", "minLength": 1, "maxLength": 40},
+            "people": {"type": "integer", "minimum": 0, "maximum": 9},
+            "seen": {"type": "array", "items": {"enum": ["car", "dog"]}, "maxItems": 3},
+        },
+        "required": ["event_type", "people", "seen"],
+        "additionalProperties": false,
+    });
+    Arc::new(OutputSchema::compile(schema).expect("a schema"))
+}
+
+fn request() -> Request {
+    Request {
+        model: MODEL.to_owned(),
+        prompt: "What is there?".to_owned(),
+        images: Vec::new(),
+        max_tokens: None,
+        temperature: None,
+        timeout: Some(Duration::from_secs(60)),
+        schema: None,
+        primary: None,
+        allow_fallback: true,
+    }
+}
+
+/// The only attempt's answer, its tokens counted.
+async fn answered(chain: &Chain, request: &Request) -> Answer {
+    let answer = chain.infer(request).await.expect("an answer");
+    assert_eq!((&*answer.provider, answer.attempts), ("noise", 1), "{answer:?}");
+    assert!(answer.tokens.prompt > 0 && answer.tokens.completion > 0, "{answer:?}");
+    assert_eq!(answer.tokens.total, answer.tokens.prompt + answer.tokens.completion);
+    answer
+}
+
+/// The answer is the JSON that [`schema`] asks for, and nothing beside it.
+fn assert_structured(answer: &Answer) {
+    let json = answer.json.as_ref().expect("structured");
+    assert_eq!(schema().validate(json), Ok(()), "{json}");
+    assert_eq!(serde_json::from_str::<Value>(&answer.text).ok().as_ref(), Some(json));
+}
+
+/// How the only backend failed.
+async fn failure(chain: &Chain, request: &Request) -> Failure {
+    match chain.infer(request).await {
+        Err(InferError::Failed(mut failed)) if failed.len() == 1 => failed.remove(0).failure,
+        other => panic!("not one failure: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn words_end_by_themselves_or_where_they_must() {
+    let name = "words_end_by_themselves_or_where_they_must";
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let chain = chain(&models, KEY, "");
+    for temperature in [None, Some(0.0), Some(2.0)] {
+        let whole = answered(&chain, &Request { temperature, ..request() }).await;
+        assert_eq!((whole.finish, &whole.json), (FinishReason::Stop, &None), "{temperature:?}");
+        assert!(!whole.text.is_empty(), "{temperature:?}");
+    }
+    let cut = answered(&chain, &Request { max_tokens: Some(2), ..request() }).await;
+    assert_eq!((cut.finish, cut.tokens.completion), (FinishReason::Length, 2));
+}
+
+#[tokio::test]
+async fn a_schema_is_kept_with_and_without_pictures_and_reasoning() {
+    let name = "a_schema_is_kept_with_and_without_pictures_and_reasoning";
+    for thinking in [0, 12] {
+        let Some(models) = ModelServer::start(name, thinking) else { return };
+        for kind in ["", "vllm", "sglang", "mlx"] {
+            let kind = if kind.is_empty() { "" } else { &format!("openai_kind = \"{kind}\"") };
+            let chain = chain(&models, KEY, kind);
+            let mut counted = 0;
+            for pictures in [0, 1, 4] {
+                let images = vec![picture(); pictures];
+                let asked = Request { images, schema: Some(schema()), ..request() };
+                let answer = answered(&chain, &asked).await;
+                assert_structured(&answer);
+                assert!(answer.tokens.prompt > counted, "pictures are tokens: {answer:?}");
+                counted = answer.tokens.prompt;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_at_once_than_it_has_slots_get_their_own_answers() {
+    let name = "more_at_once_than_it_has_slots_get_their_own_answers";
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let chain = Arc::new(chain(&models, KEY, ""));
+    let mut asked = tokio::task::JoinSet::new();
+    for length in 1..=16 {
+        let chain = Arc::clone(&chain);
+        asked.spawn(async move {
+            let prompt = "n".repeat(length);
+            let request = Request { prompt, schema: Some(schema()), ..request() };
+            (length, answered(&chain, &request).await)
+        });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(length, _)| *length);
+    // A letter is a token: whose answer it is can be counted.
+    for ((_, before), (length, after)) in answers.iter().zip(&answers[1..]) {
+        assert_structured(after);
+        assert_eq!(after.tokens.prompt, before.tokens.prompt + 1, "{length}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_told_by_status_and_hold_no_key() {
+    let name = "refusals_are_told_by_status_and_hold_no_key";
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let no_picture = Image { jpeg: b"no picture".as_slice().into(), caption: String::new() };
+    let rows = [
+        ("too long", KEY, Request { prompt: long(), ..request() }, 400),
+        (
+            "too long, structured",
+            KEY,
+            Request { prompt: long(), schema: Some(schema()), ..request() },
+            400,
+        ),
+        ("no picture", KEY, Request { images: vec![no_picture], ..request() }, 400),
+        ("wrong key", "another-key", request(), 401),
+    ];
+    for (case, key, request, status) in rows {
+        let found = failure(&chain(&models, key, ""), &request).await;
+        assert_eq!(found, Failure::Http { status }, "{case}");
+        assert!(!format!("{found} {found:?}").contains(key), "{case}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn it_stands_in_for_a_backend_that_is_not_there() {
+    let name = "it_stands_in_for_a_backend_that_is_not_there";
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    // A port where nobody listens any more.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|gone| gone.local_addr());
+    let gone = format!(
+        "[[backends]]\nname = \"gone\"\ntype = \"openai_compat\"\nbase_url = \"http://{}\"\n\
+         model = \"{MODEL}\"\nopenai_kind = \"vllm\"\npriority = 1\n",
+        free.expect("a port")
+    );
+    let chain = chain_after(&models, &gone, &format!("api_key = \"{KEY}\""));
+    let asked = Request { primary: Some(ProviderKind::Vllm), ..request() };
+    let answer = chain.infer(&asked).await.expect("an answer");
+    assert_eq!((&*answer.provider, answer.fallback_used), ("noise", true), "{answer:?}");
+    let reached = |name: &str| (name == "noise", name.to_owned());
+    let probes = chain.probe().await;
+    let found: Vec<_> =
+        probes.iter().map(|probe| (probe.reachable, probe.name.to_string())).collect();
+    assert_eq!(found, [reached("gone"), reached("noise")]);
+    let alone = Request { allow_fallback: false, ..asked };
+    assert_eq!(failure(&chain, &alone).await, Failure::Refused);
+}
