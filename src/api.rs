@@ -25,6 +25,7 @@ mod openapi;
 mod page;
 mod pieces;
 mod rate;
+mod reason;
 mod runs;
 mod search;
 mod stream;
@@ -92,6 +93,7 @@ fn acting_once() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::create))
         .routes(routes!(ingest::ingest))
         .routes(routes!(analyze::analyze))
+        .routes(routes!(reason::reason))
         .routes(routes!(infer::infer))
         .routes(routes!(infer::infer_batch))
 }

@@ -49,6 +49,10 @@ mod models;
 mod mutants;
 #[path = "api/paging.rs"]
 mod paging;
+#[path = "api/reason.rs"]
+mod reason;
+#[path = "api/reason_ends.rs"]
+mod reason_ends;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

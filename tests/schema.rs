@@ -185,6 +185,17 @@ fn what_a_real_analysis_answers_is_valid() {
         assert!(!metadata.is_empty(), "{body}");
         metadata.iter().for_each(|frame| assert_valid(&published, frame));
     }
+    let reasoned = server.create_run();
+    let body = json!({
+        "source_uri": "talk_friday.mp4", "max_frames": 40, "model": "qwen3-vl-4b",
+        "semantic_prompt": "What moves?",
+    });
+    let answer = server.post(&format!("/v1/runs/{reasoned}/reason"), &body).json();
+    assert_valid(&component("ReasonAnswer"), &answer);
+    let metadata = answer["metadata"].as_array().expect("an array");
+    assert_eq!(metadata.len(), 40);
+    metadata.iter().for_each(|frame| assert_valid(&published, frame));
+    server.events(&reasoned).iter().for_each(|event| assert_valid(&component("Match"), event));
     let id = server.get(&format!("/v1/runs/{run}/events?limit=1000")).json();
     assert_valid(&component("RunEvents"), &id);
     server.events(&run).iter().for_each(|event| assert_valid(&component("Match"), event));

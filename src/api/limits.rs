@@ -31,6 +31,7 @@ use super::{
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
     page::{PAGE_DEFAULT, PageLimit},
+    reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
     search::{self, SearchLimit},
     upload::FORM_BYTES_MAX,
     webhooks::{Description, WebhookUrl},
@@ -119,6 +120,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(of_media());
+    limits.extend(of_reason());
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
     if let Some(stored) = limits.get_mut("principal_stored") {
@@ -174,6 +176,40 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("search.query", Limit::within(1..=search::QUERY_BYTES_MAX, "bytes")),
         ("search.limit", Limit::within(SearchLimit::RANGE, "hits").default(search::SEARCH_DEFAULT)),
         ("list.limit", Limit::within(PageLimit::RANGE, "items").default(PAGE_DEFAULT)),
+    ])
+}
+
+/// What a request to reason may say; past one 422.
+fn of_reason() -> BTreeMap<&'static str, Limit> {
+    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
+    BTreeMap::from([
+        (
+            "reason.chunk_size",
+            Limit::within(ChunkSize::RANGE, "frames").default(reason::CHUNK_SIZE_DEFAULT),
+        ),
+        ("reason.semantic_prompt", Limit::within(SemanticPrompt::BYTES, "bytes")),
+        ("reason.semantic_frames_per_chunk", Limit::within(ChunkPictures::RANGE, "pictures")),
+        ("reason.semantic_frame_max_edge", Limit::within(MaxEdge::RANGE, "pixels")),
+        (
+            "reason.semantic_timeout_ms",
+            Limit::within(SemanticTimeout::RANGE, "milliseconds")
+                .default(reason::SEMANTIC_TIMEOUT_DEFAULT),
+        ),
+        (
+            "reason.second_pass_threshold",
+            Limit::within(number(0.0)..=number(1.0), "confidence")
+                .default(number(reason::THRESHOLD_DEFAULT)),
+        ),
+        (
+            "reason.video_clip_duration_s",
+            Limit::most(number(reason::CLIP_S_MAX), "seconds")
+                .default(number(reason::CLIP_S_DEFAULT)),
+        ),
+        (
+            "reason.vlm_concurrency",
+            Limit::within(reason::Concurrency::RANGE, "chunks at once")
+                .default(reason::CONCURRENCY_DEFAULT),
+        ),
     ])
 }
 

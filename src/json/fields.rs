@@ -100,10 +100,31 @@ impl<'a> Fields<'a> {
             };
             let mut fields = Fields::within(object, format!("{}{field}[{at}].", self.prefix));
             values.extend(read(&mut fields));
-            fields.details.into_iter().for_each(|detail| self.note(detail));
-            self.more += fields.more;
+            self.absorb(fields);
         }
         (values.len() == items.len()).then_some(values)
+    }
+
+    /// The object `field`, read by `read`; `None` when it is missing or refused.
+    pub fn object<T>(
+        &mut self,
+        field: &'a str,
+        read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
+    ) -> Option<T> {
+        let object = self.optional(field, |value| match value {
+            Value::Object(object) => Ok(object),
+            _ => Err("must be an object".into()),
+        })?;
+        let mut fields = Fields::within(object, format!("{}{field}.", self.prefix));
+        let value = read(&mut fields);
+        self.absorb(fields);
+        value
+    }
+
+    /// Takes over the complaints about fields of a field.
+    fn absorb(&mut self, fields: Fields<'a>) {
+        fields.details.into_iter().for_each(|detail| self.note(detail));
+        self.more += fields.more;
     }
 
     /// Refuses every field that was not asked for.

@@ -52,6 +52,7 @@ const ROUTES: &[(&str, Reads)] = &[
     ("/v1/runs/{id}/feedback", Reads::JsonForADatabase),
     ("/v1/runs/{id}/ingest", Reads::Json),
     ("/v1/runs/{id}/keepalive", Reads::Other),
+    ("/v1/runs/{id}/reason", Reads::Json),
     ("/v1/runs/{id}/stop", Reads::Other),
     ("/v1/runs/{id}/webhooks", Reads::Json),
     ("/v1/search", Reads::Json),

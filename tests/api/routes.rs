@@ -72,7 +72,14 @@ fn every_documented_status_of_every_route_is_shown() {
     match clips {
         Some(clips) => media(&server, &mut book, &clips),
         None => {
-            book.forgive(&["ingestRun", "getKeyframe", "uploadFile", "getFile", "deleteFile"]);
+            book.forgive(&[
+                "ingestRun",
+                "reason",
+                "getKeyframe",
+                "uploadFile",
+                "getFile",
+                "deleteFile",
+            ]);
         }
     }
     let run = server.create_run();
@@ -154,6 +161,15 @@ fn ordinary(server: &Server, book: &mut Book) {
             422,
             "validation_error",
         ),
+        (
+            "POST",
+            format!("/v1/runs/{live}/reason"),
+            json!({"source_uri": "no.mp4", "model": "qwen3-vl-4b"}),
+            422,
+            "validation_error",
+        ),
+        ("POST", format!("/v1/runs/{MISSING}/reason"), json!({}), 404, "not_found"),
+        ("POST", format!("/v1/runs/{ended}/reason"), json!({}), 409, "conflict"),
         ("POST", format!("/v1/runs/{live}/analyze"), frames.clone(), 200, ""),
         ("POST", format!("/v1/runs/{ended}/analyze"), frames, 409, "conflict"),
         (
@@ -340,6 +356,10 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     show(("DELETE", &file), &[], Vec::new(), 200);
     show(("GET", &file), &[], Vec::new(), 404);
     show(("DELETE", &file), &[], Vec::new(), 404);
+    let reasoned = server.create_run();
+    let reason = json!({"source_uri": "talk_friday.mp4", "max_frames": 10, "model": "qwen3-vl-4b"});
+    let reason_path = format!("/v1/runs/{reasoned}/reason");
+    show(("POST", &reason_path), &[json_type], reason.to_string().into(), 200);
     show(("POST", &format!("/v1/runs/{run}/stop")), &[], Vec::new(), 200);
     let ingest = json!({"source_uri": "talk_friday.mp4"}).to_string();
     show(("POST", &ingest_path), &[json_type], ingest.into(), 409);
@@ -353,6 +373,11 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
         ("POST", "/v1/runs".to_owned(), json!({})),
         ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk_friday.mp4"})),
         ("POST", format!("/v1/runs/{run}/analyze"), frames),
+        (
+            "POST",
+            format!("/v1/runs/{run}/reason"),
+            json!({"source_uri": "talk_friday.mp4", "model": "qwen3-vl-4b"}),
+        ),
         ("POST", format!("/v1/runs/{run}/webhooks"), json!({"url": "https://127.0.0.1:9/hook"})),
         ("POST", "/v1/infer".to_owned(), question(None)),
         ("POST", "/v1/infer/batch".to_owned(), json!({"requests": [question(None)]})),

@@ -200,3 +200,26 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn what_a_stopped_job_came_to_is_kept_and_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    let found = || Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+    let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
+    // What is done to the run, and the state and the number of events that a job leaves it in.
+    let rows = [("", Lifecycle::Failed, 2), ("stop", Lifecycle::Cancelled, 1)];
+    for (done, state, kept) in rows {
+        let run = registry.create(origin(done), REQUEST).await.expect("created");
+        if done == "stop" {
+            registry.stop(&run, REQUEST).await.expect("active");
+        }
+        let appended = registry.wind_up(&run, vec![found()], Some(failed())).await;
+        assert_eq!(appended.map(|events| events.len()).ok(), Some(kept), "{done}");
+        assert_eq!(run.lifecycle(), state, "{done}");
+    }
+    let run = registry.create(origin("d"), REQUEST).await.expect("created");
+    registry.delete(&run, REQUEST).await.expect("deleted");
+    let refused = registry.wind_up(&run, vec![found()], None).await;
+    assert!(matches!(refused, Err(RunError::NotFound)), "{refused:?}");
+}

@@ -1,0 +1,188 @@
+//! Reason: a source is decoded, described by models chunk by chunk, and analysed.
+
+mod asked;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use infer::scheduler::Class;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiResult, App,
+    extract::{Body, Caller, Owned},
+    ingest::opened,
+    metadata::{self, Context},
+    openapi::{Fails, terms},
+    wire::{MarkerRecord, fps},
+};
+use crate::{
+    inference::Asker,
+    labels::Words,
+    session::{
+        reason::{Description, Models, Reason, Reasoned, Semantics, Terms},
+        registry::Run,
+        runner::Ingest,
+    },
+};
+pub use asked::*;
+
+/// How long a chunk waits for a place among all that is asked: its run is in no hurry.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What all answers of models together cost.
+#[derive(Serialize, ToSchema)]
+pub struct ReasonTokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    thinking_tokens: u64,
+    total_tokens: u64,
+    /// Time of all answers, added up.
+    inference_latency_ms: u64,
+    /// Chunks that a model answered for.
+    chunks_analyzed: u64,
+}
+
+/// The figures of a reasoning.
+#[derive(Serialize)]
+struct Figures {
+    markers_emitted: usize,
+    decoded_frames: u64,
+    sample_fps: Option<f64>,
+    lag_p95_ms: i64,
+    lag_p99_ms: i64,
+    tokens: ReasonTokens,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+/// What a reasoning came to.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
+struct ReasonAnswer {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    /// Number of `metadata` objects.
+    generated: u64,
+    markers_emitted: u64,
+    /// Frames decoded, measured and recorded.
+    decoded_frames: u64,
+    /// Analysed frames a second.
+    #[schema(required = true)]
+    sample_fps: Option<f64>,
+    /// How far 95 of 100 chunks were at most behind their media when they were answered: time
+    /// spent less media time, so negative where models are faster. 0 without chunks.
+    lag_p95_ms: i64,
+    /// Likewise 99 of 100.
+    lag_p99_ms: i64,
+    tokens: ReasonTokens,
+    /// The source ended early or is damaged; absent when it did not.
+    #[schema(required = false)]
+    truncated: bool,
+    markers: Vec<MarkerRecord<'static>>,
+    metadata: Vec<metadata::Metadata<'static>>,
+}
+
+/// What models are asked, where they can be.
+fn asked(app: &App, caller: &Caller, run: &Arc<Run>, wanted: Option<Wanted>) -> Semantics {
+    let Some(Wanted { views, mut inquiry, ask }) = wanted else { return Semantics::Off };
+    let inference = Arc::clone(&app.inference);
+    if !inference.is_configured() {
+        return Semantics::Missing("no inference backend is configured".to_owned());
+    }
+    if inference.providers(&ask.first).is_empty() {
+        let why = format!("no configured backend serves the model {}", ask.first);
+        return Semantics::Missing(why);
+    }
+    // More could not be under way, and would hold pictures and places in the queue.
+    let most = app.config.inference.limits.in_flight_per_principal;
+    inquiry.concurrency = inquiry.concurrency.min(most).max(1);
+    let asker = Asker {
+        request_id: caller.request_id,
+        principal: run.origin().principal.clone(),
+        run: Some(Arc::clone(run)),
+        class: Class::Offline,
+        patience: Some(PATIENCE),
+    };
+    let describer = Arc::new(Models { inference, asker, ask });
+    Semantics::Chunks(Description { views, inquiry, describer })
+}
+
+/// Reason over a source: decode it, have models describe its chunks, emit markers of both.
+///
+/// Chunks are asked about while the rest is decoded, and recorded as they are answered. Without a
+/// backend, or where one fails, the gate decides. The run is completed when all is recorded.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/reason", operation_id = "reason", tag = "work",
+    params(super::idempotency::IdempotencyKey),
+    request_body = ReasonRequest,
+    responses((status = 200, description = "Completed", body = ReasonAnswer), Fails<409>, Fails<503>),
+)]
+pub async fn reason(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> ApiResult {
+    run.check_active()?;
+    let request = read(&body, app.inference.catalog())?;
+    app.check_open()?;
+    app.quota.check(&caller.principal)?;
+    let ingest = Ingest {
+        request_id: caller.request_id,
+        stream_id: request.stream_id.clone(),
+        policy: request.policy,
+        rate: request.rate,
+        max_frames: request.max_frames,
+        ..opened(&app, &caller, &body, request.source_uri).await?
+    };
+    let origin = run.origin();
+    let mode = request.mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
+    let terms = Terms {
+        mode: mode.clone(),
+        model: request.model.clone(),
+        windowing: request.windowing,
+        markers: request.markers,
+        index_name: request.index_name,
+        words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
+    };
+    let semantics = asked(&app, &caller, &run, request.semantics);
+    let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }).await?;
+    let context = Context {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        stream_id: request.stream_id,
+        mode,
+        model: request.model.as_str().to_owned(),
+        trace_id: request.trace_id,
+        policy: request.policy,
+        sample_fps: reasoned.ingested.sample_fps,
+        source: "reason",
+    };
+    let figures = Figures::of(&reasoned);
+    let Reasoned { frames, markers, .. } = reasoned;
+    Ok(metadata::answer(context, figures, frames, &markers, request.windowing))
+}
+
+impl Figures {
+    fn of(reasoned: &Reasoned) -> Figures {
+        let Reasoned { ingested, markers, totals, .. } = reasoned;
+        Figures {
+            markers_emitted: markers.len(),
+            decoded_frames: ingested.decoded_frames,
+            sample_fps: fps(ingested.sample_fps),
+            lag_p95_ms: totals.lag_p95_ms,
+            lag_p99_ms: totals.lag_p99_ms,
+            tokens: ReasonTokens {
+                prompt_tokens: totals.tokens.prompt,
+                completion_tokens: totals.tokens.completion,
+                thinking_tokens: totals.tokens.thinking,
+                total_tokens: totals.tokens.total,
+                inference_latency_ms: totals.latency.as_millis() as u64,
+                chunks_analyzed: totals.chunks_analyzed,
+            },
+            truncated: ingested.truncated,
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What a request to reason says.
+
+use std::{sync::Arc, time::Duration};
+
+use infer::{OutputSchema, finding::default_schema};
+use media::{Label, Rate, Score, StreamId};
+use serde_json::Value;
+use timeline::{MarkerConfig, SamplingPolicy};
+use utoipa::ToSchema;
+use worker::{Chunking, Crop, ViewOptions};
+
+use crate::{
+    analysis::Windowing,
+    api::{
+        analyze::{Index, SegmentMs, WindowSize, trace, windowing},
+        error::ApiError,
+        extract::Body,
+        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, POLICIES, SourceUri, default_stream, rate},
+        openapi::terms,
+    },
+    catalog::{Catalog, Mode},
+    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, score},
+    session::reason::{Ask, Inquiry},
+};
+
+/// Analysed frames of a chunk.
+pub type ChunkSize = Int<5, 500>;
+/// Frames of a chunk where a caller says nothing of them.
+pub const CHUNK_SIZE_DEFAULT: u64 = 30;
+/// What a caller wants to know.
+pub type SemanticPrompt = Text<0, 4096>;
+/// Pictures of a chunk.
+pub type ChunkPictures = Int<1, 4>;
+/// Pixels of a picture's longer edge.
+pub type MaxEdge = Int<64, 4096>;
+/// Milliseconds for an answer.
+pub type SemanticTimeout = Int<100, 120_000>;
+/// Milliseconds for an answer where a caller says nothing of them.
+pub const SEMANTIC_TIMEOUT_DEFAULT: u64 = 30_000;
+/// Chunks that are asked about at once.
+pub type Concurrency = Int<1, 64>;
+/// Chunks that are asked about at once where a caller says nothing of them.
+pub const CONCURRENCY_DEFAULT: u64 = 4;
+/// Least confidence of a first pass where a caller says nothing of it.
+pub const THRESHOLD_DEFAULT: f64 = 0.7;
+/// Longest clip, in seconds.
+pub const CLIP_S_MAX: f64 = 60.0;
+/// Seconds of a clip where a caller says nothing of them.
+pub const CLIP_S_DEFAULT: f64 = 1.0;
+/// A part of the picture, in fractions of its sides.
+#[derive(ToSchema)]
+#[schema(as = CropRequest)]
+#[expect(dead_code, reason = "says what `crop` reads")]
+struct CropFields {
+    x: terms::Fraction,
+    y: terms::Fraction,
+    /// Greater than 0; `x` and `width` together at most 1.
+    width: terms::Fraction,
+    /// Greater than 0; `y` and `height` together at most 1.
+    height: terms::Fraction,
+}
+
+/// What to reason over, and what to ask of models.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `read` reads")]
+pub struct ReasonRequest {
+    /// As on an ingest.
+    #[schema(inline)]
+    source_uri: SourceUri,
+    /// The model that is asked, unless `first_pass_model` names another; one of `GET /v1/models`.
+    model: String,
+    /// The run's own when missing.
+    mode: Option<terms::Mode>,
+    /// `main` when missing.
+    stream_id: Option<terms::Label>,
+    /// `source_fps_adaptive` when missing: every frame.
+    sampling_policy: Option<terms::Sampling>,
+    /// Frames a second; required with the policy `fixed`.
+    fixed_fps: Option<terms::Fps>,
+    /// Frames after which the work ends; 512 when missing.
+    #[schema(inline)]
+    max_frames: Option<MaxFrames>,
+    /// Analysed frames of a chunk; 30 when missing.
+    #[schema(inline)]
+    chunk_size: Option<ChunkSize>,
+    /// Frames of a metadata window; 16 when missing.
+    #[schema(inline)]
+    window_size: Option<WindowSize>,
+    /// Milliseconds of a metadata segment; 250 when missing.
+    #[schema(inline)]
+    segment_ms: Option<SegmentMs>,
+    /// How far apart segments may be for one to finalize the other; 3 when missing.
+    #[schema(inline)]
+    marker_correction_window_frames: Option<Index>,
+    /// Whether models are asked; when missing they are where there is a prompt.
+    semantic_inference: Option<bool>,
+    /// What to find out about each chunk.
+    #[schema(inline)]
+    semantic_prompt: Option<SemanticPrompt>,
+    /// Pictures shown of a chunk: those that the gate selected first, then evenly spaced ones.
+    /// 1 when missing, of a clip 4.
+    #[schema(inline)]
+    semantic_frames_per_chunk: Option<ChunkPictures>,
+    /// Pixels of the longer edge above which pictures are scaled down.
+    #[schema(inline)]
+    semantic_frame_max_edge: Option<MaxEdge>,
+    /// Milliseconds for the answer to a chunk, once it is asked; 30000 when missing.
+    #[schema(inline)]
+    semantic_timeout_ms: Option<SemanticTimeout>,
+    /// The part of each picture that is shown; all of it when missing.
+    crop: Option<CropFields>,
+    /// JSON Schema that answers must match. Of its own fields those are known that events have:
+    /// `event_type`, `object_label`, `summary`, `description`, `confidence`.
+    output_schema: Option<terms::AnyObject>,
+    /// The model that is asked about every chunk; `model` when missing.
+    first_pass_model: Option<String>,
+    /// The model that is asked again where the first is not sure; none when missing.
+    second_pass_model: Option<String>,
+    /// How sure the first has to be; 0.7 when missing.
+    second_pass_threshold: Option<terms::Fraction>,
+    /// Kept in events, which can be filtered by it.
+    index_name: Option<terms::Label>,
+    /// Each chunk is asked about with the description of the one before, and so one at a time.
+    temporal_chain: Option<bool>,
+    /// One picture of each chunk is shown, beside that of the chunk before.
+    visual_diff: Option<bool>,
+    /// Chunks are clips of media time, each described as a whole.
+    video_clip_mode: Option<bool>,
+    /// Seconds of a clip, greater than 0; 1 when missing.
+    #[schema(maximum = 60.0)]
+    video_clip_duration_s: Option<f64>,
+    /// Chunks that are asked about at once; 4 when missing.
+    #[schema(inline)]
+    vlm_concurrency: Option<Concurrency>,
+    /// Visible ASCII; the request's id when missing.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    trace_id: Option<String>,
+}
+
+/// A request that can be carried out.
+pub struct Request<'a> {
+    /// What is read, as the caller names it.
+    pub source_uri: &'a str,
+    /// The model asked for.
+    pub model: Label,
+    /// How thorough; the run's own when `None`.
+    pub mode: Option<Mode>,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// How frames are chosen.
+    pub policy: SamplingPolicy,
+    /// The rate frames are chosen at.
+    pub rate: Option<Rate>,
+    /// Most frames.
+    pub max_frames: u64,
+    /// How frames are grouped into windows.
+    pub windowing: Windowing,
+    /// What confirms a marker.
+    pub markers: MarkerConfig,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+    /// The caller's trace.
+    pub trace_id: Option<String>,
+    /// What is wanted of models, if anything is.
+    pub semantics: Option<Wanted>,
+}
+
+/// What is wanted of models.
+pub struct Wanted {
+    /// The pictures that they are shown.
+    pub views: ViewOptions,
+    /// What they are asked.
+    pub inquiry: Inquiry,
+    /// Which of them, and how.
+    pub ask: Ask,
+}
+
+/// Reads a request about models of `catalog`.
+pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiError> {
+    let mut fields = body.fields()?;
+    let model_of = |value: &Value| curated(catalog, value);
+    let source_uri = fields.required("source_uri", SourceUri::read);
+    let model = fields.required("model", model_of);
+    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
+    let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
+    let policy = fields
+        .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
+        .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
+    let is_fixed = policy == SamplingPolicy::Fixed;
+    let fixed_fps = if is_fixed {
+        fields.required("fixed_fps", rate)
+    } else {
+        fields.optional("fixed_fps", rate)
+    };
+    let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
+    let windowing = windowing(&mut fields);
+    let window = fields.optional("marker_correction_window_frames", Index::read);
+    let mut markers = MarkerConfig::default();
+    markers.correction_window_frames = window.unwrap_or(markers.correction_window_frames);
+    let index_name = fields.optional("index_name", parsed);
+    let trace_id = fields.optional("trace_id", trace);
+    let semantics = semantics(&mut fields, model.as_ref(), model_of);
+    let read = fields.finish(|| {
+        Some(Request {
+            source_uri: source_uri?,
+            model: model?,
+            mode,
+            stream_id,
+            policy,
+            rate: fixed_fps.filter(|_| is_fixed),
+            max_frames,
+            windowing,
+            markers,
+            index_name,
+            trace_id,
+            semantics,
+        })
+    });
+    read.map_err(ApiError::Invalid)
+}
+
+/// The id of a model that a caller can name.
+fn curated(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
+    let id: Label = parsed(value)?;
+    let known = catalog.contains(id.as_str()).then_some(id);
+    known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
+}
+
+/// What is wanted of models; `None` where nothing is, or something was refused.
+fn semantics<'a>(
+    fields: &mut Fields<'a>,
+    model: Option<&Label>,
+    model_of: impl Fn(&'a Value) -> Result<Label, Problem>,
+) -> Option<Wanted> {
+    let asks = fields.optional("semantic_inference", boolean);
+    let task = fields.optional("semantic_prompt", SemanticPrompt::read).unwrap_or_default();
+    let is_clip = fields.optional("video_clip_mode", boolean).unwrap_or(false);
+    let compares = fields.optional("visual_diff", boolean).unwrap_or(false);
+    let is_chained = fields.optional("temporal_chain", boolean).unwrap_or(false);
+    let concurrency = fields.optional("vlm_concurrency", Concurrency::read);
+    let inquiry = Inquiry {
+        task: task.to_owned(),
+        is_clip,
+        is_chained,
+        compares,
+        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT) as usize,
+    };
+    let views = views(fields, &inquiry);
+    let first = fields.optional("first_pass_model", &model_of);
+    let second = fields.optional("second_pass_model", &model_of);
+    let threshold = fields.optional("second_pass_threshold", score);
+    let timeout = fields.optional("semantic_timeout_ms", SemanticTimeout::read);
+    let schema = fields.optional("output_schema", output_schema);
+    let schema = schema.or_else(|| OutputSchema::compile(default_schema().clone()).ok())?;
+    let ask = Ask {
+        first: first.as_ref().or(model)?.as_str().to_owned(),
+        second: second.map(|model| model.as_str().to_owned()),
+        threshold: threshold.map_or(THRESHOLD_DEFAULT, Score::as_f64),
+        timeout: Duration::from_millis(timeout.unwrap_or(SEMANTIC_TIMEOUT_DEFAULT)),
+        schema: Arc::new(schema),
+    };
+    asks.unwrap_or(!task.trim().is_empty()).then_some(Wanted { views, inquiry, ask })
+}
+
+fn views(fields: &mut Fields<'_>, inquiry: &Inquiry) -> ViewOptions {
+    let frames = fields.optional("chunk_size", ChunkSize::read).unwrap_or(CHUNK_SIZE_DEFAULT);
+    let clip_s = fields.optional("video_clip_duration_s", clip).unwrap_or(CLIP_S_DEFAULT);
+    let per_chunk = fields.optional("semantic_frames_per_chunk", ChunkPictures::read);
+    let max_edge = fields.optional("semantic_frame_max_edge", MaxEdge::read);
+    let crop = fields.object("crop", crop);
+    let chunks = if inquiry.is_clip {
+        Chunking::Span { ms: (clip_s * 1000.0).ceil() as u32 }
+    } else {
+        Chunking::Frames(frames as u32)
+    };
+    let per_chunk = match per_chunk {
+        _ if inquiry.compares => 1,
+        Some(pictures) => pictures as u8,
+        None if inquiry.is_clip => ViewOptions::PER_CHUNK_MAX,
+        None => 1,
+    };
+    ViewOptions { chunks, per_chunk, max_edge: max_edge.map(|edge| edge as u32), crop }
+}
+
+fn clip(value: &Value) -> Result<f64, Problem> {
+    let seconds = number(0.0..=CLIP_S_MAX)(value)?;
+    if seconds > 0.0 { Ok(seconds) } else { Err("must be greater than 0".into()) }
+}
+
+fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
+    let mut side = |field| fields.required(field, score);
+    let (x, y, width, height) = (side("x"), side("y"), side("width"), side("height"));
+    let crop = Crop::new(x?, y?, width?, height?);
+    if crop.is_none() {
+        fields.refuse("width", "must be a part of the picture with a height that is not empty");
+    }
+    crop
+}
+
+fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
+    OutputSchema::compile(value.clone()).map_err(|error| error.to_string().into())
+}

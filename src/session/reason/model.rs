@@ -1,0 +1,94 @@
+//! Asks the configured backends, in the place that admission gives a job.
+
+use std::{sync::Arc, time::Duration};
+
+use infer::{Image, OutputSchema, Prompt, Request, Tiered, Tokens};
+use timeline::Pass;
+
+use super::driver::{Answered, Describer, Describing, Unanswered};
+use super::ledger::Question;
+use crate::inference::{Asker, Inference, InferenceError};
+
+/// Tokens that a description may take; a model that thinks needs most of them for that.
+const TOKENS_MAX: u32 = 2048;
+
+/// What every question of a reasoning shares.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The model that is asked of everything.
+    pub first: String,
+    /// The one that is asked where the first is not sure.
+    pub second: Option<String>,
+    /// How sure the first has to be.
+    pub threshold: f64,
+    /// Time for an answer, once it has a place.
+    pub timeout: Duration,
+    /// What an answer must match.
+    pub schema: Arc<OutputSchema>,
+}
+
+/// Models behind the one way to them.
+pub struct Models {
+    /// The way.
+    pub inference: Arc<Inference>,
+    /// Who asks.
+    pub asker: Asker,
+    /// What is shared.
+    pub ask: Ask,
+}
+
+impl Describer for Models {
+    fn describe(&self, question: Question) -> Describing {
+        let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
+        let tiered = self.ask.tiered(question.prompt, question.images);
+        Box::pin(async move {
+            let described = inference.describe(&asker, &tiered).await.map_err(unanswered)?;
+            let answer = described.answer;
+            let pass = match described.tier {
+                infer::Tier::First => Pass::First,
+                infer::Tier::Second => Pass::Second,
+            };
+            let Some(json) = answer.json else {
+                let reason = "the answer is not JSON".to_owned();
+                return Err(Unanswered { reason, tokens: answer.tokens });
+            };
+            Ok(Answered {
+                provider: answer.provider.to_string(),
+                model: answer.model,
+                pass,
+                provider_fallback_used: answer.fallback_used,
+                text: answer.text,
+                json,
+                tokens: answer.tokens,
+                latency: answer.latency,
+                attempts: answer.attempts,
+            })
+        })
+    }
+}
+
+impl Ask {
+    fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
+        let first = Request {
+            model: self.first.clone(),
+            prompt: prompt.text,
+            images,
+            max_tokens: Some(TOKENS_MAX),
+            // The same pictures are to give the same words.
+            temperature: Some(0.0),
+            timeout: Some(self.timeout),
+            schema: Some(Arc::clone(&self.schema)),
+            primary: None,
+            allow_fallback: true,
+        };
+        Tiered { first, second_model: self.second.clone(), threshold: self.threshold }
+    }
+}
+
+fn unanswered(error: InferenceError) -> Unanswered {
+    let tokens = match &error {
+        InferenceError::Infer(error) => error.tokens(),
+        InferenceError::Refused(_) => Tokens::default(),
+    };
+    Unanswered { reason: error.to_string(), tokens }
+}

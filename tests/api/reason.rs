@@ -1,0 +1,372 @@
+//! Reasoning over real clips with a scripted model: what is asked, recorded and answered.
+
+use std::time::{Duration, Instant};
+
+use infer::scripted::{Seen, Step};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Reply, Server, Setup, clips,
+    model::{Model, prompt},
+};
+
+pub const MODEL: &str = "qwen3-vl-4b";
+const LARGE: &str = "qwen3-vl-32b";
+
+/// What a model says of a chunk.
+pub fn finding(event_type: &str, confidence: f64) -> String {
+    json!({
+        "event_type": event_type, "object_label": "Delivery Van", "summary": "a van",
+        "description": format!("a van, and it is {event_type}"), "confidence": confidence,
+    })
+    .to_string()
+}
+
+/// Ninety frames of a clip with a model asked about each thirty.
+fn body(more: &Value) -> Value {
+    let mut body = json!({
+        "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90,
+        "semantic_prompt": "Where is the van?",
+    });
+    let fields = more.as_object().expect("an object").clone();
+    body.as_object_mut().expect("an object").extend(fields);
+    body
+}
+
+pub fn reason(server: &Server, run: &str, more: &Value) -> Reply {
+    server.post(&format!("/v1/runs/{run}/reason"), &body(more))
+}
+
+/// The payloads of a kind, chunks in their order.
+pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    let mut payloads: Vec<Value> = events.map(|event| event["payload"].clone()).collect();
+    payloads.sort_by_key(|payload| payload["chunk_index"].as_u64());
+    payloads
+}
+
+pub fn state(server: &Server, run: &str) -> String {
+    let state = server.get(&format!("/v1/runs/{run}/state")).json();
+    state["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until `holds`; what it waits for comes sooner or the test is over.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the server says of asks under way, of all classes.
+pub fn in_flight(server: &Server) -> u64 {
+    let metrics = server.get("/v1/metrics").text;
+    let lines = metrics.lines().filter(|line| line.starts_with("service_inference_in_flight"));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    values.sum()
+}
+
+/// Captions and pictures of a question.
+fn shown(seen: &Seen) -> (Vec<String>, usize) {
+    let question = seen.json();
+    let contents = question["messages"].as_array().into_iter().flatten();
+    let parts: Vec<Value> =
+        contents.filter_map(|message| message["content"].as_array().cloned()).flatten().collect();
+    let text = parts.iter().filter_map(|part| part["text"].as_str());
+    let captions = text.filter(|text| text.contains(", at ") || text.starts_with("At "));
+    let pictures = parts.iter().filter(|part| {
+        let url = part["image_url"]["url"].as_str().unwrap_or_default();
+        url.starts_with("data:image/jpeg;base64,")
+    });
+    (captions.map(str::to_owned).collect(), pictures.count())
+}
+
+#[test]
+fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
+    let Some(clips) = clips("a_clip_is_described_chunk_by_chunk_and_marked_so") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    // By the time of the picture: the first chunk is one thing, the others another.
+    let model = Model::start(|seen| {
+        let first = shown(seen).0.iter().any(|caption| caption.contains("at 0.000 s"));
+        Step::chat(&finding(if first { "Van Arrives" } else { "van waits" }, 0.875))
+    });
+    let labels = dir.path().join("labels.json");
+    let maps = json!({"*": {
+        "event_types": {"van waits": "parked"}, "object_labels": {"delivery van": "vehicle"},
+    }});
+    std::fs::write(&labels, maps.to_string()).expect("written");
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = setup.var("SERVICE_TENANT_LABEL_MAPS_PATH", labels.to_str().expect("UTF-8"));
+    let server = setup.start();
+    let run = server.create_run();
+    let more = json!({"index_name": "yard", "trace_id": "trace-1", "semantic_frames_per_chunk": 2});
+    let reply = reason(&server, &run, &more);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    assert_eq!((&answer["generated"], &answer["decoded_frames"]), (&json!(90), &json!(90)));
+    assert_eq!((&answer["run_id"], state(&server, &run).as_str()), (&json!(run), "completed"));
+    let tokens = &answer["tokens"];
+    assert_eq!((&tokens["chunks_analyzed"], &tokens["total_tokens"]), (&json!(3), &json!(51)));
+    assert!(answer["lag_p95_ms"].is_i64() && answer["lag_p99_ms"].is_i64(), "{answer}");
+
+    let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+    let types: Vec<_> = inferred.iter().map(|chunk| chunk["event_type"].as_str()).collect();
+    assert_eq!(types, [Some("van_arrives"), Some("parked"), Some("parked")]);
+    for (index, chunk) in inferred.iter().enumerate() {
+        let said = [&chunk["provider"], &chunk["model"], &chunk["tier"], &chunk["prompt_version"]];
+        assert_eq!(said, [&json!("vllm"), &json!(MODEL), &json!("first"), &json!("describe-1")]);
+        assert_eq!(
+            (&chunk["chunk_index"], &chunk["semantic_error"]),
+            (&json!(index), &Value::Null)
+        );
+        assert_eq!(
+            (&chunk["object_label"], &chunk["index_name"]),
+            (&json!("vehicle"), &json!("yard"))
+        );
+        assert_eq!((&chunk["prompt_tokens"], &chunk["completion_tokens"]), (&json!(12), &json!(5)));
+        assert_eq!(chunk["request_id"], reply.header("x-request-id"));
+    }
+    let generated = payloads(&server, &run, "semantic_chunk_generated");
+    let frames: Vec<_> = generated.iter().map(|chunk| chunk["chunk_frames"].as_u64()).collect();
+    assert_eq!(frames, [Some(30); 3]);
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds.last().map(String::as_str), Some("run_completed"), "{kinds:?}");
+    assert_eq!(&kinds[kinds.len() - 2], "analysis_generated");
+
+    let markers = answer["markers"].as_array().expect("an array");
+    let found: Vec<_> = markers
+        .iter()
+        .map(|marker| [&marker["event_type"], &marker["start_frame"], &marker["end_frame"]])
+        .collect();
+    let (first, rest) = (json!("van_arrives"), json!("parked"));
+    assert_eq!(found, [[&first, &json!(0), &json!(29)], [&rest, &json!(30), &json!(89)]]);
+    assert_eq!(server.get(&format!("/v1/runs/{run}/markers")).json()["markers"], answer["markers"]);
+    let metadata = &answer["metadata"][45];
+    assert_eq!(metadata["annotations"]["events"][0], json!({"type": "parked", "score": 0.875}));
+    assert_eq!(metadata["annotations"]["objects"][0]["label"], "vehicle");
+    assert_eq!(
+        (&metadata["annotations"]["summary"], &metadata["confidence"]),
+        (&json!("a van"), &json!(0.875))
+    );
+    assert_eq!(metadata["trace"]["trace_id"], "trace-1");
+    check_questions(&model, &inferred);
+
+    let said = server.get(&format!("/v1/runs/{run}/interactions?index=yard")).json();
+    assert_eq!((&said["count"], &said["run_id"]), (&json!(3), &json!(run)));
+    let again = reason(&server, &run, &more);
+    assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
+}
+
+/// Every question shows two pictures of its chunk with times within it, and the caller's words.
+fn check_questions(model: &Model, inferred: &[Value]) {
+    let seen = model.server.seen();
+    assert_eq!(seen.len(), inferred.len());
+    for question in &seen {
+        let (captions, pictures) = shown(question);
+        assert_eq!((captions.len(), pictures), (2, 2), "{captions:?}");
+        let said = prompt(question);
+        assert!(said.contains("Where is the van?"), "{said}");
+        let times = captions.iter().map(|caption| {
+            let seconds = caption.rsplit("at ").next().and_then(|text| text.split(' ').next());
+            (seconds.and_then(|text| text.parse::<f64>().ok()).expect("a time") * 1000.0) as i64
+        });
+        let times: Vec<i64> = times.collect();
+        let chunk = inferred.iter().find(|chunk| {
+            let (start, end) = (chunk["start_pts_ms"].as_i64(), chunk["end_pts_ms"].as_i64());
+            times.iter().all(|time| start <= Some(*time + 1) && Some(*time - 1) <= end)
+        });
+        assert!(chunk.is_some() && times[0] < times[1], "{captions:?}");
+    }
+}
+
+#[test]
+fn without_a_model_the_gate_decides_and_says_so_once() {
+    let Some(clips) = clips("without_a_model_the_gate_decides_and_says_so_once") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let by_gate = server.create_run();
+    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 90});
+    assert_eq!(server.post(&format!("/v1/runs/{by_gate}/ingest"), &ingest).status, 200);
+    let path = format!("/v1/runs/{by_gate}/analyze");
+    let by_gate = server.post(&path, &json!({"model": MODEL})).json();
+    // Models are asked for, and not.
+    for (more, fallbacks) in [(json!({}), 1), (json!({"semantic_inference": false}), 0)] {
+        let run = server.create_run();
+        let reply = reason(&server, &run, &more);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let answer = reply.json();
+        let told = payloads(&server, &run, "semantic_fallback_activated");
+        assert_eq!(told.len(), fallbacks, "{more}");
+        assert_eq!(payloads(&server, &run, "semantic_chunk_inferred"), [] as [Value; 0]);
+        assert_eq!(answer["tokens"]["chunks_analyzed"], 0);
+        let spans = |answer: &Value| -> Vec<Value> {
+            let markers = answer["markers"].as_array().expect("an array").iter();
+            markers.map(|marker| json!([marker["event_type"], marker["start_frame"]])).collect()
+        };
+        assert_eq!(spans(&answer), spans(&by_gate), "as an analysis gives it");
+        let fallback = &answer["metadata"][0]["fallback"];
+        assert_eq!(fallback["used"], fallbacks == 1, "{fallback}");
+        if fallbacks == 1 {
+            let why = told[0]["reason"].as_str().expect("a text");
+            assert!(why.contains("no inference backend is configured"), "{why}");
+            assert_eq!(
+                (&fallback["reason"], &fallback["from_model"]),
+                (&json!(why), &json!(MODEL))
+            );
+        }
+        assert_eq!(state(&server, &run), "completed");
+    }
+}
+
+#[test]
+fn a_second_model_is_asked_where_the_first_is_unsure() {
+    let Some(clips) = clips("a_second_model_is_asked_where_the_first_is_unsure") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.json()["model"].as_str() {
+        Some(LARGE) => Step::chat(&finding("van leaves", 0.9)),
+        _ => Step::chat(&finding("something", 0.2)),
+    });
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    for (threshold, expected) in [(0.1, ["first", MODEL]), (0.7, ["second", LARGE])] {
+        let run = server.create_run();
+        let more = json!({
+            "max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": threshold,
+        });
+        assert_eq!(reason(&server, &run, &more).status, 200);
+        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        assert_eq!([&chunk["tier"], &chunk["model"]], [expected[0], expected[1]], "{threshold}");
+    }
+}
+
+#[test]
+fn the_ways_to_show_and_to_ask_reach_the_model() {
+    let Some(clips) = clips("the_ways_to_show_and_to_ask_reach_the_model") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let asked = |more: Value| {
+        let before = model.server.seen().len();
+        let run = server.create_run();
+        let reply = reason(&server, &run, &more);
+        assert_eq!(reply.status, 200, "{more}: {}", reply.text);
+        let versions = payloads(&server, &run, "semantic_chunk_inferred");
+        let versions = versions.iter().map(|chunk| chunk["prompt_version"].clone());
+        (model.server.seen().split_off(before), versions.collect::<Vec<_>>())
+    };
+    let (chained, versions) = asked(json!({"temporal_chain": true}));
+    assert_eq!(versions, ["describe-1", "describe-1+chain-1", "describe-1+chain-1"]);
+    assert!(!prompt(&chained[0]).contains("<previous>"));
+    assert!(prompt(&chained[1]).contains("a van, and it is van waits"), "{}", prompt(&chained[1]));
+    let (compared, versions) = asked(json!({"visual_diff": true, "semantic_frames_per_chunk": 3}));
+    assert_eq!(versions, ["describe-1", "diff-1", "diff-1"]);
+    let mut pictures: Vec<usize> = compared.iter().map(|seen| shown(seen).1).collect();
+    pictures.sort_unstable();
+    assert_eq!(pictures, [1, 2, 2]);
+    let (clips, versions) = asked(json!({"video_clip_mode": true, "video_clip_duration_s": 1.5}));
+    assert!(
+        versions.len() > 1 && versions.iter().all(|version| version == "clip-1"),
+        "{versions:?}"
+    );
+    assert_eq!(shown(&clips[0]).1, 4);
+    let small = json!({
+        "semantic_frame_max_edge": 64, "crop": {"x": 0.25, "y": 0, "width": 0.5, "height": 1},
+        "max_frames": 30,
+    });
+    let whole = asked(json!({"max_frames": 30})).0[0].body.len();
+    let cropped = asked(small).0[0].body.len();
+    assert!(cropped * 4 < whole, "{cropped} of {whole} bytes");
+    let schema = json!({"type": "object", "required": ["event_type"]});
+    let (own, _) = asked(json!({"max_frames": 30, "output_schema": schema}));
+    let sent = String::from_utf8_lossy(&own[0].body).into_owned();
+    assert!(sent.contains(r#""required":["event_type"]"#), "the caller's own schema is sent");
+}
+
+#[test]
+fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
+    let Some(clips) = clips("chunks_are_asked_about_at_once_while_the_rest_is_decoded") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model =
+        Model::start(|_| Step::chat(&finding("van waits", 0.9)).after(Duration::from_millis(200)));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let more = json!({"chunk_size": 5, "vlm_concurrency": 64});
+    let reply = reason(&server, &run, &more);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 18);
+    // No more than a principal may have under way, whatever it asks for.
+    assert_eq!(model.server.in_flight_max(), 4);
+    wait_until("every place comes back", || in_flight(&server) == 0);
+}
+
+#[test]
+fn a_key_reasons_once() {
+    let Some(clips) = clips("a_key_reasons_once") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let path = format!("/v1/runs/{}/reason", server.create_run());
+    let keyed =
+        || server.call("POST", &path).header("idempotency-key", "k").json(&body(&json!({})));
+    let (first, again) = (keyed().send(), keyed().send());
+    assert_eq!((first.status, again.status), (200, 200), "{}", again.text);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert!(again.bytes == first.bytes, "the same answer");
+    assert_eq!(model.server.seen().len(), 3, "asked once");
+}
+
+#[test]
+fn every_field_has_its_bounds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let run = server.create_run();
+    let crop = |x: f64, width: f64| json!({"x": x, "y": 0, "width": width, "height": 1});
+    // A source that is not there is what is wrong with a body that is right.
+    let rows = [
+        (json!({}), "source_uri"),
+        (json!({"model": null}), "model"),
+        (json!({"model": "gpt-0"}), "model"),
+        (json!({"first_pass_model": "gpt-0"}), "first_pass_model"),
+        (json!({"second_pass_model": "gpt-0"}), "second_pass_model"),
+        (json!({"second_pass_threshold": 1.1}), "second_pass_threshold"),
+        (json!({"sampling_policy": "fixed"}), "fixed_fps"),
+        (json!({"chunk_size": 4}), "chunk_size"),
+        (json!({"chunk_size": 501}), "chunk_size"),
+        (json!({"semantic_prompt": "x".repeat(4097)}), "semantic_prompt"),
+        (json!({"semantic_prompt": "x".repeat(4096)}), "source_uri"),
+        (json!({"semantic_frames_per_chunk": 5}), "semantic_frames_per_chunk"),
+        (json!({"semantic_frame_max_edge": 63}), "semantic_frame_max_edge"),
+        (json!({"semantic_timeout_ms": 99}), "semantic_timeout_ms"),
+        (json!({"crop": []}), "crop"),
+        (json!({"crop": {"x": 0}}), "crop.y"),
+        (json!({"crop": crop(-0.1, 0.5)}), "crop.x"),
+        (json!({"crop": crop(0.6, 0.5)}), "crop.width"),
+        (json!({"crop": crop(0.5, 0.5)}), "source_uri"),
+        (json!({"output_schema": "{}"}), "output_schema"),
+        (json!({"output_schema": {"$ref": "http://a/b"}}), "output_schema"),
+        (json!({"index_name": ""}), "index_name"),
+        (json!({"video_clip_duration_s": 0}), "video_clip_duration_s"),
+        (json!({"video_clip_duration_s": 60.5}), "video_clip_duration_s"),
+        (json!({"vlm_concurrency": 0}), "vlm_concurrency"),
+        (json!({"vlm_concurrency": 65}), "vlm_concurrency"),
+        (json!({"temporal_chain": 1}), "temporal_chain"),
+        (json!({"trace_id": "a b"}), "trace_id"),
+        (json!({"window_size": 1}), "window_size"),
+        (json!({"unknown": 1}), "source_uri"),
+    ];
+    for (more, field) in rows {
+        let mut more = more;
+        more["source_uri"] = json!("missing.mp4");
+        let reply = reason(&server, &run, &more);
+        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{more}");
+        assert_eq!(
+            reply.fields().first().map(String::as_str),
+            Some(field),
+            "{more}: {}",
+            reply.text
+        );
+    }
+    assert_eq!(state(&server, &run), "pending");
+}

@@ -1,0 +1,169 @@
+//! Reasoning where models fail, and where it is stopped: nothing stuck, nothing taken for an answer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use super::reason::{finding, in_flight, payloads, reason, state, wait_until};
+use crate::support::{Setup, clips, model::Model, setting};
+
+#[test]
+fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
+    let Some(clips) = clips("what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (long, short) = (60_000, 400);
+    let rows: [(&str, Step, u64, &str); 5] = [
+        ("no JSON", Step::chat("a van"), long, "does not match output_schema"),
+        ("another shape", Step::chat(r#"{"event_type": 7}"#), long, "does not match output_schema"),
+        ("an error", Step::html(502), long, "status 502"),
+        ("nothing", Step::hang(), short, "timeout"),
+        ("too many questions", Step::rate_limited(Some("600")), long, "rate limited"),
+    ];
+    for (name, step, timeout_ms, expected) in rows {
+        let model = Model::start(move |_| step.clone());
+        let dir = dir.path().join(name.replace(' ', "-"));
+        std::fs::create_dir_all(&dir).expect("made");
+        let server = model.behind(Setup::new(&dir).root(&clips)).start();
+        let run = server.create_run();
+        let reply =
+            reason(&server, &run, &json!({"max_frames": 30, "semantic_timeout_ms": timeout_ms}));
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text);
+        let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+        assert_eq!(inferred.len(), 1, "{name}");
+        let error = inferred[0]["semantic_error"].as_str().unwrap_or_default();
+        assert!(error.contains(expected), "{name}: {error}");
+        assert_eq!(inferred[0]["semantic_fallback_used"], true, "{name}");
+        assert_eq!(
+            (&inferred[0]["description"], &inferred[0]["provider"]),
+            (&json!(""), &Value::Null)
+        );
+        let answer = reply.json();
+        assert_eq!(answer["tokens"]["chunks_analyzed"], 0, "{name}");
+        assert_eq!(answer["metadata"][0]["fallback"]["reason"], error, "{name}");
+        assert_eq!(answer["metadata"][0]["annotations"]["events"][0]["type"], "keyframe_keep");
+        let said = server.get(&format!("/v1/runs/{run}/interactions")).json();
+        assert_eq!(
+            (&said["count"], state(&server, &run).as_str()),
+            (&json!(0), "completed"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
+    let Some(clips) = clips("a_stop_gives_up_what_is_asked_and_keeps_what_is_known") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    // The first two questions are answered, the others never.
+    let model = Model::start(|seen| match seen.number {
+        0 | 1 => Step::chat(&finding("van waits", 0.9)),
+        _ => Step::hang(),
+    });
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    for (method, action, last) in [("POST", "/stop", 409), ("DELETE", "", 404)] {
+        let (run, asked) = (server.create_run(), model.server.seen().len());
+        std::thread::scope(|scope| {
+            let asking =
+                scope.spawn(|| reason(&server, &run, &json!({"semantic_timeout_ms": 120_000})));
+            wait_until("questions are under way", || model.server.seen().len() >= asked + 3);
+            let said = || payloads(&server, &run, "semantic_chunk_generated").len();
+            wait_until("what was said is recorded", || action.is_empty() || said() == 2);
+            let stopped = Instant::now();
+            let path = format!("/v1/runs/{run}{action}");
+            assert_eq!(server.call(method, &path).send().status, 200);
+            let reply = asking.join().expect("no panic");
+            println!("{action:?} ended the reasoning within {:?}", stopped.elapsed());
+            assert_eq!(reply.status, last, "{}", reply.text);
+        });
+        wait_until("nothing is asked any more", || model.server.in_flight() == 0);
+        wait_until("every place comes back", || in_flight(&server) == 0);
+        if action == "/stop" {
+            let kinds = server.kinds(&run);
+            assert_eq!(state(&server, &run), "cancelled");
+            let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
+            assert_eq!(count("semantic_chunk_inferred"), 2, "{kinds:?}");
+            assert_eq!((count("frames_decoded"), count("run_completed")), (1, 0), "{kinds:?}");
+            assert_eq!(count("analysis_generated"), 1, "{kinds:?}");
+            let markers = server.get(&format!("/v1/runs/{run}/markers")).json();
+            let mut markers = markers["markers"].as_array().expect("an array").iter();
+            assert!(markers.any(|marker| marker["event_type"] == "van_waits"), "{kinds:?}");
+        }
+    }
+}
+
+/// Every way in which a model can fail, one after the other.
+fn weather(number: usize) -> Step {
+    let good = finding("van waits", 0.9);
+    match number % 12 {
+        0 | 6 => Step::chat(&good),
+        1 => Step::html(500),
+        2 => Step::rate_limited(Some("0")),
+        3 => Step::chat("{"),
+        4 => Step::chat(r#"{"event_type": []}"#),
+        5 => Step::hang(),
+        7 => Step::close(),
+        8 => Step::cut(good, 7),
+        9 => Step::drip(good, Duration::from_millis(50)),
+        10 => Step::raw("not HTTP"),
+        _ => Step::chat_finished(&good, "length"),
+    }
+}
+
+#[test]
+fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
+    let Some(clips) = clips("no_weather_leaves_a_run_stuck_or_a_place_taken") else { return };
+    let seconds = setting("SIGHTLINE_CHAOS_SECONDS");
+    let seconds = seconds.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(20);
+    let dir = tempfile::tempdir().expect("a directory");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let model = Model::start(move |_| weather(counted.fetch_add(1, Ordering::SeqCst)));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let runs: Vec<String> = std::thread::scope(|scope| {
+        let loops: Vec<_> = (0..3_u64)
+            .map(|number| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut runs = Vec::new();
+                    while Instant::now() < until {
+                        let run = server.create_run();
+                        let more = json!({
+                            "chunk_size": 10, "semantic_timeout_ms": 300 + 100 * number,
+                            "temporal_chain": number == 2,
+                        });
+                        let reply = reason(server, &run, &more);
+                        assert_eq!(reply.status, 200, "{}", reply.text);
+                        runs.push(run);
+                    }
+                    runs
+                })
+            })
+            .collect();
+        loops.into_iter().flat_map(|one| one.join().expect("no panic")).collect()
+    });
+    let questions = asked.load(Ordering::SeqCst);
+    println!("{} runs, {questions} questions in {seconds} s", runs.len());
+    for run in &runs {
+        assert_eq!(state(&server, run), "completed");
+        let inferred = payloads(&server, run, "semantic_chunk_inferred");
+        assert_eq!(inferred.len(), 9);
+        for chunk in inferred {
+            let failed = chunk["semantic_error"].is_string();
+            assert_eq!(chunk["semantic_fallback_used"], failed);
+            assert_eq!(chunk["event_type"] == "van_waits", !failed, "{chunk}");
+        }
+    }
+    wait_until("every place comes back", || in_flight(&server) == 0);
+}
