@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Server, Setup, setting, skip};
+use crate::{
+    routes::book,
+    support::{Server, Setup, setting, skip},
+};
 
 /// The suite, where it is there; see [`skip`].
 fn suite(test: &str) -> Option<Vec<(String, Vec<u8>)>> {
@@ -46,6 +49,8 @@ enum Reads {
 
 /// Every route that takes a POST.
 const ROUTES: &[(&str, Reads)] = &[
+    ("/v1/infer", Reads::Json),
+    ("/v1/infer/batch", Reads::Json),
     ("/v1/query", Reads::Json),
     ("/v1/runs", Reads::Json),
     ("/v1/runs/{id}/analyze", Reads::Json),
@@ -55,6 +60,7 @@ const ROUTES: &[(&str, Reads)] = &[
     ("/v1/runs/{id}/reason", Reads::Json),
     ("/v1/runs/{id}/stop", Reads::Other),
     ("/v1/runs/{id}/webhooks", Reads::Json),
+    ("/v1/runs/{id}/webhooks/{webhook_id}/redeliver", Reads::Other),
     ("/v1/search", Reads::Json),
     ("/v1/upload", Reads::Other),
 ];
@@ -85,7 +91,7 @@ fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
     assert_eq!(named.collect::<Vec<_>>(), documented(&server), "every route is tried");
     for (path, reads) in ROUTES {
         let run = server.create_run();
-        let path = path.replace("{id}", &run);
+        let path = book::path(path, &run);
         for (name, body) in &files {
             let call = server.call("POST", &path).header("content-type", "application/json");
             let Ok(reply) = call.body(body.clone()).try_send() else {
