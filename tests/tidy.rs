@@ -58,11 +58,15 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
 }
 
-/// Names of every package that is built for some target; `cargo metadata` also lists what features
+/// What is served from, as deny.toml lists it.
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+
+/// Names of every package that is built for a target; `cargo metadata` also lists what features
 /// that are off would need.
 fn built() -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--workspace", "--target=all", "--edges=all"])
+        .args(["tree", "--locked", "--workspace", "--edges=all"])
+        .args(TARGETS.map(|target| format!("--target={target}")))
         .args(["--prefix=none", "--format={p}"])
         .current_dir(root())
         .output()

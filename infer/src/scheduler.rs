@@ -9,6 +9,8 @@ mod days;
 mod turns;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 use std::{
