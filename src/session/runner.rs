@@ -1,4 +1,4 @@
-//! Runs ingests: a place, a worker, then stills, signals and the events that say so.
+//! Runs jobs, ingests and reasonings: a place, a worker, then the events that say what came of it.
 //!
 //! A job lives on a thread of its own and does not end with the request that asked for it; stop,
 //! delete and shutdown end it. Stills are durable before the events that name them.
