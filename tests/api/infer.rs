@@ -176,7 +176,7 @@ fn a_failure_is_told_by_its_class_and_nothing_of_the_backend() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {
         "http 5xx" => Step::html(502),
-        "rate limited" => Step::rate_limited(Some("600")),
+        "rate limited" => Step::rate_limited(Some("1")),
         "malformed" => Step::reply(200, "application/json", "{\"choices\": \"secret\"}"),
         "too large" => Step::reply(200, "application/json", vec![b' '; 5 << 20]),
         "closed" => Step::close(),
