@@ -2,7 +2,8 @@
 //!
 //! Promises that nobody asks a model without a place and a budget, that the place comes back
 //! however the ask ends, and that an owner is told once a day when its tokens run low. Writes no
-//! event but that one: what an answer means is for those who ask.
+//! event but that one: what an answer means is for those who ask. Long because every part of an ask
+//! is here.
 
 mod days;
 

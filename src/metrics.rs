@@ -2,7 +2,7 @@
 //!
 //! Promises that counting takes no lock and no memory, and that every label has a fixed set of
 //! values. Knows no HTTP and does not look at anything itself: gauges are set by whoever reads
-//! the whole for a scraper.
+//! the whole for a scraper. Long because it is the one table.
 
 mod family;
 mod http;

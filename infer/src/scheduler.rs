@@ -3,7 +3,7 @@
 //! Promises: no limit is passed; every ask that was taken gets exactly one verdict unless it is
 //! cancelled; a principal, a stream and offline work wait for a bounded number of others. What
 //! stands at the head of the order and does not fit holds what is behind it: small asks never
-//! starve a large one.
+//! starve a large one. Long because its rules hold only together.
 
 mod days;
 mod turns;
