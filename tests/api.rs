@@ -43,6 +43,8 @@ mod limits;
 mod metrics;
 #[path = "api/mirror.rs"]
 mod mirror;
+#[path = "api/model_server.rs"]
+mod model_server;
 #[path = "api/models.rs"]
 mod models;
 #[path = "api/mutants.rs"]

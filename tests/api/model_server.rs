@@ -1,0 +1,266 @@
+//! Inference by a server that somebody else wrote: llama.cpp, with a model whose words are noise.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Reply, Server, Setup, clips,
+    model_server::{KEY, ModelServer},
+};
+
+/// What the service calls the model; llama.cpp calls it `noise`.
+const MODEL: &str = "smolvlm2-256m";
+
+/// A server whose one backend is `models`, asked with `key`.
+fn server(dir: &Path, models: &ModelServer, key: &str) -> Setup {
+    let file = dir.join("backends.toml");
+    let text = format!(
+        "[[backends]]\nname = \"noise\"\ntype = \"openai_compat\"\nbase_url = \"{}/v1/\"\n\
+         api_key = \"${{MODEL_KEY}}\"\nmodel = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 1\n",
+        models.url()
+    );
+    fs::write(&file, text).expect("written");
+    Setup::new(dir)
+        .var("SERVICE_CONFIG", &file.display().to_string())
+        .var("MODEL_KEY", key)
+        // A busy machine is slow, and none of this is about how slow.
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "120000")
+}
+
+/// A schema whose answers are short, whatever the model draws.
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "event_type": {"type": "string", "minLength": 1, "maxLength": 40},
+            "description": {"type": "string", "maxLength": 200},
+            "people": {"type": "integer", "minimum": 0, "maximum": 9},
+            "seen": {"type": "array", "items": {"enum": ["car", "dog"]}, "maxItems": 3},
+        },
+        "required": ["event_type", "description", "people", "seen"],
+        "additionalProperties": false,
+    })
+}
+
+/// It holds what [`schema`] asks for.
+fn assert_valid(answer: &Value) {
+    let length = |field: &str| answer[field].as_str().map(|text| text.chars().count());
+    assert!(length("event_type").is_some_and(|length| (1..=40).contains(&length)), "{answer}");
+    assert!(length("description").is_some_and(|length| length <= 200), "{answer}");
+    assert!(answer["people"].as_u64().is_some_and(|people| people <= 9), "{answer}");
+    let seen = answer["seen"].as_array().unwrap_or_else(|| panic!("no array: {answer}"));
+    assert!(seen.len() <= 3 && seen.iter().all(|one| one == "car" || one == "dog"), "{answer}");
+    assert_eq!(answer.as_object().map(serde_json::Map::len), Some(4), "{answer}");
+}
+
+fn infer(server: &Server, body: Value) -> Reply {
+    let mut whole = json!({"model": MODEL, "prompt": "What is there?"});
+    whole.as_object_mut().expect("ours").extend(body.as_object().expect("ours").clone());
+    server.post("/v1/infer", &whole)
+}
+
+/// An answer of 200, its count of tokens being a sum.
+fn answered(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    let tokens = |kind: &str| answer["tokens"][kind].as_u64().expect("a count");
+    let parts = tokens("prompt_tokens") + tokens("completion_tokens") + tokens("thinking_tokens");
+    assert_eq!(tokens("total_tokens"), parts, "{answer}");
+    assert!(tokens("prompt_tokens") > 0 && tokens("completion_tokens") > 0, "{answer}");
+    answer
+}
+
+#[test]
+fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
+    let name = "llama_cpp_answers_in_words_in_part_and_by_a_schema";
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), &models, KEY).start();
+    let words = answered(&infer(&server, json!({})));
+    assert_eq!((&words["provider"], &words["model"]), (&json!("noise"), &json!(MODEL)));
+    assert_eq!((&words["finish_reason"], &words["fallback_used"]), (&json!("stop"), &json!(false)));
+    assert!(words["output_text"].as_str().is_some_and(|text| !text.is_empty()), "{words}");
+    assert!(words["output_json"].is_null(), "{words}");
+    let part = answered(&infer(&server, json!({"max_tokens": 2})));
+    assert_eq!(
+        (&part["finish_reason"], &part["tokens"]["completion_tokens"]),
+        (&json!("length"), &json!(2))
+    );
+    let run = server.create_run();
+    for temperature in [0.0, 0.7, 2.0] {
+        let asked = json!({"output_schema": schema(), "temperature": temperature, "run_id": run});
+        let found = answered(&infer(&server, asked));
+        assert_valid(&found["output_json"]);
+        let text = found["output_text"].as_str().expect("a text");
+        assert_eq!(serde_json::from_str::<Value>(text).ok(), Some(found["output_json"].clone()));
+    }
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "inference_completed").count(), 3, "{kinds:?}");
+    let listed = server.get("/v1/models").json();
+    assert_eq!(listed["providers"][0]["reachable"], true, "{listed}");
+    let model =
+        listed["models"].as_array().expect("an array").iter().find(|one| one["id"] == MODEL);
+    assert_eq!(model.expect("in the catalog")["availability"], "ready");
+}
+
+#[test]
+fn what_llama_cpp_refuses_is_said_without_its_words() {
+    let Some(models) = ModelServer::start("what_llama_cpp_refuses_is_said_without_its_words", 0)
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let right = server(dir.path(), &models, KEY).start();
+    // A letter is a token: more than the model has room for.
+    let long = infer(&right, json!({"prompt": "n".repeat(32_768)}));
+    drop(right);
+    let wrong = infer(&server(dir.path(), &models, "wrong-key").start(), json!({}));
+    for (reply, class) in [(long, "status 400"), (wrong, "status 401")] {
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (500, "internal_error"),
+            "{}",
+            reply.text
+        );
+        assert!(reply.text.contains(class), "{}", reply.text);
+        for secret in ["-key", "127.0.0.1", "nnnn"] {
+            assert!(!reply.text.contains(secret), "{}", reply.text);
+        }
+    }
+}
+
+#[test]
+fn a_batch_by_llama_cpp_is_in_order() {
+    let Some(models) = ModelServer::start("a_batch_by_llama_cpp_is_in_order", 0) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), &models, KEY).start();
+    // A letter is a token: the seventh has more than there is room for, and the others are told
+    // apart by their counts.
+    let request = |index: usize| {
+        let prompt = "n".repeat(if index == 7 { 32_768 } else { index + 1 });
+        json!({"model": MODEL, "prompt": prompt, "output_schema": schema()})
+    };
+    let requests: Vec<Value> = (0..24).map(request).collect();
+    // More at once than llama.cpp has slots for.
+    let reply = server.post("/v1/infer/batch", &json!({"requests": requests, "max_parallel": 8}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let batch = reply.json();
+    assert_eq!(
+        (&batch["processed"], &batch["succeeded"], &batch["failed"]),
+        (&json!(24), &json!(23), &json!(1))
+    );
+    let results = batch["results"].as_array().expect("an array");
+    assert_eq!(results.len(), 24);
+    let mut counted = 0;
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(
+            (&result["index"], &result["ok"]),
+            (&json!(index), &json!(index != 7)),
+            "{result}"
+        );
+        if index != 7 {
+            assert_valid(&result["result"]["output_json"]);
+            let count = result["result"]["tokens"]["prompt_tokens"].as_u64().expect("a count");
+            assert!(count > counted, "of another request: {result}");
+            counted = count;
+        }
+    }
+}
+
+#[test]
+fn hidden_reasoning_is_no_part_of_an_answer() {
+    let Some(models) = ModelServer::start("hidden_reasoning_is_no_part_of_an_answer", 12) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), &models, KEY).start();
+    for prompt in ["What is there?", "Who is there?", "Where is it?"] {
+        let found = answered(&infer(&server, json!({"prompt": prompt, "output_schema": schema()})));
+        assert_valid(&found["output_json"]);
+        let text = found["output_text"].as_str().expect("a text");
+        assert!(text.starts_with('{') && text.ends_with('}'), "{text}");
+    }
+}
+
+#[test]
+fn stored_stills_are_pictures_that_llama_cpp_takes() {
+    let name = "stored_stills_are_pictures_that_llama_cpp_takes";
+    let Some(clips) = clips(name) else { return };
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), &models, KEY).root(&clips).start();
+    let run = server.create_run();
+    let source = json!({"source_uri": "talk_friday.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &source).status, 200);
+    let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let hashes: Vec<&Value> = kept["keyframes"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|still| &still["image_sha256"])
+        .collect();
+    assert!(!hashes.is_empty(), "{kept}");
+    let prompt_tokens = |images: Vec<Value>| {
+        let found = answered(&infer(&server, json!({"images": images, "output_schema": schema()})));
+        assert_valid(&found["output_json"]);
+        found["tokens"]["prompt_tokens"].as_u64().expect("a count")
+    };
+    let image = |hash: &Value| json!({"keyframe": {"run_id": run, "sha256": hash}});
+    let none = prompt_tokens(Vec::new());
+    let one = prompt_tokens(vec![image(hashes[0])]);
+    let two = prompt_tokens(vec![image(hashes[0]), image(hashes[hashes.len() - 1])]);
+    assert!(none < one && one < two, "pictures are tokens: {none}, {one}, {two}");
+}
+
+#[test]
+fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
+    let name = "llama_cpp_is_asked_about_every_chunk_of_a_clip";
+    let Some(clips) = clips(name) else { return };
+    let Some(models) = ModelServer::start(name, 0) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = server(dir.path(), &models, KEY).root(&clips).start();
+    for more in [json!({}), json!({"temporal_chain": true}), json!({"visual_diff": true})] {
+        let run = server.create_run();
+        let mut body = json!({
+            "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90,
+            "semantic_prompt": "What happens?", "semantic_frames_per_chunk": 2,
+        });
+        body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
+        let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+        assert_eq!(reply.status, 200, "{more}: {}", reply.text);
+        assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 3, "{more}: {}", reply.text);
+        let chunks: Vec<Value> = server
+            .events(&run)
+            .into_iter()
+            .filter(|event| event["kind"] == "semantic_chunk_inferred")
+            .map(|event| event["payload"].clone())
+            .collect();
+        assert_eq!(chunks.len(), 3, "{more}");
+        for chunk in &chunks {
+            assert_eq!(
+                (&chunk["provider"], &chunk["semantic_error"]),
+                (&json!("noise"), &Value::Null),
+                "{chunk}"
+            );
+            assert!(
+                chunk["confidence"].as_f64().is_some_and(|sure| (0.0..=1.0).contains(&sure)),
+                "{chunk}"
+            );
+            for field in ["event_type", "summary", "description", "raw_output"] {
+                assert!(
+                    chunk[field].as_str().is_some_and(|text| !text.is_empty()),
+                    "{field}: {chunk}"
+                );
+            }
+            assert!(chunk["completion_tokens"].as_u64().is_some_and(|count| count > 0), "{chunk}");
+        }
+        let said =
+            |marker: &Value| chunks.iter().any(|chunk| chunk["event_type"] == marker["event_type"]);
+        let markers = reply.json()["markers"].as_array().expect("an array").clone();
+        assert!(!markers.is_empty() && markers.iter().all(said), "{more}: {markers:?}");
+        let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
+        assert_eq!(found["count"], 3, "{found}");
+        assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
+    }
+}
