@@ -4,4 +4,6 @@
 #[path = "../../tests/fuzz/journal.rs"]
 mod journal;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| journal::journal(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    journal::journal(bytes);
+});

@@ -12,13 +12,14 @@ fn open(dir: &Path) -> Result<Timeline, TimelineError> {
 
 /// The first file of a log.
 ///
-/// It is opened or refused; what is opened can be written to, and keeps what it had.
-pub fn journal(bytes: &[u8]) {
+/// It is opened or refused; what is opened can be written to, and keeps what it had. Returns the
+/// last event of what was opened.
+pub fn journal(bytes: &[u8]) -> Option<Seq> {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = dir.path().join("journal");
     std::fs::create_dir(&journal).expect("made");
     std::fs::write(journal.join("00000000000000000001.journal"), bytes).expect("written");
-    let Ok(log) = open(dir.path()) else { return };
+    let log = open(dir.path()).ok()?;
     let head = log.head();
     let before: Vec<_> = (1..=head.0).map(|seq| log.get(Seq(seq)).ok()).collect();
     let event = Event::KeepaliveRefreshed(Requested { request_id: RequestId::from_bytes([1; 8]) });
@@ -31,4 +32,5 @@ pub fn journal(bytes: &[u8]) {
     for (seq, before) in (1..=head.0).zip(before) {
         assert_eq!(log.get(Seq(seq)).ok(), before, "event {seq}");
     }
+    Some(head)
 }
