@@ -184,7 +184,8 @@ impl Idempotency {
         if !self.under_way().insert(scope.clone()) {
             return Ok(Begun::UnderWay);
         }
-        let attempt = Attempt { keys: Arc::clone(self), scope, request_id, at: now };
+        let mut attempt =
+            Attempt { keys: Arc::clone(self), scope, request_id, at: now, after: head };
         let oldest = oldest_kept(now);
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
@@ -222,11 +223,17 @@ pub struct Attempt {
     scope: Scope,
     request_id: RequestId,
     at: WallTime,
+    after: Seq,
 }
 
 impl Attempt {
     /// Says durably that the request begins; what was said of an earlier one is forgotten.
-    pub fn write(&self, fingerprint: Option<Fingerprint>, head: Seq) -> Result<(), LedgerError> {
+    pub fn write(
+        &mut self,
+        fingerprint: Option<Fingerprint>,
+        head: Seq,
+    ) -> Result<(), LedgerError> {
+        self.after = head;
         let request_id = self.request_id.to_string();
         let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
         self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))
@@ -250,6 +257,18 @@ impl Attempt {
     /// Forgets a request that did nothing.
     pub fn refused(&self) -> Result<(), LedgerError> {
         self.keys.ledger.write(|change| records::remove(change, &self.scope))
+    }
+
+    /// Where the log tells that the request did something, as [`Interrupted::trace`] does.
+    pub fn trace(
+        &self,
+        timeline: &Timeline,
+        run: Option<RunId>,
+        reads_max: usize,
+    ) -> Result<Trace, TimelineError> {
+        let request_id = self.request_id.to_string();
+        let begun = Interrupted { fingerprint: None, request_id, after: self.after };
+        begun.trace(timeline, run, reads_max)
     }
 }
 

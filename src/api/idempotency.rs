@@ -17,6 +17,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, StatusCode};
 use media::RunId;
 use redb::WriteTransaction;
+use timeline::Health;
 use tracing::Instrument;
 use utoipa::IntoParams;
 
@@ -25,7 +26,7 @@ use crate::{
     clock::wall_now,
     idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope, TRACED_MAX, Trace},
 };
-use answer::{kept, replay};
+use answer::{Asked, kept, replay};
 
 pub use answer::response;
 
@@ -91,6 +92,7 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         .await
         .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
     let run = run_in(parts.uri.path());
+    let log_failed = !takes_events(&app);
     let tenant = caller.tenant.as_deref().unwrap_or_default();
     let fingerprint = Fingerprint::of(&[tenant.as_bytes(), &body]);
     let attempt = match begin(&app, scope, Some(fingerprint), &caller).await? {
@@ -107,9 +109,10 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     let request = Request::from_parts(parts, Body::from(body));
+    let asked = Asked { attempt, fingerprint, run, log_failed };
     let carried_out = async move {
         let response = next.run(request).await;
-        kept(&app, &caller, attempt, fingerprint, response).await
+        kept(&app, &caller, asked, response).await
     };
     let carried_out = tokio::spawn(carried_out.in_current_span());
     carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
@@ -159,7 +162,7 @@ async fn begin(
 /// Begins anew what was interrupted before it did anything; refuses what did.
 async fn resume(
     app: &Arc<App>,
-    attempt: Attempt,
+    mut attempt: Attempt,
     past: Interrupted,
     fingerprint: Option<Fingerprint>,
     run: Option<RunId>,
@@ -211,6 +214,11 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let text = key.to_str().ok().filter(|_| fits);
     let told = || ApiError::field(KEY.as_str(), "must be one of 1 to 255 visible ASCII characters");
     text.map(Some).ok_or_else(told)
+}
+
+/// Whether the log takes events.
+fn takes_events(app: &App) -> bool {
+    app.registry.timeline().state() == Health::Writable
 }
 
 /// The run that a path names.

@@ -114,6 +114,29 @@ fn so_many_records_are_as_full() {
 }
 
 #[test]
+fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) =
+        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opened");
+    let keys = open(dir.path(), NOW);
+    let id = RequestId::from_bytes([7; 8]);
+    let begin = |key: &str, at: &Timeline| {
+        fresh(keys.begin(scope(key), None, id, at.head(), NOW).expect("readable"))
+    };
+    let idle = begin("idle", &log);
+    assert_eq!(idle.trace(&log, None, 9).expect("readable"), Trace::Nothing);
+    idle.refused().expect("written");
+    let busy = begin("busy", &log);
+    let run = RunId::from_bytes([1; 16]);
+    let failed = timeline::RunFailed { request_id: Some(id), reason: "x".to_owned() };
+    let event = timeline::NewEvent { run, event: Event::RunFailed(failed) };
+    log.append_wait(vec![event]).expect("durable");
+    assert_eq!(busy.trace(&log, None, 9).expect("readable"), Trace::Run(run));
+    let late = begin("late", &log);
+    assert_eq!(late.trace(&log, None, 9).expect("readable"), Trace::Nothing, "begun since");
+}
+
+#[test]
 fn what_is_over_is_forgotten_while_running() {
     let dir = tempfile::tempdir().expect("a directory");
     let keys = open(dir.path(), NOW);

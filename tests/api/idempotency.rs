@@ -4,9 +4,11 @@ use std::{
     collections::HashMap,
     io::Write,
     net::TcpStream,
+    path::Path,
     time::{Duration, Instant},
 };
 
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use serde_json::{Value, json};
 
 use super::uploads::{TYPE, file_form, half_an_upload, stored, wait_for_files};
@@ -116,6 +118,33 @@ fn what_did_nothing_is_not_kept() {
         let reply = keyed(&server, "m", &ingest, &body);
         assert_eq!((reply.status, is_replay(&reply)), (422, false), "{}", reply.text);
     }
+}
+
+/// How many keys the ledger in `dir` knows.
+fn known_keys(dir: &Path) -> u64 {
+    let ages: TableDefinition<'_, (&str, i64, [u8; 32]), u64> =
+        TableDefinition::new("idempotency_ages");
+    let ledger = Database::open(dir.join("data/ledger")).expect("opens");
+    let view = ledger.begin_read().expect("readable");
+    view.open_table(ages).expect("there").len().expect("readable")
+}
+
+#[test]
+fn what_is_refused_for_now_takes_no_keys() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = Setup::new(dir.path()).start();
+    assert_eq!(keyed(&server, "k", "/v1/runs", &json!({})).status, 200);
+    server.kill();
+    assert_eq!(known_keys(dir.path()), 1);
+    // No disk has so much room.
+    let mut server = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
+    for at in 0..3 {
+        let reply = keyed(&server, &format!("new-{at}"), "/v1/runs", &json!({}));
+        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    }
+    assert!(is_replay(&keyed(&server, "k", "/v1/runs", &json!({}))), "answered before");
+    server.kill();
+    assert_eq!(known_keys(dir.path()), 1);
 }
 
 #[test]

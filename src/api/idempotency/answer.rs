@@ -14,15 +14,16 @@ use axum::{
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
+use media::RunId;
 
-use super::{ApiResult, App, did_something};
+use super::{ApiResult, App, did_something, takes_events};
 use crate::{
     api::{
         envelope::REQUEST_ID,
         error::{ApiError, Carried},
         extract::Caller,
     },
-    idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint},
+    idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint, TRACED_MAX, Trace},
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -49,12 +50,21 @@ pub fn response(answer: Answer) -> Response {
     response
 }
 
+/// A request that is carried out under its key.
+pub struct Asked {
+    pub attempt: Attempt,
+    pub fingerprint: Fingerprint,
+    /// The run that it is about.
+    pub run: Option<RunId>,
+    /// The log took no event any more when it began.
+    pub log_failed: bool,
+}
+
 /// Keeps `response` where it is worth it, and passes it on.
 pub async fn kept(
     app: &Arc<App>,
     caller: &Caller,
-    attempt: Attempt,
-    fingerprint: Fingerprint,
+    asked: Asked,
     mut response: Response,
 ) -> ApiResult {
     let error = response.extensions_mut().remove::<Carried>().map(|Carried(error)| error);
@@ -64,9 +74,13 @@ pub async fn kept(
         response = error.envelope(caller.request_id);
     }
     if !keeps {
-        // After a failure of the server the log must say whether something was done.
         if !status.is_server_error() {
-            app.blocking(move || attempt.refused()).await??;
+            app.blocking(move || asked.attempt.refused()).await??;
+        } else if status == StatusCode::SERVICE_UNAVAILABLE {
+            let server = Arc::clone(app);
+            if let Err(error) = app.blocking(move || forget_idle(&server, &asked)).await? {
+                tracing::warn!(%error, "a refused request stays under its key");
+            }
         }
         return Ok(response);
     }
@@ -84,12 +98,27 @@ pub async fn kept(
     let own = (REQUEST_ID.as_str().to_owned(), caller.request_id.to_string());
     let headers = repeated.chain([own]).collect();
     let answer = Answer { status: status.as_u16(), headers, body: whole.into() };
+    let Asked { attempt, fingerprint, .. } = asked;
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
         // What was done stays done, and the log shows it to a repetition.
         tracing::error!(%error, "an answer could not be kept for its key");
     }
     Ok(Response::from_parts(parts, body))
+}
+
+/// Forgets a request that was refused for now where the log shows that it did nothing: kept as
+/// "begun", so many would leave its caller no key for a day.
+fn forget_idle(app: &App, asked: &Asked) -> Result<(), ApiError> {
+    let timeline = app.registry.timeline();
+    let did_nothing = asked.log_failed
+        || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == Trace::Nothing
+            // What was given to a log that fails may be in it later; asked last, for that reason.
+            && takes_events(app);
+    if did_nothing {
+        asked.attempt.refused()?;
+    }
+    Ok(())
 }
 
 enum Collected {
