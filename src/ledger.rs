@@ -61,6 +61,19 @@ struct Shared {
     database: RwLock<Option<Database>>,
     /// The disk failed after the last write that it took.
     failing: AtomicBool,
+    /// What becomes of the next writes.
+    #[cfg(test)]
+    faults: std::sync::Mutex<std::collections::VecDeque<Fault>>,
+}
+
+/// How a test has the disk fail a write.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing of it is on disk.
+    Lost,
+    /// All of it is on disk, and that cannot be told.
+    Unclear,
 }
 
 impl Ledger {
@@ -70,8 +83,13 @@ impl Ledger {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
         synced.map_err(redb::Error::Io)?;
-        let (path, failing) = (path.to_owned(), AtomicBool::new(false));
-        Ok(Ledger(Arc::new(Shared { path, database: RwLock::new(Some(database)), failing })))
+        Ok(Ledger(Arc::new(Shared {
+            path: path.to_owned(),
+            database: RwLock::new(Some(database)),
+            failing: AtomicBool::new(false),
+            #[cfg(test)]
+            faults: Default::default(),
+        })))
     }
 
     /// What `look` finds, in one unchanging view of all tables.
@@ -91,12 +109,31 @@ impl Ledger {
     ) -> Result<T, LedgerError> {
         let act = |transaction: WriteTransaction| {
             let changed = change(&transaction)?;
+            #[cfg(test)]
+            let transaction = self.faulty(transaction)?;
             transaction.commit()?;
             Ok(changed)
         };
         let changed = self.using(|database| Ok(database.begin_write()?), act)?;
         self.0.failing.store(false, Ordering::Relaxed);
         Ok(changed)
+    }
+
+    /// Has the next writes fail, one each.
+    #[cfg(test)]
+    pub(crate) fn fail_next(&self, faults: &[Fault]) {
+        self.0.faults.lock().expect("no panic").extend(faults);
+    }
+
+    #[cfg(test)]
+    fn faulty(&self, transaction: WriteTransaction) -> Result<WriteTransaction, redb::Error> {
+        let fault = self.0.faults.lock().expect("no panic").pop_front();
+        match fault {
+            None => return Ok(transaction),
+            Some(Fault::Lost) => drop(transaction),
+            Some(Fault::Unclear) => transaction.commit()?,
+        }
+        Err(redb::Error::Io(io::Error::other("a fault")))
     }
 
     /// Fails while records cannot be written; tries it out where the disk failed lately.

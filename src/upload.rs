@@ -4,6 +4,7 @@
 //! most a file without a record, which opening removes. An owner reaches only its own folder.
 //! Knows neither HTTP nor what is in a file.
 
+mod doubt;
 mod folder;
 mod incoming;
 mod kind;
@@ -31,6 +32,7 @@ use crate::{
 };
 
 use folder::{folder_of, is_folder, list, sync_parent};
+use name::plain_name;
 
 pub use incoming::Incoming;
 pub use kind::{extension, media_type};
@@ -47,8 +49,6 @@ const UPLOADS: Table = TableDefinition::new("uploads");
 
 /// Where unfinished uploads are; no owner's folder has this name.
 const INCOMING: &str = "incoming";
-/// Longest file name of an uploader's that is remembered, in bytes.
-const ORIGINAL_NAME_MAX: usize = 255;
 
 /// Why a file is not stored, found or removed.
 #[derive(Debug, thiserror::Error)]
@@ -275,11 +275,10 @@ impl Uploads {
             change.open_table(UPLOADS)?.insert(key, value)?;
             also(change, &upload)
         });
-        if let Err(error) = recorded {
-            // Best effort: a file without a record is removed at the next start.
-            drop(fs::remove_file(&path));
-            return Err(error.into());
-        }
+        let hold = match recorded {
+            Ok(()) => hold,
+            Err(error) => self.kept_all_the_same(&upload, &path, hold, error)?,
+        };
         let charged = hold.keep();
         debug_assert_eq!(charged, upload.bytes, "every byte was charged");
         Ok(upload)
@@ -376,16 +375,6 @@ fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> Upload {
         at: WallTime { epoch_ms },
         original_name: original_name.to_owned(),
     }
-}
-
-/// The last component of what an uploader calls a file, without what could mislead a reader.
-fn plain_name(name: &str) -> String {
-    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let mut plain: String = last.chars().filter(|found| !found.is_control()).collect();
-    let kept =
-        (0..=ORIGINAL_NAME_MAX.min(plain.len())).rev().find(|at| plain.is_char_boundary(*at));
-    plain.truncate(kept.unwrap_or(0));
-    plain
 }
 
 #[cfg(test)]

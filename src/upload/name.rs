@@ -8,6 +8,8 @@ use media::WallTime;
 const DIGITS: usize = 32;
 /// Longest extension.
 const EXTENSION_MAX: usize = 5;
+/// Longest file name of an uploader's that is remembered, in bytes.
+const ORIGINAL_NAME_MAX: usize = 255;
 
 /// 32 hexadecimal digits, a dot and an extension; later names sort after earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +49,16 @@ impl FromStr for StoredName {
             && extension.bytes().all(is_plain);
         if fits { Ok(StoredName(text.into())) } else { Err(()) }
     }
+}
+
+/// The last component of what an uploader calls a file, without what could mislead a reader.
+pub(super) fn plain_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut plain: String = last.chars().filter(|found| !found.is_control()).collect();
+    let kept =
+        (0..=ORIGINAL_NAME_MAX.min(plain.len())).rev().find(|at| plain.is_char_boundary(*at));
+    plain.truncate(kept.unwrap_or(0));
+    plain
 }
 
 #[cfg(test)]

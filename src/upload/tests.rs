@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::quota::QuotaLimits;
+use crate::{ledger::Fault, quota::QuotaLimits};
 
 fn open(dir: &Path) -> Uploads {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
@@ -105,6 +105,27 @@ fn what_is_not_kept_leaves_nothing() {
     assert_eq!(again.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
     assert!(again.remove(&alice, &kept.name).expect("writable"));
     assert_eq!(again.quota.used(&alice), 0);
+}
+
+#[test]
+fn a_record_that_failed_to_be_written_is_there_with_its_file_or_not_at_all() {
+    for (fault, is_kept) in [(Fault::Unclear, true), (Fault::Lost, false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let uploads = open(dir.path());
+        let alice = Principal::named("alice");
+        let mut incoming = uploads.receive(&alice, 100).expect("made");
+        incoming.write(b"abc").expect("written");
+        let at = WallTime { epoch_ms: 1 };
+        let new = New { owner: &alice, extension: "mp4", file_name: "a.mp4", at };
+        uploads.ledger.fail_next(&[fault]);
+        let kept = uploads.keep(incoming, new, |_, _| Ok(()));
+        assert_eq!(kept.is_ok(), is_kept, "{fault:?}: {kept:?}");
+        let records = uploads.list(&alice, None, 9).expect("readable");
+        assert_eq!(records, Vec::from_iter(kept.ok()), "{fault:?}");
+        let paths: Vec<_> = records.iter().map(|upload| uploads.path(upload)).collect();
+        assert_eq!(files(&dir.path().join("uploads")), paths, "{fault:?}");
+        assert_eq!(uploads.quota.used(&alice), 3 * u64::from(is_kept), "{fault:?}");
+    }
 }
 
 #[test]
