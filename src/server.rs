@@ -58,6 +58,7 @@ impl Server {
         tell(&app, &telling);
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
+        tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
         tracing::info!(%addr, "listening");
         Ok(Server { app, accepting, sweeping, telling, ends })
     }

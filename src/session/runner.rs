@@ -36,7 +36,7 @@ use crate::{
     telemetry::SPANS,
 };
 use job::Job;
-use under_way::UnderWay;
+use under_way::{JobKind, Note, UnderWay};
 
 /// The reason of a `run_failed` that a shutdown caused.
 const SHUTDOWN: &str = "shutdown";
@@ -198,6 +198,8 @@ pub struct Runner {
     parts: RunnerParts,
     under_way: UnderWay,
     admission: Admission,
+    /// Places of looks into files, which wait for no job.
+    looks: Admission,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
@@ -208,10 +210,10 @@ pub const QUEUE_MAX: usize = 64;
 impl Runner {
     /// A runner of as many jobs at once as `parts` says.
     pub fn new(parts: RunnerParts) -> Arc<Runner> {
-        let admission = Admission::new(parts.threads, QUEUE_MAX);
+        let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let under_way = UnderWay::new(parts.ledger.clone());
-        Arc::new(Runner { parts, under_way, admission, jobs, closing })
+        Arc::new(Runner { parts, under_way, admission, looks, jobs, closing })
     }
 
     /// Jobs that wait for a place.
@@ -228,7 +230,9 @@ impl Runner {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
         let job = |runner, guard, runtime| Job::new(runner, guard, ingest, runtime).ingest();
-        self.run_job(run, request_id, job).instrument(span).await
+        self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Ingest }, job)
+            .instrument(span)
+            .await
     }
 
     /// Reasons over a source on `run` and returns once its events are durable.
@@ -240,14 +244,16 @@ impl Runner {
         let (request_id, id) = (reason.ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
         let job = |runner, guard, runtime| reason::run(runner, guard, reason, runtime);
-        self.run_job(run, request_id, job).instrument(span).await
+        self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Reasoning }, job)
+            .instrument(span)
+            .await
     }
 
     /// Has `job` run on a thread of its own as the one job of `run`.
     async fn run_job<T: Send + 'static>(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        request_id: RequestId,
+        note: Note,
         job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let guard = run.begin_job()?;
@@ -255,7 +261,7 @@ impl Runner {
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
         let driven = async move {
-            let outcome = runner.drive(guard, request_id, job).await;
+            let outcome = runner.drive(guard, note, job).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
         };
@@ -267,18 +273,17 @@ impl Runner {
     async fn drive<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        request_id: RequestId,
+        note: Note,
         job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let run = guard.run().id();
         let under_way = self.under_way.clone();
-        in_background(move || under_way.note(run, request_id)).await??;
-        let outcome = self.drive_noted(guard, request_id, job).await;
+        in_background(move || under_way.note(note)).await??;
+        let outcome = self.drive_noted(guard, note.request, job).await;
         let under_way = self.under_way.clone();
-        let struck = in_background(move || under_way.strike(run, request_id)).await;
+        let struck = in_background(move || under_way.strike(note)).await;
         if let Err(error) = struck.and_then(|struck| Ok(struck?)) {
-            // The next start finds in the log that it is over.
-            tracing::warn!(%request_id, %run, %error, "a job that is over stays noted");
+            let Note { run, request, .. } = note;
+            tracing::warn!(request_id = %request, %run, %error, "a job that is over stays noted");
         }
         outcome
     }
@@ -360,6 +365,7 @@ impl Runner {
         self.closing.cancel();
         self.parts.registry.cancel_jobs();
         self.jobs.wait().await;
+        self.settle().await;
     }
 }
 

@@ -1,4 +1,7 @@
-//! A look into a file: the smallest job, admitted and ended as the others are.
+//! A look into a file: the smallest job, ended as the others are.
+//!
+//! It has places of its own: a job may take hours, and an upload holds its place and its bytes
+//! until its file was looked into.
 
 use std::{fs::File, pin::pin, sync::Arc};
 
@@ -10,7 +13,7 @@ use super::{IngestError, Runner, in_background};
 use crate::config::Principal;
 
 impl Runner {
-    /// Says what is in a file of `owner`: a small job, which waits for its place as any other.
+    /// Says what is in a file of `owner`; waits for other looks and for no job.
     ///
     /// Dropping the future ends the job.
     pub async fn probe(
@@ -22,7 +25,7 @@ impl Runner {
         let _end = ended.clone().drop_guard();
         let (runner, owner) = (Arc::clone(self), owner.clone());
         let probed = async move {
-            let entering = ended.run_until_cancelled(runner.admission.enter(&owner)).await;
+            let entering = ended.run_until_cancelled(runner.looks.enter(&owner)).await;
             let place = entering.ok_or(IngestError::Shutdown)??;
             let (cancel, supervisor) = (CancelToken::new(), runner.parts.supervisor.clone());
             let token = cancel.clone();
