@@ -7,10 +7,11 @@ use tracing::Span;
 #[error("work that waits for the disk died")]
 pub struct Died;
 
-/// Runs `work` on a thread that may wait, in the caller's span.
-pub async fn blocking<T: Send + 'static>(
+/// Begins `work` at once, on a thread that may wait and in the caller's span.
+pub fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Died> {
+) -> impl Future<Output = Result<T, Died>> {
     let span = Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|_| Died)
+    let task = tokio::task::spawn_blocking(move || span.in_scope(work));
+    async { task.await.map_err(|_| Died) }
 }

@@ -16,12 +16,13 @@ use std::{
 
 use media::{ErrorKind, RunId, Seq};
 use timeline::{Event, EventKind, Timeline, TimelineError};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Database, DatabaseError};
 use crate::{
     backoff::Backoff,
+    blocking::{Died, blocking},
     delivery::{
         node,
         outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
@@ -64,8 +65,8 @@ enum MirrorError {
     Log(#[from] TimelineError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the reader of the log died")]
-    Died,
+    #[error(transparent)]
+    Died(#[from] Died),
 }
 
 /// Copies descriptions to the database.
@@ -303,11 +304,4 @@ impl Consumer for Mirror {
             }
         }
     }
-}
-
-/// Runs what waits for the disk away from the threads that serve sockets.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, MirrorError> {
-    spawn_blocking(work).await.map_err(|_| MirrorError::Died)
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    blocking::blocking,
     config::Principal,
     session::registry::{Registry, Run},
 };
@@ -102,14 +103,21 @@ impl Streams {
         let published = Arc::new(Notify::new());
         let wake = Arc::clone(&published);
         registry.timeline().on_publish(Box::new(move |_| wake.notify_one()));
-        Arc::new(Streams {
+        let streams = Arc::new(Streams {
             registry,
             limits,
             topics: Mutex::default(),
             pages: Mutex::default(),
             published,
             closed: CancellationToken::new(),
-        })
+        });
+        let waker = Arc::downgrade(&streams);
+        streams.registry.on_job_end(move |run| {
+            if let Some(streams) = waker.upgrade() {
+                streams.wake_run(run);
+            }
+        });
+        streams
     }
 
     /// The limits.
@@ -142,6 +150,13 @@ impl Streams {
                 self.wake(&runs);
                 next += count as u64;
             }
+        }
+    }
+
+    /// Wakes the streams of `run` alone: those of owners do not end with it.
+    fn wake_run(&self, run: RunId) {
+        if let Some(topic) = self.topics().runs.get(&run) {
+            topic.wake.notify_waiters();
         }
     }
 
@@ -213,15 +228,14 @@ impl Streams {
             // Dropped with whoever reads for all; the next of them reads again.
             let _left = stop.clone().drop_guard();
             let read = move || page::read(&registry, &scope, &key, &stop);
-            let read = tokio::task::spawn_blocking(read);
-            match read.await {
+            match blocking(read).await {
                 Ok(Ok(page)) => Some(Arc::new(page)),
                 Ok(Err(error)) => {
                     tracing::error!(%error, "an event stream cannot be read");
                     None
                 }
                 Err(error) => {
-                    tracing::error!(%error, "reading an event stream panicked");
+                    tracing::error!(%error, "an event stream cannot be read");
                     None
                 }
             }

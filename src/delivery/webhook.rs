@@ -16,8 +16,9 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 use transport::egress::{Egress, EgressError, Target};
 
 use super::{
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::{
     backoff::Backoff,
+    blocking::{Died, blocking},
     config::Principal,
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
@@ -135,8 +137,8 @@ pub enum WebhookError {
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// Our own bug.
-    #[error("work on the disk died")]
-    Died,
+    #[error(transparent)]
+    Died(#[from] Died),
 }
 
 impl WebhookError {
@@ -147,7 +149,7 @@ impl WebhookError {
             WebhookError::TooMany { .. } => ErrorKind::Conflict,
             WebhookError::Ledger(error) => error.kind(),
             WebhookError::Log(error) => error.kind(),
-            WebhookError::Died => ErrorKind::Internal,
+            WebhookError::Died(_) => ErrorKind::Internal,
         }
     }
 }
@@ -205,6 +207,13 @@ impl Webhooks {
                 webhooks.outbox.urge(ended);
             }
         }));
+        let follower = Arc::downgrade(&webhooks);
+        webhooks.registry.on_job_end(move |run| {
+            if let Some(webhooks) = follower.upgrade() {
+                // Those that waited for what a stopped job came to may be finished now.
+                webhooks.outbox.wake(webhooks.table.ids(run));
+            }
+        });
         Ok(webhooks)
     }
 
@@ -226,7 +235,7 @@ impl Webhooks {
     }
 
     fn has_ended(&self, run: RunId) -> bool {
-        self.registry.run(run).is_none_or(|run| run.lifecycle().is_terminal())
+        self.registry.run(run).is_none_or(|run| run.has_ended())
     }
 
     /// What `url` leads to, which can be delivered to as far as that is known before the first
@@ -314,6 +323,8 @@ impl Webhooks {
     pub async fn redeliver(self: &Arc<Self>, id: WebhookId) -> Result<usize, WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
+            let Some(Live { order, .. }) = webhooks.table.get(id) else { return Ok(0) };
+            let _order = order.lock().await;
             let keeper = Arc::clone(&webhooks);
             let count = blocking(move || keeper.store.queue(id)).await??;
             // After the disk: a turn that looked before found nothing.
@@ -341,14 +352,7 @@ impl Webhooks {
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = Result<T, WebhookError>> + Send + 'static,
 ) -> Result<T, WebhookError> {
-    tokio::spawn(work).await.map_err(|_| WebhookError::Died)?
-}
-
-/// Runs what waits for the disk away from the threads that serve sockets.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, WebhookError> {
-    spawn_blocking(work).await.map_err(|_| WebhookError::Died)
+    tokio::spawn(work.in_current_span()).await.map_err(|_| Died)?
 }
 
 #[cfg(test)]

@@ -22,11 +22,13 @@ use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
 mod change;
+mod job_ends;
 mod lookup;
 mod reclaim;
 mod run;
 
 use change::Change;
+use job_ends::JobEnds;
 pub use run::{JobGuard, JobProgress, JobToken, Origin, Run, Snapshot};
 
 /// Limits on runs.
@@ -86,6 +88,7 @@ pub struct Registry {
     limits: RunLimits,
     quota: Arc<Quota>,
     tables: Mutex<Tables>,
+    job_ends: Arc<JobEnds>,
 }
 
 #[derive(Default)]
@@ -112,7 +115,8 @@ impl Registry {
         quota: Arc<Quota>,
         wall_now: WallTime,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let registry = Arc::new(Registry { timeline, limits, quota, tables: Mutex::default() });
+        let (tables, job_ends) = (Mutex::default(), Arc::default());
+        let registry = Arc::new(Registry { timeline, limits, quota, tables, job_ends });
         registry.rebuild(wall_now)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -135,7 +139,8 @@ impl Registry {
         for head in created {
             let Some(stored) = self.timeline.get(head.seq)? else { continue };
             if let Some(origin) = Origin::of(&stored.decode()?) {
-                tables.runs.insert(head.run, Arc::new(Run::new(head.run, origin)));
+                let run = Run::new(head.run, origin, Arc::clone(&self.job_ends));
+                tables.runs.insert(head.run, Arc::new(run));
             }
         }
         let now = Instant::now();
@@ -201,7 +206,7 @@ impl Registry {
         origin: Origin,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
-        let run = Arc::new(Run::new(new_run_id(), origin));
+        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.job_ends)));
         let origin = run.origin();
         let created = Event::RunCreated(RunCreated {
             request_id,

@@ -17,16 +17,13 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use media::Seq;
 use timeline::PayloadText;
-use tokio::{
-    task::spawn_blocking,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Filter, Scope, Subscription,
     page::{CLOSE, Key, Page, one_line, open},
 };
-use crate::session::Lifecycle;
+use crate::{blocking::blocking, session::Lifecycle};
 
 /// The longest silence.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -58,7 +55,7 @@ impl Feed {
     /// Whether there is nothing left to tell, now and later; what holds nothing is passed over.
     pub async fn is_over(&mut self) -> bool {
         match &self.subscription.scope {
-            Scope::Run(run) if run.lifecycle().is_terminal() => {}
+            Scope::Run(run) if run.has_ended() => {}
             _ => return false,
         }
         loop {
@@ -93,7 +90,7 @@ impl Feed {
             Scope::Owner(_) => None,
             Scope::Run(run) => match run.lifecycle() {
                 Lifecycle::Deleted => Some(": the run was deleted\n\n"),
-                state if state.is_terminal() => Some(": the run has ended\n\n"),
+                _ if run.has_ended() => Some(": the run has ended\n\n"),
                 _ => None,
             },
         }
@@ -176,14 +173,14 @@ impl Feed {
 async fn reading<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, timeline::TimelineError> + Send + 'static,
 ) -> Result<T, Broken> {
-    match spawn_blocking(read).await {
+    match blocking(read).await {
         Ok(Ok(read)) => Ok(read),
         Ok(Err(error)) => {
             tracing::error!(%error, "an event stream cannot be read");
             Err(Broken)
         }
         Err(error) => {
-            tracing::error!(%error, "reading an event stream panicked");
+            tracing::error!(%error, "an event stream cannot be read");
             Err(Broken)
         }
     }

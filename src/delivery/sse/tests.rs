@@ -208,6 +208,34 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_stopped_job_came_to_is_told_before_the_end() {
+    let log = start();
+    let run = log.run("alice").await;
+    let (scope, all) = (Scope::Run(Arc::clone(&run)), Filter::default());
+    let job = run.begin_job().expect("free");
+    log.registry.stop(&run, REQUEST).await.expect("active");
+    assert!(!log.feed(&scope, &all, 2).is_over().await, "its job may have something to tell");
+    let mut body = log.feed(&scope, &all, 1).body();
+    let mut next = async || {
+        let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
+        let text = piece.expect("it comes")?.expect("whole").into_data().expect("data");
+        Some(String::from_utf8(text.to_vec()).expect("UTF-8"))
+    };
+    assert_eq!(ids(&next().await.expect("no end")), [2]);
+    // It stands at the end of the log: what comes next wakes it.
+    tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
+    let found = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+    log.registry.wind_up(&run, vec![found], None).await.expect("kept");
+    assert_eq!(ids(&next().await.expect("no end")), [3]);
+    tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
+    drop(job);
+    assert_eq!(next().await.as_deref(), Some(": the run has ended\n\n"));
+    assert_eq!(next().await, None);
+    assert!(log.feed(&scope, &all, 3).is_over().await);
+    assert!(!log.feed(&scope, &all, 2).is_over().await, "an event is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_a_deleted_run_only_the_deletion_is_told() {
     let log = start();
     let (gone, kept) = (log.run("alice").await, log.run("alice").await);

@@ -57,6 +57,9 @@ pub struct Live {
     pub has_queued: bool,
     /// Nothing can come any more that it has not dealt with.
     pub is_finished: bool,
+    /// Held from a change here until it is on the disk, or the other way round: else one change
+    /// could come first here and another there.
+    pub order: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Live {
@@ -71,6 +74,7 @@ impl Live {
             last_error: None,
             has_queued: false,
             is_finished: false,
+            order: Arc::default(),
         }
     }
 
@@ -176,6 +180,11 @@ impl Table {
     /// Every webhook, in no order.
     pub fn all(&self) -> Vec<Live> {
         self.tables().by_id.values().cloned().collect()
+    }
+
+    /// The webhooks of `run`, in no order.
+    pub fn ids(&self, run: RunId) -> Vec<WebhookId> {
+        self.tables().by_run.get(&run).cloned().unwrap_or_default()
     }
 
     /// The webhooks of `run`, the oldest first.

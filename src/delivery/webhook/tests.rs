@@ -110,3 +110,52 @@ async fn what_the_ledger_refuses_did_not_happen() {
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(setup.webhooks.find(&setup.run, WebhookId::from_bytes([3; 16])).is_none());
 }
+
+#[tokio::test]
+async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
+    let setup = setup().await;
+    let (webhooks, run) = (&setup.webhooks, &setup.run);
+    let (stop, id) = (CancellationToken::new(), WebhookId::from_bytes([2; 16]));
+    let delivering = webhooks.start(stop.clone());
+    // Nothing that comes is of its kind: what counts is that it was looked at.
+    let kinds = Some(vec![EventKind::Vlm]);
+    webhooks.create(Webhook { kinds, ..webhook(run) }).await.expect("made");
+    let wait_for = async |what: &str, is_there: fn(&Live, Seq) -> bool| {
+        let (started, head) = (Instant::now(), webhooks.timeline().head());
+        while !is_there(&webhooks.table.get(id).expect("there"), head) {
+            assert!(started.elapsed() < PATIENCE, "{what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Shown::from(&webhooks.table.get(id).expect("there")).status
+    };
+    let job = run.begin_job().expect("free");
+    webhooks.registry.stop(run, RequestId::from_bytes([1; 8])).await.expect("active");
+    let status = wait_for("looks at the stop", |live, head| live.next > head).await;
+    assert_eq!(status, Status::Active, "its job may have something to tell");
+    drop(job);
+    let status = wait_for("is finished", |live, _| live.is_finished).await;
+    assert_eq!(status, Status::Finished);
+    stop.cancel();
+    delivering.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
+    let setup = setup().await;
+    let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
+    webhooks.create(webhook(&setup.run)).await.expect("made");
+    for round in 0..40 {
+        let disabled = async {
+            // So that each comes first in some rounds.
+            for _ in 0..round % 4 {
+                tokio::task::yield_now().await;
+            }
+            webhooks.keep(id, |live| live.is_disabled = true).await
+        };
+        let (queued, kept) = tokio::join!(webhooks.redeliver(id), disabled);
+        (queued.map(drop).and(kept)).expect("written");
+        let kept = Store::new(setup.ledger.clone()).load().expect("readable");
+        let shown = webhooks.table.get(id).expect("there");
+        assert_eq!(kept[0].is_disabled, shown.is_disabled, "round {round}");
+    }
+}

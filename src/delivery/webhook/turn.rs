@@ -8,12 +8,13 @@ use std::{
 use media::{Seq, WebhookId};
 
 use super::{
-    DeadLetter, Webhook, WebhookError, Webhooks, blocking,
+    DeadLetter, Webhook, WebhookError, Webhooks,
     message::Message,
     post::{self, Verdict},
     table::Live,
 };
 use crate::{
+    blocking::blocking,
     delivery::outbox::{Consumer, Outcome, Turn},
     metrics::Delivery,
 };
@@ -88,8 +89,8 @@ impl Webhooks {
         let mut delivered = 0;
         let outcome = loop {
             let Some(live) = self.entitled(key).await? else { return Ok(Outcome::Ended) };
-            // Before reading: nothing follows the event that ends a run, so that what is read now
-            // has all of a run that has ended in it.
+            // Before reading: nothing follows once a run has ended, so that what is read now has
+            // all of it.
             let has_ended = self.has_ended(live.webhook.run);
             let (webhooks, looking) = (Arc::clone(self), live.clone());
             let next = blocking(move || webhooks.next(&looking)).await??;
@@ -118,7 +119,7 @@ impl Webhooks {
             }
         };
         if delivered > 0 || matches!(outcome, Outcome::Failed { .. }) {
-            self.keep(key).await?;
+            self.keep(key, |_| {}).await?;
         }
         Ok(outcome)
     }
@@ -155,11 +156,11 @@ impl Webhooks {
             }
             (Verdict::Gone, _) => {
                 count(Delivery::Gone);
-                self.table.change(id, |live| {
+                let disabled = |live: &mut Live| {
                     live.is_disabled = true;
                     live.failed(seq, "answered 410: it wants no more".to_owned());
-                });
-                self.keep(id).await?;
+                };
+                self.keep(id, disabled).await?;
                 Ok(Settled::Over(Outcome::Ended))
             }
             (Verdict::Failed { reason, at_least }, Some(mut letter)) => {
@@ -186,11 +187,22 @@ impl Webhooks {
         }
     }
 
-    /// Notes durably how far the webhook `id` has come.
-    async fn keep(self: &Arc<Self>, id: WebhookId) -> Result<(), WebhookError> {
-        let Some(live) = self.table.get(id) else { return Ok(()) };
+    /// Makes `change` of the webhook `id`, and notes it durably with how far it has come.
+    pub(super) async fn keep(
+        self: &Arc<Self>,
+        id: WebhookId,
+        change: impl FnOnce(&mut Live),
+    ) -> Result<(), WebhookError> {
+        let Some(Live { order, .. }) = self.table.get(id) else { return Ok(()) };
+        let order = order.lock_owned().await;
+        let Some(live) = self.table.change(id, change) else { return Ok(()) };
         let webhooks = Arc::clone(self);
-        Ok(blocking(move || webhooks.store.keep(&live)).await??)
+        let kept = blocking(move || {
+            // Until the write is over: a turn may be dropped before.
+            let _order = order;
+            webhooks.store.keep(&live)
+        });
+        Ok(kept.await??)
     }
 
     /// Makes an event a dead letter and goes on after it, in one step.

@@ -11,7 +11,7 @@ use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
-use super::RunError;
+use super::{JobEnds, RunError};
 use crate::{
     config::Principal,
     quota::{Hold, Quota},
@@ -80,6 +80,7 @@ pub struct Run {
     order: tokio::sync::Mutex<()>,
     published: Notify,
     job: Mutex<Option<JobToken>>,
+    job_ends: Arc<JobEnds>,
     stills: Mutex<Stills>,
 }
 
@@ -154,11 +155,12 @@ impl JobGuard {
 impl Drop for JobGuard {
     fn drop(&mut self) {
         *lock(&self.run.job) = None;
+        self.run.job_ends.tell(self.run.id);
     }
 }
 
 impl Run {
-    pub(super) fn new(id: RunId, origin: Origin) -> Run {
+    pub(super) fn new(id: RunId, origin: Origin, job_ends: Arc<JobEnds>) -> Run {
         let epoch = WallTime { epoch_ms: 0 };
         let state = State {
             lifecycle: Lifecycle::Unborn,
@@ -177,6 +179,7 @@ impl Run {
             order: tokio::sync::Mutex::default(),
             published: Notify::new(),
             job: Mutex::default(),
+            job_ends,
             stills: Mutex::default(),
         }
     }
@@ -194,6 +197,13 @@ impl Run {
     /// Where it stands.
     pub fn lifecycle(&self) -> Lifecycle {
         lock(&self.state).lifecycle
+    }
+
+    /// Whether no event follows but its deletion: the job of a run that was stopped still appends
+    /// what it had come to.
+    pub fn has_ended(&self) -> bool {
+        // In this order: a job that begins once the run is terminal appends nothing.
+        self.lifecycle().is_terminal() && lock(&self.job).is_none()
     }
 
     /// Why it takes no action, if it takes none.
@@ -316,8 +326,8 @@ impl Run {
     }
 
     pub(super) fn ended_before(&self, before: WallTime) -> bool {
-        let state = lock(&self.state);
-        state.lifecycle.is_terminal() && state.updated_at < before && lock(&self.job).is_none()
+        // In this order: the time of the last event is final once the run has ended.
+        self.has_ended() && lock(&self.state).updated_at < before
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
