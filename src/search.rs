@@ -19,9 +19,13 @@ use std::{
 use media::{ErrorKind, RunId, Seq};
 use search::{Found, Index, Limits, Needle, Scan, SearchError, excerpt};
 use timeline::{EventKind, Timeline, TimelineError};
-use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
+    blocking::{Died, blocking},
     config::Principal,
     session::{
         admission::{Admission, Place, QueueFull},
@@ -37,7 +41,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub const RUNNING_MAX: usize = 2;
 /// Searches that may wait for one of these.
 pub const WAITING_MAX: usize = 64;
-/// How long a search waits for the index to have read the log.
+/// How long after it is asked a search gives up on an index that has not read the log.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// Why a search gives no answer.
@@ -70,8 +74,8 @@ pub enum SearchFailure {
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// Our own bug.
-    #[error("a search panicked")]
-    Panicked,
+    #[error(transparent)]
+    Work(#[from] Died),
 }
 
 impl SearchFailure {
@@ -84,7 +88,7 @@ impl SearchFailure {
             }
             SearchFailure::Cache(error) => error.kind(),
             SearchFailure::Log(error) => error.kind(),
-            SearchFailure::Panicked => ErrorKind::Internal,
+            SearchFailure::Work(_) => ErrorKind::Internal,
         }
     }
 }
@@ -167,6 +171,7 @@ pub struct Search {
     shared: Arc<Shared>,
     admission: Admission,
     threads: usize,
+    catch_up: Duration,
     _follower: Follower,
 }
 
@@ -202,7 +207,8 @@ impl Search {
             follower.map_err(|source| SearchError::Cache { what: "start to fill", source })?;
         let admission = Admission::new(RUNNING_MAX, WAITING_MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Search { shared, admission, threads, _follower: follower })
+        let catch_up = CATCH_UP;
+        Ok(Search { shared, admission, threads, catch_up, _follower: follower })
     }
 
     /// Chunks that searches have examined since the start.
@@ -225,35 +231,37 @@ impl Search {
     pub async fn find(&self, wanted: Wanted) -> Result<Answer, SearchFailure> {
         // Before the wait for a place: what counts is what was readable when the search was asked.
         let head = self.shared.timeline().head();
+        // Likewise: those that waited for a place behind others have waited for the index too.
+        let until = Instant::now() + self.catch_up;
         let place = self.admission.enter(&wanted.owner).await;
         let place = place.map_err(|QueueFull { queue_max }| SearchFailure::Full(queue_max))?;
         // Behind the place: however many wait for the index, their number has a bound.
-        self.caught_up(head).await?;
+        self.caught_up(head, until).await?;
         let shared = Arc::clone(&self.shared);
         let begin = move || shared.begin(wanted, place);
-        let running = Arc::new(joined(spawn_blocking(begin)).await??);
+        let running = Arc::new(blocking(begin).await??);
         let _stop = StopOnDrop(Arc::clone(&running));
         let threads = self.threads.min(running.scan.chunks().max(1));
         let work = || {
             let running = Arc::clone(&running);
-            spawn_blocking(move || running.work())
+            blocking(move || running.work())
         };
         let workers: Vec<_> = (0..threads).map(|_| work()).collect();
         for worker in workers {
-            joined(worker).await??;
+            worker.await??;
         }
         let reader = Arc::clone(&running);
-        joined(spawn_blocking(move || reader.answer())).await?
+        blocking(move || reader.answer()).await?
     }
 
-    /// Waits until the index has every event up to `head`.
-    async fn caught_up(&self, head: Seq) -> Result<(), SearchFailure> {
+    /// Waits until the index has every event up to `head`, but not past `until`.
+    async fn caught_up(&self, head: Seq, until: Instant) -> Result<(), SearchFailure> {
         let mut progress = self.shared.progress.subscribe();
         let there = progress.wait_for(|progress| match progress {
             Progress::Through(through) => *through >= head,
             Progress::Failed | Progress::Died => true,
         });
-        let waited = timeout(CATCH_UP, there).await.map(|there| there.map(|progress| *progress));
+        let waited = timeout_at(until, there).await.map(|there| there.map(|progress| *progress));
         let found = match waited {
             Ok(Ok(found)) => found,
             Ok(Err(_)) => Progress::Died,
@@ -266,10 +274,6 @@ impl Search {
             Progress::Died => Err(SearchFailure::Died),
         }
     }
-}
-
-async fn joined<T>(task: tokio::task::JoinHandle<T>) -> Result<T, SearchFailure> {
-    task.await.map_err(|_| SearchFailure::Panicked)
 }
 
 /// One search, shared by the threads that do it; has its place until the last of them is done.

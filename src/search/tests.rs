@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use media::{RequestId, Score};
 use timeline::{Event, Finding, FindingKind, NewEvent, Options};
+use tokio::task::spawn_blocking;
 
 use super::*;
 use crate::session::registry::{Origin, Run, RunLimits};
@@ -205,6 +206,33 @@ async fn searches_that_wait_for_the_index_have_a_bound_too() {
     for search in waiting {
         assert_eq!(search.await.expect("no panic").expect("an answer").total_hits, 1);
     }
+}
+
+#[tokio::test]
+async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
+    /// One deadline, and less than half of what those behind one another would take.
+    const CATCH_UP: Duration = Duration::from_secs(2);
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let mut log = start(LIMITS);
+    Arc::get_mut(&mut log.search).expect("the only one").catch_up = CATCH_UP;
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
+    // As an index that is being built: nothing wakes its thread meanwhile.
+    log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
+    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    let all = async {
+        for search in waiting {
+            let behind = search.await.expect("no panic");
+            assert!(matches!(behind, Err(SearchFailure::Behind { .. })), "{behind:?}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("they wait one after another");
 }
 
 #[tokio::test]
