@@ -10,9 +10,9 @@ mod days;
 use std::{sync::Arc, time::Duration};
 
 use infer::{
-    Admission, Answer, Chain, Described, Failure, InferError, Permit, Probe, Request, SetupError,
-    Tiered, Tokens,
-    scheduler::{Ask, Class, Load, Refused},
+    Admission, Answer, Chain, Described, InferError, Permit, Probe, Request, SetupError, Tiered,
+    Tokens,
+    scheduler::{Ask, Class, Load, Refused, Use},
 };
 use media::{ErrorKind, RequestId, WallTime};
 use timeline::{Event, TokenBudgetLow};
@@ -192,13 +192,6 @@ impl Inference {
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
     }
 
-    /// Asks a model, once there is a place for it.
-    pub async fn ask(&self, asker: &Asker, request: &Request) -> Result<Answer, InferenceError> {
-        let (bytes, tokens) = (request.image_bytes(), request.tokens_estimate());
-        let permit = self.enter(asker, &request.model, bytes, tokens).await?;
-        self.answer(asker, permit, request).await
-    }
-
     /// Asks a model, and a second one where the first is unsure, in one place.
     pub async fn describe(
         &self,
@@ -207,7 +200,10 @@ impl Inference {
     ) -> Result<Described, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
-        let permit = self.enter(asker, &first.model, bytes, tokens).await?;
+        // Either pass may take as many.
+        let passes = 1 + u64::from(tiered.second_model.is_some());
+        let reserved = tokens.saturating_mul(passes);
+        let permit = self.enter(asker, &first.model, bytes, reserved).await?;
         let span = span(asker, first);
         let described = self.chain.describe(tiered).instrument(span.clone()).await;
         let answer = described.as_ref().map(|described| &described.answer);
@@ -240,7 +236,7 @@ impl Inference {
                 waiting.record("otel.status_code", "ERROR");
                 self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
                 if let Refused::DaySpent { used, .. } = refused {
-                    self.tell_low(asker, used).await;
+                    self.tell_if_low(asker, used).await;
                 }
                 Err(refused.into())
             }
@@ -272,27 +268,30 @@ impl Inference {
         match answer {
             Ok(answer) => {
                 record(span, answer);
-                permit.settle(answer.tokens);
+                permit.settle(charge(answer.tokens, answer.uncounted, estimate));
             }
             Err(error) => {
                 span.record("otel.status_code", "ERROR");
                 span.record("error.type", class(error));
-                permit.settle(spent(error, estimate));
+                permit.settle(charge(error.tokens(), error.uncounted(), estimate));
             }
         }
-        let Some((used, limit)) = self.day(&asker.principal) else { return };
-        let principal = asker.principal.as_str().into();
-        if (infer::scheduler::Use { principal, day: today(), used, limit }).is_low() {
-            self.tell_low(asker, used).await;
+        if let Some((used, _)) = self.day(&asker.principal) {
+            self.tell_if_low(asker, used).await;
         }
     }
 
     /// Says on the run's timeline that its owner's tokens of the day run low, once a day.
-    async fn tell_low(&self, asker: &Asker, used: u64) {
+    async fn tell_if_low(&self, asker: &Asker, used: u64) {
+        let (day, limit) = (today(), self.limit_per_day);
+        let principal = asker.principal.as_str().into();
+        // A refusal tells of a large request, and not yet that little is left.
+        if !(Use { principal, day, used, limit }).is_low() {
+            return;
+        }
         let Some(run) = asker.run.as_ref().filter(|run| run.lifecycle().is_active()) else {
             return;
         };
-        let day = today();
         if !self.days.tell(&asker.principal, day) {
             return;
         }
@@ -304,24 +303,20 @@ impl Inference {
             limit_tokens: self.limit_per_day,
         });
         if let Err(error) = self.registry.commit(run, vec![low]).await {
+            self.days.untell(&asker.principal, day);
             tracing::warn!(run = %run.id(), %error, "low tokens are not on the run's timeline");
         }
     }
 }
 
-/// What a question without an answer is charged.
+/// What a question is charged.
 ///
-/// A backend that was cut off has worked and told nothing: that counts as it was estimated.
-fn spent(error: &InferError, estimate: u64) -> Tokens {
-    let InferError::Failed(failed) = error else { return error.tokens() };
-    let unknown = failed.iter().any(|one| {
-        matches!(one.failure, Failure::Timeout { .. } | Failure::Closed | Failure::TooLarge { .. })
-    });
-    let mut tokens = error.tokens();
-    if unknown {
-        tokens.total = tokens.total.max(estimate);
-    }
-    tokens
+/// A backend that was cut off, or that counts no tokens, has worked and told nothing: each such
+/// counts as it was estimated.
+fn charge(counted: Tokens, uncounted: u32, estimate: u64) -> Tokens {
+    let told = counted.total.max(counted.prompt.saturating_add(counted.completion));
+    let total = told.saturating_add(estimate.saturating_mul(u64::from(uncounted)));
+    Tokens { total, ..counted }
 }
 
 fn class(error: &InferError) -> &'static str {
@@ -330,7 +325,6 @@ fn class(error: &InferError) -> &'static str {
         InferError::NoBackend => "no backend",
         InferError::NotServed { .. } => "not served",
         InferError::NoProvider { .. } => "no provider",
-        InferError::Schema(_) => "schema",
     }
 }
 
@@ -387,6 +381,8 @@ fn until_midnight(now: WallTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use infer::Failure;
+
     use super::*;
 
     #[test]
@@ -405,15 +401,18 @@ mod tests {
             let tokens = Tokens { prompt: 4, completion: 1, thinking: 0, total: 5 };
             InferError::Failed(vec![infer::Failed { provider: "a".into(), failure, tokens }])
         };
+        let spent = |error: &InferError| charge(error.tokens(), error.uncounted(), 100).total;
         let after = Duration::from_secs(1);
         for (failure, expected) in [
-            (Failure::Timeout { after }, 100),
-            (Failure::Closed, 100),
+            (Failure::Timeout { after }, 105),
+            (Failure::Closed, 105),
             (Failure::Refused, 5),
             (Failure::Truncated, 5),
         ] {
-            assert_eq!(spent(&failed(failure.clone()), 100).total, expected, "{failure}");
+            assert_eq!(spent(&failed(failure.clone())), expected, "{failure}");
         }
-        assert_eq!(spent(&InferError::NoBackend, 100), Tokens::default());
+        assert_eq!(spent(&InferError::NoBackend), 0);
+        let unsummed = Tokens { prompt: 4, completion: 2, ..Tokens::default() };
+        assert_eq!(charge(unsummed, 2, 100).total, 206, "two were cut off before the answer");
     }
 }

@@ -25,7 +25,7 @@ const IMAGE_TOKENS: u64 = 1536;
 const BYTES_A_TOKEN: u64 = 3;
 
 /// The tokens that a request is expected to take, rather too many than too few.
-pub fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 {
+fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 {
     let answer = max_tokens.map_or(ANSWER_TOKENS, u64::from);
     (prompt_bytes as u64).div_ceil(BYTES_A_TOKEN) + images as u64 * IMAGE_TOKENS + answer
 }
@@ -33,8 +33,15 @@ pub fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> 
 impl Request {
     /// The tokens that it is expected to take.
     pub fn tokens_estimate(&self) -> u64 {
-        let captions: usize = self.images.iter().map(|image| image.caption.len()).sum();
-        estimate(self.prompt.len() + captions, self.images.len(), self.max_tokens)
+        let captions = self.images.iter().map(|image| image.caption.len()).sum();
+        self.tokens_estimate_with(self.images.len(), captions)
+    }
+
+    /// The tokens that it is expected to take with so many pictures, and captions of so many bytes.
+    pub fn tokens_estimate_with(&self, images: usize, caption_bytes: usize) -> u64 {
+        // Backends put the schema into the prompt, or work it as if it were there.
+        let schema = self.schema.as_ref().map_or(0, |schema| schema.bytes());
+        estimate(self.prompt.len() + schema + caption_bytes, images, self.max_tokens)
     }
 
     /// Bytes of its pictures.
@@ -350,5 +357,20 @@ mod tests {
         assert_eq!(estimate(0, 0, Some(1)), 1);
         assert_eq!(estimate(10, 0, None), 4 + ANSWER_TOKENS);
         assert_eq!(estimate(3, 2, Some(100)), 1 + 2 * IMAGE_TOKENS + 100);
+        let schema = crate::OutputSchema::compile(serde_json::json!({"type": "object"}));
+        let request = Request {
+            model: "m".to_owned(),
+            prompt: "abc".to_owned(),
+            images: Vec::new(),
+            max_tokens: Some(10),
+            temperature: None,
+            timeout: None,
+            schema: Some(Arc::new(schema.expect("a schema"))),
+            primary: None,
+            allow_fallback: true,
+        };
+        // 3 bytes of prompt and 17 of schema.
+        assert_eq!(request.tokens_estimate(), 7 + 10);
+        assert_eq!(request.tokens_estimate_with(1, 4), 8 + 10 + IMAGE_TOKENS);
     }
 }

@@ -74,6 +74,8 @@ pub struct Answer {
     pub latency: Duration,
     /// Tokens of every attempt that a backend counted.
     pub tokens: Tokens,
+    /// Backends that worked, or may have, and did not tell what that cost.
+    pub uncounted: u32,
     /// Requests sent, failed ones included.
     pub attempts: u32,
 }

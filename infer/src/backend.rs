@@ -86,7 +86,8 @@ impl Backend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it failed last, unless it has worked since.
+    /// How it failed last, unless it has worked since; without what was asked and answered, for
+    /// everybody may know it.
     pub fn last_failure(&self) -> Option<Failure> {
         self.state().last_failure.clone()
     }
@@ -219,7 +220,7 @@ impl<'a> Permit<'a> {
             _ => Shown::Works,
         };
         let mut state = self.backend.state();
-        state.last_failure = failure.cloned();
+        state.last_failure = failure.map(Failure::without_content);
         if let Some(Failure::RateLimited { retry_after: Some(rest) }) = failure {
             state.rests_until = Some(Instant::now() + REST_MAX.min(*rest));
         }
@@ -242,5 +243,30 @@ impl Drop for Permit<'_> {
         } else if was_open && !is_open {
             tracing::info!(provider, "the model backend works again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backends;
+
+    #[test]
+    fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
+        let file =
+            "[[backends]]\nname = \"a\"\ntype = \"vllm\"\nbase_url = \"http://127.0.0.1:9\"\n";
+        let configs = Backends::parse("test.toml", file, &|_| None).expect("the file is right");
+        let backend = Backend::new(configs.into_iter().next().expect("one"));
+        let problem = "/label: \"a private word\" is not a number".to_owned();
+        let failure = Failure::Schema { problem };
+        assert!(
+            failure
+                .to_string()
+                .ends_with("output_schema: /label: \"a private word\" is not a number")
+        );
+        let permit = Permit::enter(&backend).expect("it works");
+        permit.record(Some(&failure), Duration::from_secs(1));
+        let shown = backend.last_failure().expect("it failed").to_string();
+        assert_eq!(shown, "gave an answer that does not match output_schema");
     }
 }

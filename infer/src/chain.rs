@@ -11,6 +11,7 @@ use crate::{
     Answer, Failed, InferError, ProviderKind, Request, Tokens,
     backend::{Backend, Spent, Terms},
     config::BackendConfig,
+    error::uncounted,
     http::{Http, SetupError},
     observe::Observer,
     probe::Probed,
@@ -125,6 +126,7 @@ impl Chain {
             let provider = Arc::clone(&backend.config.name);
             match given {
                 Ok(given) => {
+                    let untold = u32::from(spent.tokens == Tokens::default());
                     return Ok(Answer {
                         provider,
                         model: request.model.clone(),
@@ -134,6 +136,7 @@ impl Chain {
                         finish: given.finish,
                         latency: started.elapsed(),
                         tokens,
+                        uncounted: uncounted(&failed) + untold,
                         attempts,
                     });
                 }

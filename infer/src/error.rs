@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use media::ErrorKind;
 
-use crate::{ProviderKind, SchemaError, Tokens};
+use crate::{ProviderKind, Tokens};
 
 /// How one backend failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,9 +52,9 @@ pub enum Failure {
     #[error("filtered the answer")]
     Filtered,
     /// The answer does not match the schema, also after the model was told so.
-    #[error("gave an answer that does not match output_schema: {problem}")]
+    #[error("gave an answer that does not match output_schema{}", after_colon(.problem))]
     Schema {
-        /// The first violations.
+        /// The first violations; empty where others than the caller are told.
         problem: String,
     },
     /// It failed so often that it is left alone for a while.
@@ -62,7 +62,24 @@ pub enum Failure {
     Open,
 }
 
+fn after_colon(problem: &str) -> String {
+    if problem.is_empty() { String::new() } else { format!(": {problem}") }
+}
+
 impl Failure {
+    /// The same without anything of the question or the answer: for those who did not ask.
+    pub(crate) fn without_content(&self) -> Failure {
+        match self {
+            Failure::Schema { .. } => Failure::Schema { problem: String::new() },
+            other => other.clone(),
+        }
+    }
+
+    /// The backend may have worked, and did not tell what that cost.
+    const fn is_uncounted(&self) -> bool {
+        matches!(self, Failure::Timeout { .. } | Failure::Closed | Failure::TooLarge { .. })
+    }
+
     /// Name of the class, for messages and metrics.
     pub const fn class(&self) -> &'static str {
         match self {
@@ -129,12 +146,15 @@ pub enum InferError {
         /// The kind asked for.
         kind: ProviderKind,
     },
-    /// The schema cannot be used.
-    #[error("output_schema {0}")]
-    Schema(#[from] SchemaError),
     /// Every backend that was asked failed.
     #[error("{}", listed(.0))]
     Failed(Vec<Failed>),
+}
+
+/// How many of `failed` may have worked without telling what that cost.
+pub(crate) fn uncounted(failed: &[Failed]) -> u32 {
+    let silent = failed.iter().filter(|one| one.failure.is_uncounted()).count();
+    u32::try_from(silent).unwrap_or(u32::MAX)
 }
 
 fn listed(failed: &[Failed]) -> String {
@@ -147,9 +167,7 @@ impl InferError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             InferError::NoBackend | InferError::Failed(_) => ErrorKind::Internal,
-            InferError::NotServed { .. }
-            | InferError::NoProvider { .. }
-            | InferError::Schema(_) => ErrorKind::InvalidInput,
+            InferError::NotServed { .. } | InferError::NoProvider { .. } => ErrorKind::InvalidInput,
         }
     }
 
@@ -160,6 +178,14 @@ impl InferError {
                 failed.iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
             }
             _ => Tokens::default(),
+        }
+    }
+
+    /// Backends that may have worked and did not tell what that cost.
+    pub fn uncounted(&self) -> u32 {
+        match self {
+            InferError::Failed(failed) => uncounted(failed),
+            _ => 0,
         }
     }
 }

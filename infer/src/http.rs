@@ -1,7 +1,9 @@
 //! Bytes to a backend and back: one client, deadlines, a limit on what is read, failures by class.
 //!
-//! Uses no proxy, follows no redirect, and repeats only what no backend has taken in; what else is sent
-//! again is decided above.
+//! Uses no proxy, follows no redirect, and repeats a request once where its connection ends within a
+//! second and without a byte: nearly always one that was given up while it was idle. A backend that
+//! takes a question in and closes as soon as that is asked twice. What else is sent again is decided
+//! above.
 
 use std::{
     error::Error,

@@ -25,7 +25,7 @@ pub mod scripted;
 mod tier;
 mod turns;
 
-pub use admission::{Admission, OnUse, Permit, Today, estimate};
+pub use admission::{Admission, OnUse, Permit, Today};
 pub use answer::{Answer, FinishReason, Tokens};
 pub use chain::Chain;
 pub use config::{

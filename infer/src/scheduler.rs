@@ -15,6 +15,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -80,6 +81,27 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
+/// What an ask can have too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Bytes of pictures under way.
+    Pictures,
+    /// Tokens under way.
+    Tokens,
+    /// Tokens of a day.
+    DayTokens,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Size::Pictures => "bytes of pictures",
+            Size::Tokens => "tokens",
+            Size::DayTokens => "tokens of a day",
+        })
+    }
+}
+
 /// Why an ask does not go to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -90,16 +112,16 @@ pub enum Refused {
         waiters: usize,
     },
     /// Its time to wait is over.
-    #[error("no place for the inference request came free within {waited:?}")]
+    #[error("no place for the inference request came free within {} ms", .waited.as_millis())]
     TimedOut {
         /// How long it waited.
         waited: Duration,
     },
-    /// It alone is more than may be under way.
+    /// It alone is more than may be under way, or than a day has.
     #[error("the inference request takes {asked} {what}, over the limit of {limit}")]
     TooLarge {
         /// Of what.
-        what: &'static str,
+        what: Size,
         /// How much it is.
         asked: u64,
         /// The limit.
@@ -192,9 +214,12 @@ impl Scheduler {
 
     /// Takes an ask, or refuses it at once; [`Scheduler::poll`] tells what becomes of it.
     pub fn push(&mut self, now: Instant, day: u64, ask: Ask) -> Result<Ticket, Refused> {
+        // No later day has room for what a whole one has not.
+        let day_limit = Some(self.limits.tokens_per_day).filter(|limit| *limit > 0);
         let sizes = [
-            ("bytes of pictures", ask.image_bytes, self.limits.image_bytes),
-            ("tokens", ask.tokens, self.limits.tokens),
+            (Size::Pictures, ask.image_bytes, self.limits.image_bytes),
+            (Size::Tokens, ask.tokens, self.limits.tokens),
+            (Size::DayTokens, ask.tokens, day_limit.unwrap_or(u64::MAX)),
         ];
         if let Some((what, asked, limit)) =
             sizes.into_iter().find(|(_, asked, limit)| asked > limit)

@@ -83,6 +83,7 @@ pub struct Violations(Vec<String>);
 /// A schema that answers are held against.
 pub struct OutputSchema {
     value: Value,
+    bytes: usize,
     validator: Validator,
 }
 
@@ -115,12 +116,17 @@ impl OutputSchema {
             .with_pattern_options(patterns)
             .build(&value)
             .map_err(|error| SchemaError::Invalid(told(&error)))?;
-        Ok(OutputSchema { value, validator })
+        Ok(OutputSchema { value, bytes, validator })
     }
 
     /// The schema as it was given.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Its length as compact JSON, in which it stands in a prompt.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether `answer` matches.

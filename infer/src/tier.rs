@@ -22,16 +22,6 @@ pub enum Tier {
     Second,
 }
 
-impl Tier {
-    /// Name in events.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Tier::First => "first",
-            Tier::Second => "second",
-        }
-    }
-}
-
 /// The answer of one or two passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
@@ -60,6 +50,7 @@ impl Chain {
             Ok(second) => {
                 let answer = Answer {
                     tokens: first.tokens + second.tokens,
+                    uncounted: first.uncounted.saturating_add(second.uncounted),
                     latency: first.latency + second.latency,
                     attempts: first.attempts.saturating_add(second.attempts),
                     ..second
@@ -68,7 +59,8 @@ impl Chain {
             }
             Err(error) => {
                 let tokens = first.tokens + error.tokens();
-                let answer = Answer { tokens, ..first };
+                let uncounted = first.uncounted.saturating_add(error.uncounted());
+                let answer = Answer { tokens, uncounted, ..first };
                 Described { answer, tier: Tier::First, second_failed: Some(error) }
             }
         })

@@ -242,9 +242,7 @@ impl ApiError {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
-            ApiError::RateLimited { .. }
-            | ApiError::Stream(StreamRefusal::Principal(_))
-            | ApiError::Inference(InferenceError::Refused(Refused::DaySpent { .. })) => {
+            ApiError::RateLimited { .. } | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
             ApiError::MetricsUnavailable => {

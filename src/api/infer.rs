@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use infer::{
-    Answer, FinishReason, Tokens, estimate,
-    scheduler::{Class, Refused},
+    Answer, FinishReason, Tokens,
+    scheduler::{Class, Refused, Size},
 };
 use media::{RequestId, RunId};
 use serde::Serialize;
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     inference::{Asker, InferenceError},
     json::Detail,
-    session::registry::Run,
+    session::registry::{Run, RunError},
 };
 use asked::{Asked, InferRequest};
 use pictures::Pictures;
@@ -42,7 +42,7 @@ pub struct InferAnswer {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    /// The run whose timeline tells of it; null without one.
+    /// The run whose timeline tells of it; null without one, and where the run ended before the answer.
     #[schema(value_type = Option<terms::RunId>, required = true)]
     run_id: Option<String>,
     /// Name of the backend that answered.
@@ -159,8 +159,7 @@ async fn ask(
         class: manner.class,
         patience: manner.patience,
     };
-    let prompt_bytes = asked.request.prompt.len() + pictures.caption_bytes();
-    let tokens = estimate(prompt_bytes, pictures.len(), asked.request.max_tokens);
+    let tokens = asked.request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
     let model = &asked.request.model;
     let permit = app.inference.enter(&asker, model, pictures.bytes(), tokens).await?;
     // Read only now: those that wait hold no pictures.
@@ -174,10 +173,10 @@ async fn ask(
     let mut request = asked.request;
     request.images = images;
     let answer = app.inference.answer(&asker, permit, &request).await?;
-    let run_id = asker.run.as_ref().map(|run| run.id());
-    if let Some(run) = &asker.run {
-        record(app, run, caller.request_id, request.prompt.len(), &answer).await?;
-    }
+    let run_id = match &asker.run {
+        Some(run) => record(app, run, caller.request_id, request.prompt.len(), &answer).await?,
+        None => None,
+    };
     Ok(InferAnswer::new(caller.request_id, run_id, answer))
 }
 
@@ -187,13 +186,15 @@ fn owned(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
     found.ok_or(ApiError::RUN_NOT_FOUND)
 }
 
+/// Tells of the answer on the run's timeline; `None` where the run has ended: the answer is paid for,
+/// and the caller's.
 async fn record(
     app: &Arc<App>,
     run: &Arc<Run>,
     request_id: RequestId,
     prompt_bytes: usize,
     answer: &Answer,
-) -> Result<(), ApiError> {
+) -> Result<Option<RunId>, ApiError> {
     let completed = Event::InferenceCompleted(InferenceCompleted {
         request_id,
         provider: answer.provider.to_string(),
@@ -202,21 +203,23 @@ async fn record(
         prompt_bytes: prompt_bytes as u64,
         output_bytes: answer.text.len() as u64,
     });
-    app.registry.commit(run, vec![completed]).await?;
-    Ok(())
+    match app.registry.commit(run, vec![completed]).await {
+        Ok(_) => Ok(Some(run.id())),
+        Err(RunError::Terminal(_) | RunError::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The fields of a request that an inference failed for.
 pub fn details(error: &InferenceError) -> Vec<Detail> {
-    use infer::InferError::{NoProvider, NotServed, Schema};
+    use infer::InferError::{NoProvider, NotServed};
     let field = match error {
         InferenceError::Infer(NotServed { .. }) => "model",
         InferenceError::Infer(NoProvider { .. }) => "primary_provider",
-        InferenceError::Infer(Schema(_)) => "output_schema",
-        InferenceError::Refused(Refused::TooLarge { what, .. }) if what.contains("pictures") => {
-            "images"
-        }
-        InferenceError::Refused(Refused::TooLarge { .. }) => "max_tokens",
+        InferenceError::Refused(Refused::TooLarge { what, .. }) => match what {
+            Size::Pictures => "images",
+            Size::Tokens | Size::DayTokens => "max_tokens",
+        },
         _ => return Vec::new(),
     };
     vec![Detail::new(field, error.to_string())]

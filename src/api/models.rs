@@ -39,7 +39,8 @@ struct ModelRecord {
     availability: &'static str,
     /// Names of the backends that serve it and can be reached, in the order in which they are asked.
     providers_available: Vec<String>,
-    /// Models that may answer in its place, the most able first.
+    /// Less able models of its family, the most able first: for a caller to name instead. The service
+    /// itself asks other backends, never another model.
     fallback_candidates: Vec<&'static str>,
 }
 
@@ -52,7 +53,7 @@ struct ProviderRecord {
     #[serde(rename = "type")]
     kind: &'static str,
     reachable: bool,
-    /// Of the last probe that was answered.
+    /// Of the last probe; null when it was not answered.
     #[schema(required = true)]
     latency_ms: Option<u64>,
     /// Why the last probe was not, or how the last question to it failed.

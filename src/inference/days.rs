@@ -41,6 +41,8 @@ struct Book {
 pub struct TokenDays {
     ledger: Ledger,
     book: Mutex<Book>,
+    /// Held from the copy of the book to the end of its write: an older copy is never the last.
+    writing: Mutex<()>,
     noted: Notify,
 }
 
@@ -49,7 +51,7 @@ impl TokenDays {
     pub fn open(ledger: Ledger, today: u64) -> Result<TokenDays, LedgerError> {
         let records = ledger.read(|view| read(view, today))?;
         let book = Mutex::new(Book { records, dirty: false });
-        Ok(TokenDays { ledger, book, noted: Notify::new() })
+        Ok(TokenDays { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -68,7 +70,12 @@ impl TokenDays {
     pub fn note(&self, found: &Use) -> bool {
         let Use { principal, day, used, .. } = found;
         let mut book = self.book();
-        let before = book.records.get(principal).filter(|record| record.day == *day).copied();
+        let last = book.records.get(principal).copied();
+        // Of two that end around midnight, that of the day before may be heard last.
+        if last.is_some_and(|last| last.day > *day) {
+            return false;
+        }
+        let before = last.filter(|last| last.day == *day);
         // Of two that end at once the later total stands.
         let used = before.map_or(*used, |before| before.used.max(*used));
         let told = before.is_some_and(|before| before.told);
@@ -96,15 +103,28 @@ impl TokenDays {
         tells
     }
 
-    /// What was used of `day`.
+    /// Takes back a [`TokenDays::tell`] of `day` whose word did not reach the owner.
+    pub fn untell(&self, principal: &Principal, day: u64) {
+        let mut book = self.book();
+        let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);
+        if let Some(record) = record {
+            record.told = false;
+            book.dirty = true;
+        }
+        drop(book);
+        self.noted.notify_one();
+    }
+
+    /// What was used of `day`, or of a later one where the clock was set back: there is one account.
     pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
         let book = self.book();
-        let record = book.records.get(principal.as_str()).filter(|record| record.day == day);
+        let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);
         record.map_or(0, |record| record.used)
     }
 
     /// Writes what was noted; waits for the disk.
     pub fn flush(&self) {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let records = {
             let mut book = self.book();
             if !std::mem::take(&mut book.dirty) {
@@ -179,6 +199,13 @@ mod tests {
         assert!(!days.tell(&owner, 7), "also after a start");
         assert!(days.tell(&owner, 8), "a day has its own");
         assert!(!days.note(&of(8, 10)) && days.note(&of(8, 90)));
+        assert!(!days.note(&of(7, 99)), "one of the day before, heard after midnight");
+        assert_eq!(days.used_of(&owner, 8), 90, "and the new day stands");
+        assert_eq!(days.used_of(&owner, 7), 90, "as admission counts when the clock is set back");
+        days.untell(&owner, 7);
+        assert!(!days.tell(&owner, 8), "that was of another day");
+        days.untell(&owner, 8);
+        assert!(days.tell(&owner, 8), "a word that did not arrive is said again");
         drop(days);
         assert_eq!(open(8).used(), [], "what is not of today is not read");
     }

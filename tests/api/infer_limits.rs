@@ -20,6 +20,7 @@ fn model() -> Model {
     Model::start(|seen| match &*prompt(seen) {
         "hang" => Step::hang(),
         "broken" => Step::html(502),
+        "slow" => Step::chat("hello").after(Duration::from_secs(3)),
         _ => Step::chat("hello"),
     })
 }
@@ -169,6 +170,18 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     };
     assert_eq!(server.post("/v1/infer", &body).status, 200);
     assert_eq!(low(&server), 0, "17 of 37");
+    let asking = |max_tokens: u64| {
+        let mut body = body.clone();
+        body["max_tokens"] = json!(max_tokens);
+        server.post("/v1/infer", &body)
+    };
+    assert!(is_unavailable(&asking(30)), "more than is left of this day");
+    assert_eq!(low(&server), 0, "that was a large request, and 20 are left");
+    let never = asking(37);
+    assert_eq!(
+        (never.status, never.json()["error"]["details"][0]["field"].clone()),
+        (422, json!("max_tokens"))
+    );
     let second = server.post("/v1/infer", &body);
     assert_eq!((second.status, low(&server)), (200, 1), "34 of 37: {}", second.text);
     let events = server.events(&run);
@@ -180,18 +193,18 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
     let refused = |server: &Server| {
         let reply = server.post("/v1/infer", &body);
-        assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.text);
+        assert!(is_unavailable(&reply), "{} {}", reply.status, reply.text);
         let seconds: u64 = reply.header("retry-after").parse().expect("seconds");
         assert!((1..=86_400).contains(&seconds), "{seconds} to midnight");
     };
     refused(&server);
     let batch = server.post("/v1/infer/batch", &json!({"requests": [question("p")]})).json();
-    assert_eq!(batch["results"][0]["error"]["code"], "rate_limited", "{batch}");
+    assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
     let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
     assert_eq!((&limits["max"], &limits["used"]), (&json!(37), &json!(34)));
     assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
     let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
-    assert_eq!(value(&server, of), 2.0);
+    assert_eq!(value(&server, of), 3.0);
     let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
     assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
     server.terminate();
@@ -200,4 +213,26 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     refused(&server);
     assert_eq!(low(&server), 1, "told once a day");
     assert_eq!(model.server.seen().len(), 3, "what is refused is not asked");
+}
+
+#[test]
+fn an_answer_is_the_callers_though_its_run_was_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = model();
+    let server = model.behind(Setup::new(dir.path())).start();
+    let run = server.create_run();
+    let mut body = question("slow");
+    body["run_id"] = json!(run);
+    let reply = thread::scope(|scope| {
+        let asks = scope.spawn(|| server.post("/v1/infer", &body));
+        until(&server, IN_FLIGHT, 1.0);
+        let stopped = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+        assert!((200..300).contains(&stopped.status), "{}", stopped.text);
+        asks.join().expect("no panic")
+    });
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    assert_eq!((&answer["output_text"], &answer["run_id"]), (&json!("hello"), &Value::Null));
+    let told = server.events(&run).into_iter().any(|event| event["kind"] == "inference_completed");
+    assert!(!told, "nothing is added to a run that has ended");
 }

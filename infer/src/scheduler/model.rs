@@ -103,8 +103,10 @@ impl Model {
     }
 
     fn push(&mut self, ask: Ask) {
-        let too_large =
-            ask.image_bytes > self.limits.image_bytes || ask.tokens > self.limits.tokens;
+        let day = self.limits.tokens_per_day;
+        let too_large = ask.image_bytes > self.limits.image_bytes
+            || ask.tokens > self.limits.tokens
+            || (day > 0 && ask.tokens > day);
         match self.scheduler.push(self.now, self.day, ask.clone()) {
             Ok(ticket) => {
                 assert!(!too_large && !self.day_is_spent(&ask), "{ask:?}");

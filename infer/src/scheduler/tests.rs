@@ -192,6 +192,11 @@ fn what_could_never_go_is_refused_at_once() {
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     }
     assert_eq!(desk.scheduler.load(), Load::default());
+    let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
+    let of = |tokens| Ask { tokens, ..ask("a", "s", Class::Live) };
+    let refused = desk.scheduler.push(desk.now, 1, of(101)).expect_err("no day has as many");
+    assert_eq!(refused, Refused::TooLarge { what: Size::DayTokens, asked: 101, limit: 100 });
+    assert!(desk.scheduler.push(desk.now, 1, of(100)).is_ok(), "a whole day");
 }
 
 #[test]
