@@ -329,6 +329,7 @@ fn analysis(
         policy: input.policy,
         sample_fps: input.sample_fps,
         source: input.source,
+        asked_model: None,
     };
     Ok(Analysis { events, markers, frames, windowing, context })
 }

@@ -45,6 +45,8 @@ pub struct Context {
     pub sample_fps: Option<Rate>,
     /// Where the signals come from: `ingest`, `request` or `reason`.
     pub source: &'static str,
+    /// The model that was to describe the frames.
+    pub asked_model: Option<String>,
 }
 
 /// The response of an analysis; the fields of `figures` stand beside its own.
@@ -262,7 +264,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         fallback: Fallback {
             used: reason.is_some(),
             reason,
-            from_model: reason.is_some().then_some(&context.model),
+            from_model: reason.and(context.asked_model.as_deref()),
         },
         trace: Trace {
             // A caller without a trace of its own follows the request.

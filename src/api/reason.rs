@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
+    ApiError, ApiResult, App,
     extract::{Body, Caller, Owned},
     ingest::opened,
     metadata::{self, Context},
@@ -85,15 +85,27 @@ struct ReasonAnswer {
 }
 
 /// What models are asked, where they can be.
-fn asked(app: &App, caller: &Caller, run: &Arc<Run>, wanted: Option<Wanted>) -> Semantics {
-    let Some(Wanted { views, mut inquiry, ask }) = wanted else { return Semantics::Off };
+///
+/// A first model that no backend serves leaves the gate; a second one is a mistake of the caller.
+fn asked(
+    app: &App,
+    caller: &Caller,
+    run: &Arc<Run>,
+    wanted: Option<Wanted>,
+) -> Result<Semantics, ApiError> {
+    let Some(Wanted { views, mut inquiry, ask }) = wanted else { return Ok(Semantics::Off) };
     let inference = Arc::clone(&app.inference);
     if !inference.is_configured() {
-        return Semantics::Missing("no inference backend is configured".to_owned());
+        return Ok(Semantics::Missing("no inference backend is configured".to_owned()));
     }
     if inference.providers(&ask.first).is_empty() {
         let why = format!("no configured backend serves the model {}", ask.first);
-        return Semantics::Missing(why);
+        return Ok(Semantics::Missing(why));
+    }
+    let unserved = ask.second.as_ref().filter(|model| inference.providers(model).is_empty());
+    if let Some(model) = unserved {
+        let why = format!("no configured backend serves the model {model}");
+        return Err(ApiError::field("second_pass_model", why));
     }
     // More could not be under way, and would hold pictures and places in the queue.
     let most = app.config.inference.limits.in_flight_per_principal;
@@ -106,7 +118,7 @@ fn asked(app: &App, caller: &Caller, run: &Arc<Run>, wanted: Option<Wanted>) -> 
         patience: Some(PATIENCE),
     };
     let describer = Arc::new(Models { inference, asker, ask });
-    Semantics::Chunks(Description { views, inquiry, describer })
+    Ok(Semantics::Chunks(Description { views, inquiry, describer }))
 }
 
 /// Reason over a source: decode it, have models describe its chunks, emit markers of both.
@@ -129,6 +141,8 @@ pub async fn reason(
     let request = read(&body, app.inference.catalog())?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
+    let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
+    let semantics = asked(&app, &caller, &run, request.semantics)?;
     let ingest = Ingest {
         request_id: caller.request_id,
         stream_id: request.stream_id.clone(),
@@ -147,7 +161,6 @@ pub async fn reason(
         index_name: request.index_name,
         words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
     };
-    let semantics = asked(&app, &caller, &run, request.semantics);
     let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }).await?;
     let context = Context {
         request_id: caller.request_id,
@@ -159,6 +172,7 @@ pub async fn reason(
         policy: request.policy,
         sample_fps: reasoned.ingested.sample_fps,
         source: "reason",
+        asked_model,
     };
     let figures = Figures::of(&reasoned);
     let Reasoned { frames, markers, .. } = reasoned;

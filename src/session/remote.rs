@@ -138,16 +138,18 @@ impl Feed {
 }
 
 impl RemoteSources {
-    /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
+    /// Prepares `source` for a worker that has `wall` to read it; blocks, and not on a thread of the
+    /// runtime.
     pub fn open(
         &self,
         source: &RemoteSource,
+        wall: Duration,
         cancel: &CancellationToken,
         runtime: &Handle,
     ) -> Result<(JobInput, Feed), RemoteError> {
         let end = cancel.child_token();
         let cause = Cause::default();
-        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, source.limits().wall);
+        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, wall);
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
         let feed = Feed { cause: cause.clone(), budget: counted, _end };
         let input = match source {
@@ -315,8 +317,9 @@ mod tests {
             let url = format!("http://127.0.0.1:{}/a", host(pieces).await);
             let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
             let (sources, runtime) = (sources.clone(), Handle::current());
+            let wall = source.limits().wall;
             let opened = tokio::task::spawn_blocking(move || {
-                let opened = sources.open(&source, &CancellationToken::new(), &runtime);
+                let opened = sources.open(&source, wall, &CancellationToken::new(), &runtime);
                 let (JobInput::Remote(mut remote), _feed) = opened.expect("prepared") else {
                     panic!("not a URL");
                 };

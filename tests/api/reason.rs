@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 pub const MODEL: &str = "qwen3-vl-4b";
-const LARGE: &str = "qwen3-vl-32b";
+pub const LARGE: &str = "qwen3-vl-32b";
 
 /// What a model says of a chunk.
 pub fn finding(event_type: &str, confidence: f64) -> String {
@@ -191,7 +191,11 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
     let path = format!("/v1/runs/{by_gate}/analyze");
     let by_gate = server.post(&path, &json!({"model": MODEL})).json();
     // Models are asked for, and not.
-    for (more, fallbacks) in [(json!({}), 1), (json!({"semantic_inference": false}), 0)] {
+    for (more, fallbacks, asked) in [
+        (json!({}), 1, MODEL),
+        (json!({"first_pass_model": LARGE}), 1, LARGE),
+        (json!({"semantic_inference": false}), 0, ""),
+    ] {
         let run = server.create_run();
         let reply = reason(&server, &run, &more);
         assert_eq!(reply.status, 200, "{}", reply.text);
@@ -212,7 +216,7 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
             assert!(why.contains("no inference backend is configured"), "{why}");
             assert_eq!(
                 (&fallback["reason"], &fallback["from_model"]),
-                (&json!(why), &json!(MODEL))
+                (&json!(why), &json!(asked))
             );
         }
         assert_eq!(state(&server, &run), "completed");

@@ -11,7 +11,7 @@ use std::{
 use infer::scripted::Step;
 use serde_json::{Value, json};
 
-use super::reason::{finding, in_flight, payloads, reason, state, wait_until};
+use super::reason::{LARGE, finding, in_flight, payloads, reason, state, wait_until};
 use crate::support::{Setup, clips, model::Model, setting};
 
 #[test]
@@ -57,6 +57,26 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_second_pass_that_fails_is_told_beside_the_first_answer() {
+    let name = "a_second_pass_that_fails_is_told_beside_the_first_answer";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.json()["model"].as_str() {
+        Some(LARGE) => Step::html(502),
+        _ => Step::chat(&finding("something", 0.2)),
+    });
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
+    assert_eq!(reason(&server, &run, &more).status, 200);
+    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    assert_eq!((&chunk["tier"], &chunk["event_type"]), (&json!("first"), &json!("something")));
+    assert_eq!(chunk["semantic_fallback_used"], false);
+    let error = chunk["semantic_error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("the second pass") && error.contains("status 502"), "{error}");
 }
 
 #[test]

@@ -96,8 +96,9 @@ pub(crate) struct Process {
 /// How long a worker is meant to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// For one job with so many decoding threads, which may use so much CPU.
-    Job { threads: usize, cpu_seconds: u64 },
+    /// For one job with so many decoding threads, which may use so much CPU; one that shows views
+    /// goes on for as long as models look at them.
+    Job { threads: usize, cpu_seconds: u64, shows_views: bool },
     /// Until its owner ends it; decodes on one thread.
     Open,
 }
@@ -112,12 +113,17 @@ impl Life {
         };
         4 * decoding + 32
     }
+
+    /// What it sends is bounded for a span, not in all: how long it goes on is up to others.
+    fn is_paced(self) -> bool {
+        matches!(self, Life::Open | Life::Job { shows_views: true, .. })
+    }
 }
 
-/// The span in which a worker without an end may send its `output_bytes`.
+/// The span in which a worker whose output is bounded by time may send its `output_bytes`.
 const OUTPUT_SPAN: Duration = Duration::from_secs(60);
 
-/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of an open life.
+/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
 struct OutputBudget {
     limit_bytes: u64,
     life: Life,
@@ -136,7 +142,7 @@ impl OutputBudget {
         if total - self.before > limit_bytes {
             return Err(WorkerError::OutputBudget { limit_bytes });
         }
-        if self.life == Life::Open && now.duration_since(self.since) > OUTPUT_SPAN {
+        if self.life.is_paced() && now.duration_since(self.since) > OUTPUT_SPAN {
             (self.since, self.before) = (now, total);
         }
         Ok(())
@@ -349,11 +355,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_has_one_output_budget_and_an_open_life_one_for_every_span() {
-        let job = Life::Job { threads: 1, cpu_seconds: 1 };
+    fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
+        let job = |shows_views| Life::Job { threads: 1, cpu_seconds: 1, shows_views };
         // (life, sent in each second) to the second in which it is over the budget of 600.
         for (name, life, rate, over) in [
-            ("job", job, 6, Some(101)),
+            ("job", job(false), 6, Some(101)),
+            ("modest job with views", job(true), 6, None),
+            ("flooding job with views", job(true), 60, Some(11)),
             ("modest live worker", Life::Open, 6, None),
             ("flooding live worker", Life::Open, 60, Some(11)),
         ] {

@@ -40,7 +40,8 @@ pub struct Limits {
     pub first_frame: Duration,
     /// Time between two signs of progress after that.
     pub stall: Duration,
-    /// Bytes of signals, stills and views: of a job, or of any minute of a live worker.
+    /// Bytes of signals, stills and views: of a job, or of any minute of a live worker and of a job
+    /// with views.
     pub output_bytes: u64,
     /// Threads at once; `None` is what the decoding threads that were asked for can need.
     pub threads: Option<u64>,
@@ -190,8 +191,8 @@ impl Supervisor {
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let (mut process, _) =
-            Process::spawn(&self.program, &limits, Life::Job { threads, cpu_seconds })?;
+        let life = Life::Job { threads, cpu_seconds, shows_views: views.is_some() };
+        let (mut process, _) = Process::spawn(&self.program, &limits, life)?;
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);

@@ -11,7 +11,7 @@ use std::{
 
 use gate::Reason;
 use infer::{Finding, Tokens};
-use media::{EventType, Label, RequestId, Score, StreamId};
+use media::{ErrorKind, EventType, Label, RequestId, Score, StreamId};
 use serde_json::Value;
 use timeline::{Event, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -19,7 +19,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use worker::Chunk;
 
-use super::ledger::{Inquiry, Ledger, Question, Span, Timing, Totals};
+use super::{
+    ledger::{Inquiry, Ledger, Question, Span, Timing, Totals},
+    patience::patiently,
+};
 use crate::{
     analysis::{Insight, Said},
     labels::Words,
@@ -30,6 +33,8 @@ use crate::{
 
 /// Bytes of a model's text that an event repeats.
 const RAW_BYTES_MAX: usize = 64 << 10;
+/// How long the events of a chunk wait for room in the log.
+const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a model answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +51,8 @@ pub struct Answered {
     pub text: String,
     /// The text as JSON, valid by the schema.
     pub json: Value,
+    /// Why the second pass has no answer, where there was one; in words that the owner may read.
+    pub second_failed: Option<String>,
     /// Tokens of all asks that it took.
     pub tokens: Tokens,
     /// Time of all asks that it took.
@@ -61,6 +68,8 @@ pub struct Unanswered {
     pub reason: String,
     /// Tokens of all asks that it took.
     pub tokens: Tokens,
+    /// It waited for a place and got none: nothing was sent.
+    pub is_unsent: bool,
 }
 
 /// An answer to come; dropping it gives the ask up.
@@ -94,6 +103,15 @@ pub struct Told {
     pub totals: Totals,
     /// Chunks were left out because it was cancelled.
     pub is_cut: bool,
+    /// What ended it before its time; what was said until then is on the timeline.
+    pub failed: Option<RunError>,
+}
+
+impl Told {
+    /// Something of it is on the timeline.
+    pub fn has_said(&self) -> bool {
+        !self.insights.is_empty()
+    }
 }
 
 /// The asks of one reasoning.
@@ -127,11 +145,11 @@ impl Driver {
         inquiry: Inquiry,
         mut chunks: mpsc::Receiver<Chunk>,
         cancel: CancellationToken,
-    ) -> Result<Told, RunError> {
+    ) -> Told {
         let started = Instant::now();
         let mut ledger = Ledger::new(inquiry);
         let (mut insights, mut asks, mut is_open) = (Vec::new(), JoinSet::new(), true);
-        let mut is_cut = false;
+        let (mut is_cut, mut failed) = (false, None);
         while is_open || !asks.is_empty() {
             tokio::select! {
                 biased;
@@ -141,16 +159,22 @@ impl Driver {
                 }
                 Some(done) = asks.join_next() => {
                     // A panic in an ask is our bug, and the job's end.
-                    let done: Done = done.map_err(|_| RunError::Unfinished)?;
+                    let Ok(done) = done else {
+                        failed = Some(RunError::Unfinished);
+                        break;
+                    };
                     let Some((span, insight, events)) = self.close(&mut ledger, done, started)
                     else { continue };
-                    match self.registry.commit(&self.run, events).await {
-                        Ok(_) => insights.push((span, insight)),
+                    match self.commit(events, &cancel).await {
+                        Ok(()) => insights.push((span, insight)),
                         Err(RunError::Terminal(_) | RunError::NotFound) => {
                             is_cut = true;
                             break;
                         }
-                        Err(error) => return Err(error),
+                        Err(error) => {
+                            failed = Some(error);
+                            break;
+                        }
                     }
                 }
                 chunk = chunks.recv(), if is_open && ledger.has_room() => match chunk {
@@ -161,7 +185,14 @@ impl Driver {
         }
         // The permits of asks that were given up are back once this returns.
         asks.shutdown().await;
-        Ok(Told { insights, totals: ledger.totals(), is_cut })
+        Told { insights, totals: ledger.totals(), is_cut, failed }
+    }
+
+    /// Appends the events of a chunk; waits a while where the log has no room for them.
+    async fn commit(&self, events: Vec<Event>, cancel: &CancellationToken) -> Result<(), RunError> {
+        let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
+        let attempt = |_| self.registry.commit(&self.run, events.clone());
+        patiently(LOG_PATIENCE, cancel, lacks_room, attempt).await.map(drop)
     }
 
     fn ask(&self, ledger: &mut Ledger, chunk: Chunk, started: Instant, asks: &mut JoinSet<Done>) {
@@ -194,11 +225,15 @@ impl Driver {
         let said = found.as_ref().map(|found| found.description.as_str());
         let (tokens, latency) = match &outcome {
             Ok(answer) => (answer.tokens, answer.latency),
+            // The wait for a place is not the model's time.
+            Err(unanswered) if unanswered.is_unsent => (unanswered.tokens, Duration::ZERO),
             Err(unanswered) => (unanswered.tokens, took),
         };
         let now = started.elapsed();
         let (span, timing) = ledger.close(chunk_index, said, tokens, latency, now)?;
         let of_gate = self.subject.words.event_type(event_type);
+        let is_unsent = outcome.as_ref().is_err_and(|unanswered| unanswered.is_unsent);
+        let prompt_version = (!is_unsent).then_some(prompt_version);
         let mut inferred = self.inferred(span, of_gate, prompt_version, latency);
         inferred.tokens = counted(tokens);
         let insight = match (outcome, found) {
@@ -206,6 +241,7 @@ impl Driver {
                 let said = self.subject.said(&found);
                 let spoken = said.event_type.clone();
                 inferred.provider = Some(answer.provider);
+                inferred.semantic_error = answer.second_failed;
                 inferred.provider_fallback_used = answer.provider_fallback_used;
                 inferred.event_type = spoken.unwrap_or(inferred.event_type);
                 inferred.object_label = said.object_label.clone();
@@ -236,7 +272,7 @@ impl Driver {
         &self,
         span: Span,
         event_type: EventType,
-        prompt_version: String,
+        prompt_version: Option<String>,
         latency: Duration,
     ) -> SemanticChunkInferred {
         SemanticChunkInferred {
@@ -258,7 +294,7 @@ impl Driver {
             tier: None,
             model: None,
             attempts: None,
-            prompt_version: Some(prompt_version),
+            prompt_version,
             start_pts_ms: Some(span.start_pts_ms),
             end_pts_ms: Some(span.end_pts_ms),
             index_name: self.subject.index_name.clone(),

@@ -61,7 +61,7 @@ pub struct Span {
 /// What an answered chunk cost in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From the chunk's last frame to its answer.
+    /// From when it was asked about to its answer.
     pub process_ms: u64,
     /// How much longer it took from the start of the job to the answer than the media to there.
     pub lag_ms: i64,

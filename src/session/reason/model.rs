@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use infer::{Image, OutputSchema, Prompt, Request, Tiered, Tokens};
+use infer::{Image, OutputSchema, Prompt, Request, Tiered, Tokens, scheduler::Refused};
 use timeline::Pass;
+use tokio_util::sync::CancellationToken;
 
 use super::driver::{Answered, Describer, Describing, Unanswered};
 use super::ledger::Question;
+use super::patience::patiently;
 use crate::inference::{Asker, Inference, InferenceError};
 
 /// Tokens that a description may take; a model that thinks needs most of them for that.
@@ -42,15 +44,33 @@ impl Describer for Models {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let tiered = self.ask.tiered(question.prompt, question.images);
         Box::pin(async move {
-            let described = inference.describe(&asker, &tiered).await.map_err(unanswered)?;
+            let (inference, tiered) = (&*inference, &tiered);
+            let attempt = |left| {
+                let patience = asker.patience.map(|_| left);
+                let asker = Asker { patience, ..asker.clone() };
+                async move { inference.describe(&asker, tiered).await }
+            };
+            let lacks_room = |error: &InferenceError| {
+                matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
+            };
+            let patience = asker.patience.unwrap_or_default();
+            // Whoever gives the ask up drops it.
+            let never = CancellationToken::new();
+            let described = patiently(patience, &never, lacks_room, attempt).await;
+            let described = described.map_err(unanswered)?;
             let answer = described.answer;
+            let second_failed = described.second_failed.map(|error| {
+                let model = tiered.second_model.as_deref();
+                tracing::warn!(model, %error, "a second pass has no answer");
+                format!("the second pass has no answer: {error}")
+            });
             let pass = match described.tier {
                 infer::Tier::First => Pass::First,
                 infer::Tier::Second => Pass::Second,
             };
             let Some(json) = answer.json else {
                 let reason = "the answer is not JSON".to_owned();
-                return Err(Unanswered { reason, tokens: answer.tokens });
+                return Err(Unanswered { reason, tokens: answer.tokens, is_unsent: false });
             };
             Ok(Answered {
                 provider: answer.provider.to_string(),
@@ -59,6 +79,7 @@ impl Describer for Models {
                 provider_fallback_used: answer.fallback_used,
                 text: answer.text,
                 json,
+                second_failed,
                 tokens: answer.tokens,
                 latency: answer.latency,
                 attempts: answer.attempts,
@@ -90,5 +111,6 @@ fn unanswered(error: InferenceError) -> Unanswered {
         InferenceError::Infer(error) => error.tokens(),
         InferenceError::Refused(_) => Tokens::default(),
     };
-    Unanswered { reason: error.to_string(), tokens }
+    let is_unsent = matches!(error, InferenceError::Refused(_));
+    Unanswered { reason: error.to_string(), tokens, is_unsent }
 }

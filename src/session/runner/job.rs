@@ -1,9 +1,9 @@
 //! One job on its thread: a worker's events in, durable stills and signals out.
 //!
-//! Promises all or one: the events of a job are appended once its worker is done, and a worker
-//! that died leaves one `run_failed` instead.
+//! Promises all or one: the events of a decoding are appended once its worker is done, and a worker
+//! that died leaves one `run_failed` instead. What models say meanwhile is another's to append.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
@@ -85,14 +85,8 @@ impl Job {
 
     /// Decodes the source; nothing of it is on the timeline yet.
     fn decode(mut self) -> Result<Decoded, IngestError> {
-        let (input, feed) = self.open()?;
-        let mut limits = match &self.ingest.source {
-            Source::File(_) => Limits::default(),
-            Source::Remote(source) => source.limits(),
-        };
-        if self.chunks.is_some() {
-            limits.wall = WALL;
-        }
+        let limits = self.limits();
+        let (input, feed) = self.open(limits.wall)?;
         let spec = JobSpec {
             input,
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
@@ -134,6 +128,14 @@ impl Job {
             self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
         }
         Err(error)
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = match &self.ingest.source {
+            Source::File(_) => Limits::default(),
+            Source::Remote(source) => source.limits(),
+        };
+        if self.chunks.is_some() { Limits { wall: WALL, ..limits } } else { limits }
     }
 
     fn keeps_what_is_cut(&self) -> bool {
@@ -179,8 +181,8 @@ impl Job {
         }
     }
 
-    /// What the worker reads, and what feeds it from elsewhere.
-    fn open(&self) -> Result<(JobInput, Option<Feed>), IngestError> {
+    /// What the worker reads, and what feeds it from elsewhere for as long as `wall`.
+    fn open(&self, wall: Duration) -> Result<(JobInput, Option<Feed>), IngestError> {
         match &self.ingest.source {
             Source::File(file) => {
                 let file = file.try_clone();
@@ -189,7 +191,7 @@ impl Job {
             }
             Source::Remote(source) => {
                 let cancel = &self.guard.token().waiting;
-                let opened = self.runner.parts.remote.open(source, cancel, &self.log.runtime);
+                let opened = self.runner.parts.remote.open(source, wall, cancel, &self.log.runtime);
                 let (input, feed) = opened.map_err(told_by_host)?;
                 Ok((input, Some(feed)))
             }

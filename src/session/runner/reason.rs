@@ -1,9 +1,12 @@
 //! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
+//!
+//! What models say is on the timeline before the decoding is: once something is, a job that fails
+//! ends its run, so that no second one says it again.
 
 use std::{sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use timeline::{AnalysisGenerated, Event, RunCompleted, SemanticFallbackActivated};
+use timeline::{AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
@@ -18,7 +21,6 @@ use crate::{
     session::{
         Lifecycle,
         reason::{Description, Driver, Reason, Reasoned, Semantics, Span, Subject, Terms, Told},
-        registry::RunError,
     },
 };
 
@@ -53,7 +55,7 @@ impl Chunks {
 
 /// The asks of a job, which end with this.
 struct Asks {
-    told: JoinHandle<Result<Told, RunError>>,
+    told: JoinHandle<Told>,
     cancel: CancellationToken,
     _end: DropGuard,
 }
@@ -86,8 +88,7 @@ impl Asks {
         if !finishes {
             self.cancel.cancel();
         }
-        let told = runtime.block_on(self.told).map_err(|_| IngestError::Lost)?;
-        Ok(told?)
+        runtime.block_on(self.told).map_err(|_| IngestError::Lost)
     }
 }
 
@@ -114,18 +115,48 @@ pub(super) fn run(
     };
     let (asks, chunks) = begun.unzip();
     let gate = runner.parts.gate;
+    let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
+    let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
     let finishes = decoded.as_ref().is_ok_and(|decoded| !decoded.is_cut);
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
-    let decoded = decoded?;
-    let told = match told {
-        Ok(told) => told.unwrap_or_default(),
-        Err(error) => {
-            decoded.stored.take_back();
-            return Err(error);
+    // Where the asks themselves are lost, nobody knows what was said.
+    let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
+    let outcome = both(decoded, told)
+        .and_then(|(decoded, told)| conclude(decoded, told, missing, gate, terms));
+    match outcome {
+        Err(error) if has_said && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
+            if run.check_active().is_ok() {
+                let failed = RunFailed { request_id: Some(request_id), reason: error.told() };
+                let failed = Event::RunFailed(failed);
+                runtime.block_on(failing.parts.registry.commit(&run, vec![failed]))?;
+            }
+            Err(error)
         }
-    };
-    conclude(decoded, told, missing, gate, terms)
+        outcome => outcome,
+    }
+}
+
+/// A decoding and what models said of it, where both are whole; why the asks ended explains why
+/// the decoding did.
+fn both(
+    decoded: Result<Decoded, IngestError>,
+    told: Result<Option<Told>, IngestError>,
+) -> Result<(Decoded, Told), IngestError> {
+    let told = told.map(Option::unwrap_or_default).and_then(|mut told| match told.failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(told),
+    });
+    match (decoded, told) {
+        (Ok(decoded), Ok(told)) => Ok((decoded, told)),
+        (Ok(decoded), Err(error)) => {
+            decoded.stored.take_back();
+            Err(error)
+        }
+        (Err(IngestError::Worker(WorkerError::Cancelled)), Err(error)) | (Err(error), _) => {
+            Err(error)
+        }
+    }
 }
 
 /// Records the decoding, what models said of it, and the markers of both.

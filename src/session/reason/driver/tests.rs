@@ -17,6 +17,8 @@ use crate::{
     session::registry::{Origin, RunLimits},
 };
 
+/// What a question is told for which there was no place.
+const FULL: &str = "too many wait";
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
 /// Answers a question once it has a permit, as its script says.
@@ -70,12 +72,16 @@ impl Describer for Scripted {
                     pass: Pass::First,
                     provider_fallback_used: false,
                     text: json.to_string(),
+                    second_failed: json.get("second_failed").map(Value::to_string),
                     json,
                     tokens,
                     latency: Duration::from_millis(5),
                     attempts: 1,
                 }),
-                Err(reason) => Err(Unanswered { reason: reason.to_owned(), tokens }),
+                Err(reason) => {
+                    let is_unsent = reason == FULL;
+                    Err(Unanswered { reason: reason.to_owned(), tokens, is_unsent })
+                }
             }
         })
     }
@@ -157,7 +163,7 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
         to.send(chunk(index)).await.expect("taken");
     }
     drop(to);
-    let told = told.await.expect("no panic").expect("recorded");
+    let told = told.await.expect("no panic");
     assert!(!told.is_cut);
     assert_eq!(told.totals.chunks_analyzed, 2);
     assert_eq!(told.totals.tokens.total, 36, "failed asks cost too");
@@ -211,7 +217,7 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     assert_eq!(sent.load(Ordering::SeqCst), 5);
     describer.permits.add_permits(100);
     sending.await.expect("all taken");
-    let told = told.await.expect("no panic").expect("recorded");
+    let told = told.await.expect("no panic");
     assert_eq!((told.insights.len(), told.totals.chunks_analyzed), (20, 20));
     assert_eq!(describer.most.load(Ordering::SeqCst), 4);
     assert_eq!(describer.under_way.load(Ordering::SeqCst), 0);
@@ -239,7 +245,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         } else {
             cancel.cancel();
         }
-        let told = told.await.expect("no panic").expect("recorded");
+        let told = told.await.expect("no panic");
         assert!(told.is_cut, "{by_stop}");
         assert_eq!((told.insights.len(), chunks_of(&registry, &run).len()), (1, 2), "{by_stop}");
         assert_eq!(describer.under_way.load(Ordering::SeqCst), 0, "{by_stop}");
@@ -258,7 +264,7 @@ async fn a_chain_is_told_what_was_said_before() {
         to.send(chunk(index)).await.expect("taken");
     }
     drop(to);
-    told.await.expect("no panic").expect("recorded");
+    told.await.expect("no panic");
     let seen = describer.seen.lock().expect("whole");
     assert!(!seen[0].prompt.text.contains("<previous>"));
     for index in 1..3 {
@@ -275,4 +281,28 @@ fn a_model_that_says_much_is_cut_between_characters() {
     assert!(kept.len() <= RAW_BYTES_MAX && kept.len() > RAW_BYTES_MAX - 4);
     assert!(long.starts_with(&kept));
     assert_eq!(cut("short".to_owned()), "short");
+}
+
+#[tokio::test]
+async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
+    let describer = Scripted::new(100, |index| match index {
+        0 => Err(FULL),
+        _ => Ok(json!({ "summary": "s", "second_failed": "timeout" })),
+    });
+    let Stage { driver, _dir } = stage(describer).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let told = tokio::spawn(driver.run(inquiry(1), taken, CancellationToken::new()));
+    for index in 0..2 {
+        to.send(chunk(index)).await.expect("taken");
+    }
+    drop(to);
+    assert!(told.await.expect("no panic").failed.is_none());
+    let events = chunks_of(&registry, &run);
+    let Event::SemanticChunkInferred(unsent) = &events[0] else { panic!("{:?}", events[0]) };
+    assert_eq!((&unsent.prompt_version, unsent.inference_latency_ms), (&None, 0));
+    assert_eq!(unsent.semantic_error.as_deref(), Some(FULL));
+    let Event::SemanticChunkInferred(once) = &events[2] else { panic!("{:?}", events[2]) };
+    assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
+    assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
 }

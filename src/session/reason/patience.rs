@@ -1,0 +1,70 @@
+//! Waits out a queue that is full for a moment.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What `attempt` comes to, made again with pauses while it is refused for want of room: for
+/// `patience` at most, and not beyond `cancel`. It is told how much of `patience` is left.
+pub async fn patiently<T, E, Attempt: Future<Output = Result<T, E>>>(
+    patience: Duration,
+    cancel: &CancellationToken,
+    lacks_room: impl Fn(&E) -> bool,
+    attempt: impl Fn(Duration) -> Attempt,
+) -> Result<T, E> {
+    let until = Instant::now() + patience;
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let outcome = attempt(until.saturating_duration_since(Instant::now())).await;
+        let is_refused = outcome.as_ref().is_err_and(&lacks_room);
+        if !is_refused || Instant::now() + pause > until {
+            return outcome;
+        }
+        if cancel.run_until_cancelled(sleep(pause)).await.is_none() {
+            return outcome;
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_want_of_room_is_waited_out_and_only_for_so_long() {
+        let (long, none) = (Duration::from_secs(600), Duration::ZERO);
+        // Outcomes one after the other, the patience, and the outcome and attempts that follow.
+        let rows: [(&str, &[Result<u8, &str>], Duration, Result<u8, &str>, usize); 4] = [
+            ("at once", &[Ok(1)], long, Ok(1), 1),
+            ("full twice", &[Err("full"), Err("full"), Ok(2)], long, Ok(2), 3),
+            ("another error", &[Err("full"), Err("broken"), Ok(3)], long, Err("broken"), 2),
+            ("no patience", &[Err("full"), Ok(4)], none, Err("full"), 1),
+        ];
+        for (name, outcomes, patience, expected, attempts) in rows {
+            let made = Cell::new(0);
+            let attempt = |_| {
+                made.set(made.get() + 1);
+                std::future::ready(outcomes[made.get() - 1])
+            };
+            let cancel = CancellationToken::new();
+            let found = patiently(patience, &cancel, |error| *error == "full", attempt).await;
+            assert_eq!((found, made.get()), (expected, attempts), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_wait_ends_with_what_was_refused() {
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let attempt = |_| std::future::ready(Err::<(), _>("full"));
+        let found = patiently(Duration::from_secs(600), &cancel, |_| true, attempt).await;
+        assert_eq!(found, Err("full"));
+    }
+}
