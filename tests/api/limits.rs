@@ -25,6 +25,10 @@ fn body(operation: &str, run: &str) -> Value {
     match operation {
         "createRun" => json!({}),
         "ingestRun" => json!({"source_uri": "missing.mp4"}),
+        "reason" => json!({
+            "source_uri": "missing.mp4", "model": "qwen3-vl-4b",
+            "crop": {"x": 0.0, "y": 0.0, "width": 1.0, "height": 1.0},
+        }),
         "analyzeRun" => json!({"model": "m", "frames": [frame(0)]}),
         "query" => json!({"run_id": run}),
         "search" => json!({"query": "q"}),
