@@ -1,3 +1,5 @@
+//! The ledger by hand: chunks in, answers in any order, figures out.
+
 use media::Extent;
 
 use super::*;
