@@ -201,10 +201,10 @@ proptest! {
             0 => json!([inner, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"]),
             _ => json!({"a": inner, "b": []}),
         });
-        if let Ok(schema) = OutputSchema::compile(schema) {
-            if let Err(violations) = schema.validate(&deep) {
-                prop_assert!(!violations.to_string().is_empty());
-            }
+        if let Ok(schema) = OutputSchema::compile(schema)
+            && let Err(violations) = schema.validate(&deep)
+        {
+            prop_assert!(!violations.to_string().is_empty());
         }
     }
 }

@@ -37,11 +37,13 @@ mod tests {
 
     use super::*;
 
+    type Outcome = Result<u8, &'static str>;
+
     #[tokio::test]
     async fn only_a_want_of_room_is_waited_out_and_only_for_so_long() {
         let (long, none) = (Duration::from_secs(600), Duration::ZERO);
         // Outcomes one after the other, the patience, and the outcome and attempts that follow.
-        let rows: [(&str, &[Result<u8, &str>], Duration, Result<u8, &str>, usize); 4] = [
+        let rows: [(&str, &[Outcome], Duration, Outcome, usize); 4] = [
             ("at once", &[Ok(1)], long, Ok(1), 1),
             ("full twice", &[Err("full"), Err("full"), Ok(2)], long, Ok(2), 3),
             ("another error", &[Err("full"), Err("broken"), Ok(3)], long, Err("broken"), 2),
