@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
-        let file = "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"http://127.0.0.1:9\"\n";
+        let file = "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\n\
+                    base_url = \"http://127.0.0.1:9\"\npriority = 1\n";
         let configs = Backends::parse("test.toml", file, &|_| None).expect("the file is right");
         let backend = Backend::new(configs.into_iter().next().expect("one"));
         let problem = "/label: \"a private word\" is not a number".to_owned();
