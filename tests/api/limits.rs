@@ -176,7 +176,9 @@ fn is_refused(reply: &Reply, field: &str) -> bool {
     let details = reply.json()["error"]["details"].as_array().cloned().unwrap_or_default();
     details.iter().any(|detail| {
         let message = detail["message"].as_str().unwrap_or_default();
-        detail["field"] == field && message.starts_with("must")
+        // A crop is also refused for what its fields are together.
+        let alone = message.starts_with("must") && !message.starts_with("must be a part of");
+        detail["field"] == field && alone
     })
 }
 

@@ -109,7 +109,9 @@ impl Setup {
         let addr = told.recv_timeout(Duration::from_secs(30)).expect("the server listens");
         // Whoever tests first installs it.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-        let client = Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
+        // A kept connection may be one that the server is just closing.
+        let client = Client::builder().timeout(Duration::from_secs(120)).pool_max_idle_per_host(0);
+        let client = client.build().expect("a client");
         Server { child, base: format!("http://{addr}"), client }
     }
 }
