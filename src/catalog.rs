@@ -121,7 +121,8 @@ pub const MODELS: [Model; 27] = {
 };
 
 impl Model {
-    /// Those of its family that ask for less, the most able first: what may answer in its place.
+    /// Those of its family that ask for less, the most able first: what a caller may ask
+    /// for in its place.
     pub fn fallbacks(self) -> impl Iterator<Item = Model> {
         let lesser = MODELS.into_iter().take_while(move |model| model.id != self.id);
         let lesser: Vec<Model> = lesser.filter(|model| model.family == self.family).collect();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::Principal,
-    json::{Int, Problem, Text, name, number, parsed},
+    json::{Fields, Int, Problem, Text, name, number, parsed},
     session::{Lifecycle, runner::Ingest},
     source::{self, Source},
 };
@@ -39,6 +39,19 @@ pub const MAX_FRAMES_DEFAULT: u64 = 512;
 pub fn rate(value: &serde_json::Value) -> Result<Rate, Problem> {
     let fps = number(Rate::ANALYSED)(value)?;
     Rate::from_f64(fps).ok_or("must be a number of frames a second".into())
+}
+
+/// How frames are to be chosen, and the rate of the policy `fixed`, which it cannot do without.
+pub fn sampling(fields: &mut Fields<'_>) -> (SamplingPolicy, Option<Rate>) {
+    let policy = fields
+        .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
+        .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
+    let fixed_fps = match policy {
+        SamplingPolicy::Fixed => fields.required("fixed_fps", rate),
+        // Its range is checked all the same.
+        SamplingPolicy::SourceFpsAdaptive => fields.optional("fixed_fps", rate).and(None),
+    };
+    (policy, fixed_fps)
 }
 
 /// The stream that is meant where a caller names none.
@@ -81,20 +94,12 @@ struct Request<'a> {
 fn read(body: &Body) -> Result<Request<'_>, ApiError> {
     let mut fields = body.fields()?;
     let source_uri = fields.required("source_uri", SourceUri::read);
-    let policy = fields
-        .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
-        .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
-    let is_fixed = policy == SamplingPolicy::Fixed;
-    let fixed_fps = if is_fixed {
-        fields.required("fixed_fps", rate)
-    } else {
-        fields.optional("fixed_fps", rate)
-    };
+    let (policy, fixed_fps) = sampling(&mut fields);
     let sample_fps = fields.optional("sample_fps", rate);
     let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
     fields.refuse_unknown();
-    let rate = if is_fixed { fixed_fps } else { sample_fps };
+    let rate = fixed_fps.or(sample_fps);
     let read = fields
         .finish(|| Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id }));
     read.map_err(ApiError::Invalid)

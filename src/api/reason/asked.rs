@@ -15,7 +15,7 @@ use crate::{
         analyze::{Index, SegmentMs, WindowSize, trace, windowing},
         error::ApiError,
         extract::Body,
-        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, POLICIES, SourceUri, default_stream, rate},
+        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, default_stream, sampling},
         openapi::terms,
     },
     catalog::{Catalog, Mode},
@@ -183,15 +183,7 @@ pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiErr
     let model = fields.required("model", model_of);
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
-    let policy = fields
-        .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
-        .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
-    let is_fixed = policy == SamplingPolicy::Fixed;
-    let fixed_fps = if is_fixed {
-        fields.required("fixed_fps", rate)
-    } else {
-        fields.optional("fixed_fps", rate)
-    };
+    let (policy, rate) = sampling(&mut fields);
     let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
     let windowing = windowing(&mut fields);
     let window = fields.optional("marker_correction_window_frames", Index::read);
@@ -207,7 +199,7 @@ pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiErr
             mode,
             stream_id,
             policy,
-            rate: fixed_fps.filter(|_| is_fixed),
+            rate,
             max_frames,
             windowing,
             markers,
