@@ -140,8 +140,10 @@ fn what_cannot_be_read_is_named() {
 proptest! {
     #[test]
     fn no_text_is_too_strange(lines in proptest::collection::vec(line(), 0..40)) {
-        if let Ok(Playlist::Media(media)) = parse(format!("#EXTM3U\n{}", lines.join("\n")).as_bytes()) {
-            prop_assert!(media.segments.len() <= lines.len());
+        let text = format!("#EXTM3U\n{}", lines.join("\n"));
+        if let Ok(Playlist::Media(media)) = parse(text.as_bytes()) {
+            // A value may hold line ends of its own.
+            prop_assert!(media.segments.len() < text.lines().count());
             prop_assert!(media.target >= Duration::from_secs(1));
             for number in [0, media.first, media.end(), u64::MAX] {
                 prop_assert!(media.segment(number).is_none_or(|_| number >= media.first));
