@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decode", &["media"]),
     ("gate", &["media"]),
     ("timeline", &["media"]),
-    ("transport", &[]),
+    ("transport", &["media"]),
     ("search", &["media"]),
     ("infer", &["media"]),
     ("worker", &["media", "decode", "gate"]),
