@@ -14,6 +14,7 @@ mod idle;
 mod listener;
 pub mod percent;
 mod refusal;
+pub mod rtp;
 pub mod tls;
 
 pub use crowd::{Crowd, CrowdLimits};

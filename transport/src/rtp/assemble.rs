@@ -1,0 +1,242 @@
+//! Payloads in order to whole units, of which only decodable ones go on.
+//!
+//! A unit ends with the marker or where another time begins. The marker is believed once it was
+//! seen to be right: before that a unit waits for the packet after it, at most [`HOLD`]. Senders
+//! without it cost one frame's delay, and their last picture is not known to be whole.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Counts,
+    depacketize::{Depacketizer, Refusal, Role},
+};
+
+/// How long a unit waits for proof that its marker was right.
+pub(super) const HOLD: Duration = Duration::from_millis(100);
+
+/// The next packet in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) timestamp: u32,
+    pub(super) marker: bool,
+    pub(super) payload: &'a [u8],
+    pub(super) at: Instant,
+}
+
+/// A unit that can be decoded.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) timestamp: u32,
+    pub(super) data: Vec<u8>,
+    pub(super) keyframe: bool,
+    pub(super) last_at: Instant,
+}
+
+/// Whether the marker tells the end of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    Unproven,
+    Trusted,
+    /// It was set within a unit.
+    Ignored,
+}
+
+#[derive(Debug)]
+struct Open {
+    timestamp: u32,
+    last_at: Instant,
+    packets: u32,
+    /// Its beginning is missing, or part of it was refused.
+    is_skipped: bool,
+    /// When the packet with the marker came.
+    ended_at: Option<Instant>,
+}
+
+/// Gathers the unit of one source.
+pub(super) struct Assembler {
+    depacketizer: Box<dyn Depacketizer>,
+    open: Option<Open>,
+    /// The packet before the next one has been here.
+    is_contiguous: bool,
+    /// Nothing was lost since a start was given out.
+    is_started: bool,
+    /// Pictures shown before the last start refer to what was never given out.
+    skips_leading: bool,
+    marker: Marker,
+    /// Time of the unit before, when its marker ended it.
+    ended: Option<u32>,
+    ready: VecDeque<Whole>,
+}
+
+impl Assembler {
+    pub(super) fn new(depacketizer: Box<dyn Depacketizer>) -> Assembler {
+        Assembler {
+            depacketizer,
+            open: None,
+            is_contiguous: false,
+            is_started: false,
+            skips_leading: false,
+            marker: Marker::Unproven,
+            ended: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// A start was given out, and nothing was lost since.
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// A unit in which decoding may start begins with this payload.
+    pub(super) fn begins_start(&self, payload: &[u8]) -> bool {
+        self.depacketizer.begins_start(payload)
+    }
+
+    /// When the open unit need not wait any longer.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.open.as_ref()?.ended_at.map(|at| at + HOLD)
+    }
+
+    /// The next unit that is whole.
+    pub(super) fn pop(&mut self) -> Option<Whole> {
+        self.ready.pop_front()
+    }
+
+    /// Packets before the next one are lost.
+    pub(super) fn gap(&mut self) {
+        self.depacketizer.reset();
+        self.open = None;
+        self.ended = None;
+        self.is_contiguous = false;
+        self.is_started = false;
+    }
+
+    /// What was whole could not be used: what refers to it cannot be decoded.
+    pub(super) fn lose(&mut self) {
+        self.ready.clear();
+        self.is_started = false;
+        if let Some(open) = &mut self.open {
+            open.is_skipped = true;
+        }
+    }
+
+    /// Takes the packet that follows the one before it, or a gap.
+    pub(super) fn push(&mut self, part: &Part<'_>, counts: &mut Counts) {
+        // Padding has a number and nothing else.
+        if part.payload.is_empty() {
+            return;
+        }
+        self.end_before(part, counts);
+        if self.open.is_none() {
+            self.begin(part);
+        }
+        self.is_contiguous = true;
+        let Some(open) = &mut self.open else { return };
+        open.last_at = open.last_at.max(part.at);
+        open.packets = open.packets.saturating_add(1);
+        if !open.is_skipped
+            && let Err(refusal) = self.depacketizer.push(part.payload)
+        {
+            open.is_skipped = true;
+            self.refuse(refusal, counts);
+        }
+        let Some(open) = &mut self.open else { return };
+        let is_picture = open.is_skipped || self.depacketizer.has_picture();
+        if part.marker && is_picture && self.marker != Marker::Ignored {
+            open.ended_at = Some(part.at);
+            if self.marker == Marker::Trusted {
+                self.close(counts);
+            }
+        }
+    }
+
+    /// The open unit has waited long enough for a packet that would belong to it.
+    pub(super) fn release(&mut self, now: Instant, counts: &mut Counts) {
+        if self.held_until().is_some_and(|until| until <= now) {
+            self.close(counts);
+        }
+    }
+
+    /// Ends the unit before this packet, if the packet belongs to another one.
+    fn end_before(&mut self, part: &Part<'_>, counts: &mut Counts) {
+        let Some(open) = &mut self.open else {
+            let is_rest = self.ended == Some(part.timestamp);
+            if is_rest && !self.depacketizer.begins_unit(part.payload) {
+                // The unit given out was not whole.
+                counts.markers_wrong += 1;
+                self.marker = Marker::Ignored;
+                self.is_started = false;
+            }
+            return;
+        };
+        let is_another =
+            open.timestamp != part.timestamp || self.depacketizer.begins_another(part.payload);
+        if is_another {
+            if open.ended_at.is_some() && open.packets > 1 && self.marker == Marker::Unproven {
+                self.marker = Marker::Trusted;
+            }
+            self.close(counts);
+        } else if open.ended_at.take().is_some() {
+            counts.markers_wrong += 1;
+            self.marker = Marker::Ignored;
+        }
+    }
+
+    fn begin(&mut self, part: &Part<'_>) {
+        let is_rest = self.ended == Some(part.timestamp) && self.marker == Marker::Ignored;
+        let is_clean =
+            self.is_contiguous && !is_rest || self.depacketizer.begins_unit(part.payload);
+        self.depacketizer.reset();
+        self.ended = None;
+        self.open = Some(Open {
+            timestamp: part.timestamp,
+            last_at: part.at,
+            packets: 0,
+            is_skipped: !is_clean,
+            ended_at: None,
+        });
+    }
+
+    fn close(&mut self, counts: &mut Counts) {
+        let Some(open) = self.open.take() else { return };
+        self.ended = open.ended_at.map(|_| open.timestamp);
+        if open.is_skipped {
+            counts.skipped += 1;
+            return;
+        }
+        let picture = match self.depacketizer.finish() {
+            Ok(Some(picture)) => picture,
+            Ok(None) => return,
+            Err(refusal) => return self.refuse(refusal, counts),
+        };
+        let keyframe = match picture.role {
+            Role::Start { breaks_link } => {
+                self.skips_leading = !self.is_started || breaks_link;
+                self.is_started = true;
+                true
+            }
+            Role::Leading if self.skips_leading => {
+                counts.skipped += 1;
+                return;
+            }
+            _ if !self.is_started => {
+                counts.skipped += 1;
+                return;
+            }
+            Role::Leading | Role::Other => false,
+        };
+        let (timestamp, last_at, data) = (open.timestamp, open.last_at, picture.data);
+        self.ready.push_back(Whole { timestamp, data, keyframe, last_at });
+    }
+
+    fn refuse(&mut self, refusal: Refusal, counts: &mut Counts) {
+        match refusal {
+            Refusal::Malformed => counts.malformed += 1,
+            Refusal::TooLarge => counts.too_large += 1,
+        }
+        self.is_started = false;
+    }
+}

@@ -1,0 +1,169 @@
+//! RTP time: 32-bit ticks to ones that do not wrap, and to the sender's wall clock.
+
+use std::time::{Duration, Instant};
+
+use media::WallTime;
+
+/// Ticks a second of every video payload format.
+const HZ: i64 = 90_000;
+/// A step beyond this that the time of arrival does not explain is a new beginning: pictures are
+/// shown neither so much earlier nor so much later than they are coded.
+const STEP_MAX: i64 = 10 * HZ;
+const WRAP: i64 = 1 << 32;
+
+/// Seconds from 1900 to 1970, between the epochs of NTP and Unix.
+const NTP_TO_UNIX_S: i64 = 2_208_988_800;
+
+/// The times of one source's units.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    last: Option<Last>,
+    report: Option<Report>,
+}
+
+#[derive(Debug)]
+struct Last {
+    raw: u32,
+    ticks: i64,
+    at: Instant,
+}
+
+#[derive(Debug)]
+struct Report {
+    epoch_us: i64,
+    rtp: u32,
+}
+
+impl Clock {
+    /// Ticks since the source's first unit, for the next unit in decode order, whose packets came
+    /// at `at`. Where the source jumps, the time of arrival tells how long that took.
+    pub(super) fn ticks(&mut self, raw: u32, at: Instant) -> i64 {
+        let ticks = match &self.last {
+            None => 0,
+            Some(last) => {
+                let elapsed = ticks_in(at.saturating_duration_since(last.at));
+                let near = i64::from(raw.wrapping_sub(last.raw) as i32);
+                // A silence of hours wraps unseen.
+                let wraps = (elapsed - near + WRAP / 2).div_euclid(WRAP);
+                let step = near + wraps.max(0) * WRAP;
+                let explained = step.abs() <= STEP_MAX || (step - elapsed).abs() <= STEP_MAX;
+                if !explained {
+                    self.report = None;
+                }
+                last.ticks + if explained { step } else { elapsed.max(1) }
+            }
+        };
+        self.last = Some(Last { raw, ticks, at });
+        ticks
+    }
+
+    /// The source counts anew from its next unit on.
+    pub(super) fn restart(&mut self, raw: u32, at: Instant) {
+        self.report = None;
+        if let Some(last) = &mut self.last {
+            let elapsed = ticks_in(at.saturating_duration_since(last.at)).max(1);
+            *last = Last { raw, ticks: last.ticks + elapsed, at };
+        }
+    }
+
+    /// Of a sender report: `ntp` is when `rtp` was (RFC 3550 6.4.1).
+    pub(super) fn report(&mut self, ntp: u64, rtp: u32) {
+        // A sender without a clock says 0.
+        if ntp == 0 {
+            return;
+        }
+        let (seconds, fraction) = ((ntp >> 32) as i64, (ntp & 0xffff_ffff) as i64);
+        // RFC 4330 3: without the first bit it is after 2036.
+        let era = if seconds < 1 << 31 { 1 << 32 } else { 0 };
+        let epoch_s = seconds + era - NTP_TO_UNIX_S;
+        let epoch_us = epoch_s * 1_000_000 + ((fraction * 1_000_000) >> 32);
+        self.report = Some(Report { epoch_us, rtp });
+    }
+
+    /// When, by the sender's clock, the tick `raw` was; `None` before the first report.
+    pub(super) fn wall(&self, raw: u32) -> Option<WallTime> {
+        let report = self.report.as_ref()?;
+        let ticks = i64::from(raw.wrapping_sub(report.rtp) as i32);
+        let epoch_us = report.epoch_us + ticks * 1_000_000 / HZ;
+        Some(WallTime { epoch_ms: epoch_us.div_euclid(1000) })
+    }
+}
+
+fn ticks_in(time: Duration) -> i64 {
+    // A year fits; nobody waits for longer.
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(1 << 46);
+    micros * (HZ / 1000) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_go_on_through_wraps_reordering_and_jumps() {
+        const DAY_S: f64 = 86_400.0;
+        const DAY_TICKS: u32 = (86_400_u64 * 90_000) as u32;
+        /// Timestamps and seconds of arrival.
+        type Steps = &'static [(u32, f64)];
+        let cases: [(&str, Steps, i64); 11] = [
+            ("the first is zero", &[(77, 0.0)], 0),
+            ("a frame", &[(77, 0.0), (3077, 0.03)], 3000),
+            ("a frame shown earlier", &[(9000, 0.0), (6000, 0.03)], -3000),
+            ("a wrap", &[(u32::MAX, 0.0), (2999, 0.03)], 3000),
+            ("a wrap back", &[(1, 0.0), (u32::MAX, 0.03)], -2),
+            ("a burst", &[(0, 0.0), (9 * 90_000, 0.0)], 810_000),
+            ("silence", &[(0, 0.0), (60 * 90_000, 60.5)], 5_400_000),
+            ("silence over a wrap", &[(0, 0.0), (0, 47_721.86)], 1 << 32),
+            ("a day's silence", &[(0, 0.0), (DAY_TICKS, DAY_S)], 7_776_000_000),
+            ("a new beginning", &[(5_000_000, 0.0), (100, 2.0)], 180_000),
+            ("one at once", &[(5_000_000, 0.0), (100, 0.0), (3100, 0.1)], 3001),
+        ];
+        for (name, steps, expected) in cases {
+            let (mut clock, zero) = (Clock::default(), Instant::now());
+            let found = steps
+                .iter()
+                .map(|&(raw, s)| clock.ticks(raw, zero + Duration::from_secs_f64(s)))
+                .last();
+            assert_eq!(found, Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_restart_takes_the_time_that_passed() {
+        let (mut clock, zero) = (Clock::default(), Instant::now());
+        assert_eq!(clock.ticks(500, zero), 0);
+        clock.restart(900, zero + Duration::from_secs(1));
+        assert_eq!(clock.ticks(900, zero + Duration::from_secs(1)), 90_000);
+        assert_eq!(clock.ticks(3900, zero + Duration::from_secs(1)), 93_000);
+    }
+
+    #[test]
+    fn reports_give_wall_time() {
+        let at = |seconds: u64| seconds << 32;
+        let half = 1_u64 << 31;
+        let cases = [
+            ("the epoch of Unix", at(2_208_988_800), 1000, 1000, Some(0)),
+            ("half a second later", at(2_208_988_800) + half, 1000, 1000, Some(500)),
+            ("a unit after it", at(2_208_988_800), 1000, 91_000, Some(1000)),
+            ("a unit before it", at(2_208_988_800), 1000, 910, Some(-1)),
+            ("over a wrap", at(2_208_988_800), u32::MAX, 89_999, Some(1000)),
+            ("after 2036", at(0) + half, 0, 0, Some(2_085_978_496_500)),
+            ("no clock", 0, 0, 0, None),
+        ];
+        for (name, ntp, rtp, raw, expected) in cases {
+            let mut clock = Clock::default();
+            clock.report(ntp, rtp);
+            assert_eq!(clock.wall(raw).map(|wall| wall.epoch_ms), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_new_beginning_forgets_the_report() {
+        let (mut clock, zero) = (Clock::default(), Instant::now());
+        clock.report(1 << 63, 0);
+        clock.ticks(0, zero);
+        assert!(clock.wall(0).is_some());
+        clock.ticks(1 << 30, zero);
+        assert_eq!(clock.wall(0), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! Payloads of packets in order to the coded bytes of a picture: one depacketizer a codec.
+//!
+//! Each gathers one unit, knows whether decoding can start with it, and refuses what its payload
+//! format does not allow. Which packets make up a unit is the assembler's to say.
+
+mod av1;
+mod bits;
+mod h264;
+mod h265;
+mod sets;
+mod vp8;
+mod vp9;
+
+use media::Codec;
+
+use super::UNIT_BYTES_MAX;
+
+pub use sets::parameter_sets;
+
+/// Largest buffer that is made ahead for a unit of the size of the last ones.
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Why a payload is refused, and its unit with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Not what the payload format allows.
+    Malformed,
+    /// The unit is larger than [`UNIT_BYTES_MAX`].
+    TooLarge,
+}
+
+/// What a unit is to the decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Decoding can start here.
+    Start {
+        /// Pictures that follow and are shown before this one cannot be decoded, even when
+        /// nothing was lost (H.265 BLA).
+        breaks_link: bool,
+    },
+    /// It may refer to pictures before the start that precedes it (H.265 RASL).
+    Leading,
+    /// It refers to pictures since the start.
+    Other,
+}
+
+/// The coded bytes of one picture.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Picture {
+    pub(super) data: Vec<u8>,
+    pub(super) role: Role,
+}
+
+/// A unit of which no more packets come; `None` when there was no picture in it.
+pub(super) type Finished = Result<Option<Picture>, Refusal>;
+
+/// One codec's payload format.
+pub(super) trait Depacketizer: Send {
+    /// A unit begins with this payload, even if it is not known what came before.
+    fn begins_unit(&self, payload: &[u8]) -> bool;
+
+    /// A unit in which decoding may start begins with this payload.
+    fn begins_start(&self, payload: &[u8]) -> bool;
+
+    /// Another unit than the one being gathered begins here, whatever its time.
+    fn begins_another(&self, _payload: &[u8]) -> bool {
+        false
+    }
+
+    /// Takes the next payload of the unit.
+    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal>;
+
+    /// Part of a picture is there, not only what precedes one.
+    fn has_picture(&self) -> bool;
+
+    /// No more packets of the unit come.
+    fn finish(&mut self) -> Finished;
+
+    /// Forgets the unit.
+    fn reset(&mut self);
+}
+
+/// The depacketizer for `codec`; `None` for what is not served over RTP.
+///
+/// `parameter_sets` are NAL units that the session description gave.
+pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Depacketizer>> {
+    Some(match codec {
+        Codec::H264 => Box::new(h264::H264::new(parameter_sets)),
+        Codec::H265 => Box::new(h265::H265::new(parameter_sets)),
+        Codec::Vp8 => Box::new(vp8::Vp8::default()),
+        Codec::Vp9 => Box::new(vp9::Vp9::default()),
+        Codec::Av1 => Box::new(av1::Av1::default()),
+        Codec::Mpeg4 | Codec::Mjpeg => return None,
+    })
+}
+
+/// The bytes of a unit while it is gathered.
+#[derive(Debug, Default)]
+struct Gathered {
+    data: Vec<u8>,
+    /// Size of the last units, and a bit more.
+    expected: usize,
+}
+
+impl Gathered {
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        if self.data.len() + bytes.len() > UNIT_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        if self.data.capacity() == 0 {
+            self.data.reserve(self.expected);
+        }
+        self.data.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn since(&self, start: usize) -> &[u8] {
+        self.data.get(start..).unwrap_or_default()
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let used = self.data.len();
+        let decayed = self.expected - self.expected / 8;
+        self.expected = decayed.max(used + used / 8).min(AHEAD_BYTES_MAX);
+        std::mem::take(&mut self.data)
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+    }
+}

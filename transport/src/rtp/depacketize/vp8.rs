@@ -1,0 +1,126 @@
+//! VP8 (RFC 7741): payload descriptors are taken off; all temporal layers are kept.
+
+use super::{Depacketizer, Finished, Gathered, Picture, Refusal, Role};
+
+/// Gathers one frame.
+#[derive(Debug, Default)]
+pub(super) struct Vp8 {
+    unit: Gathered,
+}
+
+/// What a payload holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part<'a> {
+    begins_frame: bool,
+    bytes: &'a [u8],
+}
+
+/// RFC 7741 4.2.
+fn part(payload: &[u8]) -> Option<Part<'_>> {
+    let (&first, mut rest) = payload.split_first()?;
+    if first & 0x80 != 0 {
+        let (&extension, after) = rest.split_first()?;
+        rest = after;
+        if extension & 0x80 != 0 {
+            let is_long = rest.first()? & 0x80 != 0;
+            rest = rest.get(if is_long { 2 } else { 1 }..)?;
+        }
+        let has_layers = extension & 0x30 != 0;
+        rest = rest.get(usize::from(extension & 0x40 != 0) + usize::from(has_layers)..)?;
+    }
+    let begins_frame = first & 0x10 != 0 && first & 0x07 == 0;
+    Some(Part { begins_frame, bytes: rest }).filter(|part| !part.bytes.is_empty())
+}
+
+/// RFC 6386 9.1: bit 0 is clear, and three bytes later the start code follows.
+fn is_key(frame: &[u8]) -> bool {
+    matches!(frame, [tag, _, _, 0x9d, 0x01, 0x2a, ..] if tag & 1 == 0)
+}
+
+impl Depacketizer for Vp8 {
+    fn begins_unit(&self, payload: &[u8]) -> bool {
+        part(payload).is_some_and(|part| part.begins_frame)
+    }
+
+    fn begins_start(&self, payload: &[u8]) -> bool {
+        part(payload).is_some_and(|part| part.begins_frame && is_key(part.bytes))
+    }
+
+    fn begins_another(&self, payload: &[u8]) -> bool {
+        self.unit.len() > 0 && self.begins_unit(payload)
+    }
+
+    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
+        let part = part(payload).ok_or(Refusal::Malformed)?;
+        if part.begins_frame != (self.unit.len() == 0) {
+            return Err(Refusal::Malformed);
+        }
+        self.unit.extend(part.bytes)
+    }
+
+    fn has_picture(&self) -> bool {
+        self.unit.len() > 0
+    }
+
+    fn finish(&mut self) -> Finished {
+        let data = self.unit.take();
+        let is_start = is_key(&data);
+        let role = if is_start { Role::Start { breaks_link: false } } else { Role::Other };
+        Ok(Some(Picture { data, role }).filter(|picture| !picture.data.is_empty()))
+    }
+
+    fn reset(&mut self) {
+        self.unit.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 10] = [0x10, 0, 0, 0x9d, 0x01, 0x2a, 64, 0, 64, 0];
+
+    #[test]
+    fn every_descriptor_is_taken_off() {
+        /// Whether a frame begins, and what is left.
+        type Left = Option<(bool, &'static [u8])>;
+        let cases: [(&str, &[u8], Left); 13] = [
+            ("plain", &[0x10, 9], Some((true, &[9]))),
+            ("in the frame", &[0x00, 9], Some((false, &[9]))),
+            ("another partition", &[0x11, 9], Some((false, &[9]))),
+            ("short picture id", &[0x90, 0x80, 0x11, 9], Some((true, &[9]))),
+            ("long picture id", &[0x90, 0x80, 0x91, 0x22, 9], Some((true, &[9]))),
+            ("layer index", &[0x90, 0x40, 1, 9], Some((true, &[9]))),
+            ("temporal layer", &[0x90, 0x20, 1, 9], Some((true, &[9]))),
+            ("key index", &[0x90, 0x10, 1, 9], Some((true, &[9]))),
+            ("all", &[0x90, 0xf0, 0x81, 2, 3, 4, 9], Some((true, &[9]))),
+            ("no payload", &[0x10], None),
+            ("cut in the descriptor", &[0x90, 0xf0, 0x81, 2, 3], None),
+            ("cut in the extension", &[0x90], None),
+            ("empty", &[], None),
+        ];
+        for (name, payload, expected) in cases {
+            let expected = expected.map(|(begins_frame, bytes)| Part { begins_frame, bytes });
+            assert_eq!(part(payload), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn frames_are_joined_and_keys_known() {
+        let mut vp8 = Vp8::default();
+        let first = [&[0x10][..], &KEY].concat();
+        assert!(vp8.begins_start(&first) && !vp8.begins_another(&first));
+        assert_eq!(vp8.push(&[0x00, 1]), Err(Refusal::Malformed), "no beginning");
+        vp8.push(&first).expect("valid");
+        assert!(vp8.begins_another(&first));
+        assert_eq!(vp8.push(&first), Err(Refusal::Malformed), "two beginnings");
+        vp8.push(&[0x00, 7]).expect("valid");
+        let data = [&KEY[..], &[7]].concat();
+        let role = Role::Start { breaks_link: false };
+        assert_eq!(vp8.finish(), Ok(Some(Picture { data, role })));
+        vp8.push(&[0x10, 0x11, 0, 0]).expect("valid");
+        let inter = Picture { data: vec![0x11, 0, 0], role: Role::Other };
+        assert_eq!(vp8.finish(), Ok(Some(inter)));
+        assert_eq!(vp8.finish(), Ok(None));
+    }
+}

@@ -1,0 +1,65 @@
+//! What must hold of a receiver, whatever packets come.
+//!
+//! For fuzzers, which call this with what they make up, and for the tests, which do the same with
+//! a stable compiler.
+
+use std::time::{Duration, Instant};
+
+use media::Codec;
+
+use super::{Output, Packet, Receiver, Settings, UNIT_BYTES_MAX};
+
+const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
+
+/// The first byte chooses the codec. Then packets follow: what is added to the sequence number,
+/// flags, a length, the payload. Flags are the marker, a new time, a time far away, a pause, and
+/// a sender report before the packet.
+///
+/// Units come out in bounds, the first one is a start, and the receiver falls silent.
+pub fn packets(bytes: &[u8]) {
+    let Some((&choice, mut rest)) = bytes.split_first() else { return };
+    let codec = CODECS[usize::from(choice) % CODECS.len()];
+    let Some(mut receiver) = Receiver::new(codec, &Settings::default()) else { return };
+    let (mut now, mut sequence, mut timestamp) = (Instant::now(), 0_u16, 0_u32);
+    let mut given = 0;
+    while let [step, flags, length, after @ ..] = rest {
+        let (payload, after) = after.split_at(usize::from(*length).min(after.len()));
+        rest = after;
+        sequence = sequence.wrapping_add_signed(i16::from(*step as i8));
+        timestamp = timestamp.wrapping_add(if flags & 2 != 0 { 3000 } else { 0 });
+        timestamp = timestamp.wrapping_add(if flags & 4 != 0 { 1 << 29 } else { 0 });
+        now += Duration::from_millis(if flags & 8 != 0 { 60 } else { 1 });
+        if flags & 16 != 0 {
+            receiver.sender_report(u64::from(timestamp) << 33, timestamp);
+        }
+        let (payload_type, ssrc, marker) = (96, 1, flags & 1 != 0);
+        let packet = Packet { payload_type, ssrc, sequence, timestamp, marker, payload };
+        receiver.packet(&packet, now);
+        given += polled(&mut receiver, now, given == 0);
+    }
+    now += Duration::from_secs(60);
+    given += polled(&mut receiver, now, given == 0);
+    assert_eq!(receiver.counts().units, given);
+    assert!(receiver.timeout().is_none_or(|at| at > now), "something is due for ever");
+    if let Ok(packet) = Packet::parse(bytes) {
+        assert!(packet.payload.len() <= bytes.len());
+    }
+}
+
+fn polled(receiver: &mut Receiver, now: Instant, is_first: bool) -> u64 {
+    let mut given = 0;
+    while let Some(output) = receiver.poll(now) {
+        receiver.check();
+        match output {
+            Output::Unit(unit) => {
+                let unit = unit.access_unit;
+                assert!(unit.keyframe || !is_first || given > 0, "not a start");
+                assert!(!unit.data.is_empty() && unit.data.len() <= UNIT_BYTES_MAX + (512 << 10));
+                given += 1;
+            }
+            Output::Nack(missing) => assert!((1..=128).contains(&missing.len())),
+            Output::NeedKeyframe => {}
+        }
+    }
+    given
+}

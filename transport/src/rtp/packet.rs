@@ -1,0 +1,206 @@
+//! The header of an RTP packet (RFC 3550 5.1), and the packet inside a retransmission (RFC 4588).
+
+use media::ErrorKind;
+
+/// Bytes of a header without sources and extension.
+const HEADER_BYTES: usize = 12;
+
+/// A decrypted RTP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// What was agreed to be in the payload, in 0..=127.
+    pub payload_type: u8,
+    /// Where it comes from.
+    pub ssrc: u32,
+    /// Counts packets, modulo 2^16.
+    pub sequence: u16,
+    /// Ticks of the 90 kHz clock, modulo 2^32.
+    pub timestamp: u32,
+    /// Set on the last packet of a picture, by senders that do so.
+    pub marker: bool,
+    /// What is left without header, extension and padding.
+    pub payload: &'a [u8],
+}
+
+/// Why bytes are no RTP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The header does not fit.
+    #[error("{bytes} bytes are too few for the header")]
+    Short {
+        /// Bytes there are.
+        bytes: usize,
+    },
+    /// Not version 2.
+    #[error("version {version} is not 2")]
+    Version {
+        /// What stands there.
+        version: u8,
+    },
+    /// The padding is longer than what is there, or counts not even itself.
+    #[error("{padding} bytes of padding do not fit")]
+    Padding {
+        /// What the last byte says.
+        padding: u8,
+    },
+}
+
+impl PacketError {
+    /// Always [`ErrorKind::InvalidInput`].
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a whole datagram, already decrypted.
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, PacketError> {
+        let short = PacketError::Short { bytes: bytes.len() };
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
+        let version = header[0] >> 6;
+        if version != 2 {
+            return Err(PacketError::Version { version });
+        }
+        let sources = usize::from(header[0] & 0x0f);
+        let mut payload = rest.get(4 * sources..).ok_or(short)?;
+        if header[0] & 0x10 != 0 {
+            let (head, after) = payload.split_first_chunk::<4>().ok_or(short)?;
+            let words = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            payload = after.get(4 * words..).ok_or(short)?;
+        }
+        if header[0] & 0x20 != 0 {
+            let padding = payload.last().copied().unwrap_or(0);
+            let kept = payload.len().checked_sub(usize::from(padding));
+            let kept = kept.filter(|_| padding > 0).ok_or(PacketError::Padding { padding })?;
+            payload = &payload[..kept];
+        }
+        Ok(Packet {
+            payload_type: header[1] & 0x7f,
+            ssrc: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+            sequence: u16::from_be_bytes([header[2], header[3]]),
+            timestamp: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+            marker: header[1] & 0x80 != 0,
+            payload,
+        })
+    }
+
+    /// The packet that this one repeats (RFC 4588 4), as part of the source `ssrc`.
+    ///
+    /// `None` when it repeats none: senders probe the path with empty retransmissions.
+    pub fn unwrap_rtx(self, payload_type: u8, ssrc: u32) -> Option<Packet<'a>> {
+        let (original, payload) = self.payload.split_first_chunk::<2>()?;
+        Some(Packet {
+            payload_type,
+            ssrc,
+            sequence: u16::from_be_bytes(*original),
+            payload,
+            ..self
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: [u8; 14] = [0x80, 0xe0, 1, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0xaa, 0xbb];
+
+    fn edited(edit: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = PLAIN.to_vec();
+        edit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn every_part_of_the_header_is_passed_over() {
+        let cases: [(&str, Vec<u8>, Result<&[u8], PacketError>); 12] = [
+            ("plain", PLAIN.to_vec(), Ok(&[0xaa, 0xbb])),
+            ("no payload", PLAIN[..12].to_vec(), Ok(&[])),
+            ("a byte short", PLAIN[..11].to_vec(), Err(PacketError::Short { bytes: 11 })),
+            ("empty", vec![], Err(PacketError::Short { bytes: 0 })),
+            ("version 1", edited(|b| b[0] = 0x40), Err(PacketError::Version { version: 1 })),
+            (
+                "one source",
+                edited(|b| {
+                    b[0] |= 1;
+                    b.splice(12..12, [0; 4]);
+                }),
+                Ok(&[0xaa, 0xbb]),
+            ),
+            ("sources cut off", edited(|b| b[0] |= 1), Err(PacketError::Short { bytes: 14 })),
+            (
+                "an extension",
+                edited(|b| {
+                    b[0] |= 0x10;
+                    b.splice(12..12, [0xbe, 0xde, 0, 1, 0x10, 0x31, 0, 0]);
+                }),
+                Ok(&[0xaa, 0xbb]),
+            ),
+            (
+                "an extension longer than the packet",
+                edited(|b| {
+                    b[0] |= 0x10;
+                    b.splice(12..12, [0xbe, 0xde, 0, 9]);
+                }),
+                Err(PacketError::Short { bytes: 18 }),
+            ),
+            (
+                "padding",
+                edited(|b| {
+                    b[0] |= 0x20;
+                    b.extend([0, 2]);
+                }),
+                Ok(&[0xaa, 0xbb]),
+            ),
+            (
+                "nothing but padding",
+                edited(|b| {
+                    b[0] |= 0x20;
+                    b.splice(12.., [0, 0, 3]);
+                }),
+                Ok(&[]),
+            ),
+            (
+                "more padding than bytes",
+                edited(|b| {
+                    b[0] |= 0x20;
+                    b.push(200);
+                }),
+                Err(PacketError::Padding { padding: 200 }),
+            ),
+        ];
+        for (name, bytes, expected) in cases {
+            assert_eq!(Packet::parse(&bytes).map(|packet| packet.payload), expected, "{name}");
+        }
+        let zero = edited(|b| {
+            b[0] |= 0x20;
+            b.push(0);
+        });
+        assert_eq!(Packet::parse(&zero), Err(PacketError::Padding { padding: 0 }));
+    }
+
+    #[test]
+    fn fields_are_read_where_they_stand() {
+        let packet = Packet::parse(&PLAIN).expect("valid");
+        let expected = Packet {
+            payload_type: 0x60,
+            ssrc: 7,
+            sequence: 0x0102,
+            timestamp: 9,
+            marker: true,
+            payload: &[0xaa, 0xbb],
+        };
+        assert_eq!(packet, expected);
+    }
+
+    #[test]
+    fn a_retransmission_holds_the_packet_that_it_repeats() {
+        let packet = Packet::parse(&PLAIN).expect("valid");
+        let inner = packet.unwrap_rtx(96, 5).expect("holds one");
+        let expected =
+            Packet { payload_type: 96, ssrc: 5, sequence: 0xaabb, payload: &[], ..packet };
+        assert_eq!(inner, expected);
+        let probe = Packet { payload: &[0], ..packet };
+        assert_eq!(probe.unwrap_rtx(96, 5), None);
+    }
+}

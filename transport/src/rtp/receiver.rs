@@ -1,0 +1,318 @@
+//! Packets of one source in any order to decodable units, and what to ask the sender for.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use media::{AccessUnit, Codec, Timebase, Timestamp};
+
+use super::{
+    Output, Packet, UNIT_BYTES_MAX, Unit,
+    assemble::{Assembler, Part},
+    clock::Clock,
+    depacketize,
+    jitter::{Arrival, BYTES_MAX, HELD_MAX, Jitter},
+    sequence::{Place, Sequences},
+};
+
+/// Most units that wait to be polled: as many as a repaired hole can set free.
+const READY_MAX: usize = HELD_MAX;
+/// Most bytes of them.
+const READY_BYTES_MAX: usize = BYTES_MAX + UNIT_BYTES_MAX;
+/// Until a keyframe is asked for again; doubled each time. A round trip and the coding of a
+/// picture take less.
+const REQUEST_FIRST: Duration = Duration::from_millis(250);
+/// Longest time between two requests.
+const REQUEST_LAST: Duration = Duration::from_secs(4);
+/// A request after another loss waits at least so long; the sender may just have answered.
+const REQUEST_GAP: Duration = Duration::from_millis(100);
+
+/// How one source is received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a missing packet is waited for: several round trips, and any reordering.
+    pub wait: Duration,
+    /// H.264 and H.265 parameter sets from the session description, see
+    /// [`parameter_sets`](super::parameter_sets).
+    pub parameter_sets: Vec<Vec<u8>>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { wait: Duration::from_millis(500), parameter_sets: Vec::new() }
+    }
+}
+
+/// What came and what became of it, since the receiver was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets, whatever became of them.
+    pub packets: u64,
+    /// Packets that had come before.
+    pub duplicates: u64,
+    /// Packets that came after they were given up, or twice.
+    pub late: u64,
+    /// Packets passed over because their number is far from all others.
+    pub far: u64,
+    /// Packets given up.
+    pub lost: u64,
+    /// Requests for a packet.
+    pub asked: u64,
+    /// Packets that came after they were asked for.
+    pub repaired: u64,
+    /// Units given out.
+    pub units: u64,
+    /// Those of them at which decoding can start.
+    pub keyframes: u64,
+    /// Units dropped as they cannot be decoded: no start before them, or not whole.
+    pub skipped: u64,
+    /// Payloads and units that their payload format does not allow.
+    pub malformed: u64,
+    /// Units larger than [`UNIT_BYTES_MAX`].
+    pub too_large: u64,
+    /// Units dropped because too many were not polled.
+    pub overflowed: u64,
+    /// Units that went on after their marker.
+    pub markers_wrong: u64,
+    /// Times that the source began to count anew.
+    pub restarts: u64,
+    /// Requests for a keyframe.
+    pub keyframe_requests: u64,
+}
+
+/// When a keyframe is asked for.
+#[derive(Debug)]
+struct Request {
+    at: Instant,
+    then: Duration,
+}
+
+/// Receives one source. Poll until there is nothing, after each packet and at each
+/// [`Receiver::timeout`].
+pub struct Receiver {
+    codec: Codec,
+    wait: Duration,
+    sequences: Sequences,
+    jitter: Jitter,
+    assembler: Assembler,
+    clock: Clock,
+    ready: VecDeque<Unit>,
+    ready_bytes: usize,
+    request: Option<Request>,
+    requested_at: Option<Instant>,
+    /// The next packet is the first of another source.
+    is_anew: bool,
+    counts: Counts,
+}
+
+impl Receiver {
+    /// For one source of `codec`; `None` for codecs that are not served over RTP.
+    pub fn new(codec: Codec, settings: &Settings) -> Option<Receiver> {
+        let depacketizer = depacketize::of(codec, &settings.parameter_sets)?;
+        Some(Receiver {
+            codec,
+            wait: settings.wait,
+            sequences: Sequences::default(),
+            jitter: Jitter::new(settings.wait),
+            assembler: Assembler::new(depacketizer),
+            clock: Clock::default(),
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            request: None,
+            requested_at: None,
+            is_anew: false,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Takes a packet that came at `now`, retransmissions unwrapped.
+    pub fn packet(&mut self, packet: &Packet<'_>, now: Instant) {
+        self.counts.packets += 1;
+        if std::mem::take(&mut self.is_anew) {
+            self.sequences = Sequences::default();
+            self.begin_anew(packet.timestamp, now);
+        }
+        let number = match self.sequences.place(packet.sequence) {
+            Place::At(number) => number,
+            Place::Restarted(number) => {
+                self.begin_anew(packet.timestamp, now);
+                number
+            }
+            Place::Far => {
+                self.counts.far += 1;
+                return;
+            }
+        };
+        self.arrive(number, packet, now);
+        self.note_request(Some(packet.payload), now);
+    }
+
+    /// Of a sender report: the sender's clock read `ntp` when its media was at `rtp`.
+    pub fn sender_report(&mut self, ntp: u64, rtp: u32) {
+        self.clock.report(ntp, rtp);
+    }
+
+    /// The source goes on under another SSRC: numbers and ticks begin anew, times go on.
+    pub fn source_changed(&mut self) {
+        self.is_anew = true;
+    }
+
+    /// What there is for the owner at `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+        self.pass_time(now);
+        if let Some(unit) = self.ready.pop_front() {
+            self.ready_bytes -= unit.access_unit.data.len();
+            return Some(Output::Unit(unit));
+        }
+        let missing = self.jitter.ask(now);
+        if !missing.is_empty() {
+            self.counts.asked += missing.len() as u64;
+            return Some(Output::Nack(missing));
+        }
+        let request = self.request.as_mut().filter(|request| request.at <= now)?;
+        request.at = now + request.then;
+        request.then = (request.then * 2).min(REQUEST_LAST);
+        self.requested_at = Some(now);
+        self.counts.keyframe_requests += 1;
+        Some(Output::NeedKeyframe)
+    }
+
+    /// When to poll, even if no packet comes; `None` for never.
+    pub fn timeout(&self) -> Option<Instant> {
+        let request = self.request.as_ref().map(|request| request.at);
+        [self.assembler.held_until(), self.jitter.give_up_at(), self.jitter.ask_at(), request]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What came and what became of it.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn begin_anew(&mut self, timestamp: u32, now: Instant) {
+        self.counts.restarts += 1;
+        self.jitter = Jitter::new(self.wait);
+        self.assembler.gap();
+        self.clock.restart(timestamp, now);
+    }
+
+    fn arrive(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
+        loop {
+            match self.jitter.arrive(number, packet.payload.len()) {
+                Arrival::Next => {
+                    self.counts.repaired += u64::from(self.jitter.advance());
+                    let (timestamp, marker) = (packet.timestamp, packet.marker);
+                    let part = Part { timestamp, marker, payload: packet.payload, at: now };
+                    self.assembler.push(&part, &mut self.counts);
+                    return self.drain();
+                }
+                Arrival::Held { is_repaired } => {
+                    self.counts.repaired += u64::from(is_repaired);
+                    let begins_start = self.assembler.begins_start(packet.payload);
+                    self.jitter.hold(number, packet, begins_start, now);
+                    // Without a start nothing before this one can be used.
+                    if begins_start && !self.assembler.is_started() {
+                        self.skip_to_start();
+                        self.drain();
+                    }
+                    return;
+                }
+                Arrival::Duplicate => return self.counts.duplicates += 1,
+                Arrival::Late => return self.counts.late += 1,
+                Arrival::Full if self.jitter.is_empty() => {
+                    self.counts.lost += self.jitter.skip_to(number);
+                    self.assembler.gap();
+                }
+                Arrival::Full => self.give_up(),
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(held) = self.jitter.pop() {
+            let (timestamp, marker, at) = (held.timestamp, held.marker, held.at);
+            let part = Part { timestamp, marker, payload: &held.payload, at };
+            self.assembler.push(&part, &mut self.counts);
+            self.jitter.recycle(held);
+        }
+        self.collect();
+    }
+
+    /// Goes on after the packets that are missing first.
+    fn give_up(&mut self) {
+        self.counts.lost += self.jitter.skip_hole();
+        self.assembler.gap();
+        self.skip_to_start();
+        self.drain();
+    }
+
+    fn skip_to_start(&mut self) {
+        if let Some(start) = self.jitter.first_start() {
+            self.counts.lost += self.jitter.skip_to(start);
+            self.assembler.gap();
+        }
+    }
+
+    fn pass_time(&mut self, now: Instant) {
+        self.assembler.release(now, &mut self.counts);
+        self.collect();
+        while self.jitter.give_up_at().is_some_and(|at| at <= now) {
+            self.give_up();
+        }
+        self.note_request(None, now);
+    }
+
+    fn collect(&mut self) {
+        while let Some(whole) = self.assembler.pop() {
+            let bytes = whole.data.len();
+            if self.ready.len() >= READY_MAX || self.ready_bytes + bytes > READY_BYTES_MAX {
+                self.counts.overflowed += 1;
+                self.assembler.lose();
+                return;
+            }
+            let ticks = self.clock.ticks(whole.timestamp, whole.last_at);
+            self.counts.units += 1;
+            self.counts.keyframes += u64::from(whole.keyframe);
+            self.ready_bytes += bytes;
+            self.ready.push_back(Unit {
+                access_unit: AccessUnit {
+                    codec: self.codec,
+                    pts: Timestamp::new(ticks, Timebase::RTP_VIDEO),
+                    keyframe: whole.keyframe,
+                    data: whole.data,
+                },
+                last_packet_at: whole.last_at,
+                captured_at: self.clock.wall(whole.timestamp),
+            });
+        }
+    }
+
+    /// A keyframe is asked for from the first packet or the loss on until there is one.
+    fn note_request(&mut self, payload: Option<&[u8]>, now: Instant) {
+        if self.assembler.is_started() {
+            self.request = None;
+            return;
+        }
+        if self.request.is_some() || self.counts.packets == 0 {
+            return;
+        }
+        let is_coming = payload.is_some_and(|payload| self.assembler.begins_start(payload));
+        let at = match self.requested_at {
+            _ if is_coming => now + REQUEST_FIRST,
+            Some(before) => now.max(before + REQUEST_GAP),
+            None => now,
+        };
+        self.request = Some(Request { at, then: REQUEST_FIRST });
+    }
+
+    /// What must hold after every step, for tests and fuzzers.
+    pub(super) fn check(&self) {
+        self.jitter.check();
+        assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());
+        let bytes: usize = self.ready.iter().map(|unit| unit.access_unit.data.len()).sum();
+        assert!(bytes == self.ready_bytes && bytes <= READY_BYTES_MAX, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,310 @@
+//! Receivers as their owner sees them: packets and instants in, outputs out.
+
+mod link;
+
+use std::time::{Duration, Instant};
+
+use media::Codec;
+use proptest::prelude::*;
+
+use super::{Output, Packet, Receiver, Settings, UNIT_BYTES_MAX, fuzz};
+use link::{Link, ms};
+
+/// A VP8 frame of so many packets, each with a byte that tells it from others.
+fn frame(is_key: bool, name: u8, packets: usize) -> Vec<Vec<u8>> {
+    let head: &[u8] = if is_key {
+        &[0x10, 0x10, 0, 0, 0x9d, 0x01, 0x2a, 64, 0, 64, 0]
+    } else {
+        &[0x10, 0x11, 0, 0]
+    };
+    let mut payloads = vec![[head, &[name]].concat()];
+    payloads.extend((1..packets).map(|part| vec![0x00, name, part as u8]));
+    payloads
+}
+
+/// The last byte of each unit's first payload: what [`frame`] was called with.
+fn names(outputs: &[Output]) -> Vec<u8> {
+    let name = |data: &[u8]| if data[0] & 1 == 0 { data[10] } else { data[3] };
+    let units = outputs.iter().filter_map(|output| match output {
+        Output::Unit(unit) => Some(name(&unit.access_unit.data)),
+        _ => None,
+    });
+    units.collect()
+}
+
+#[test]
+fn a_unit_is_given_out_when_it_is_whole() {
+    let mut link = Link::new(Codec::Vp8);
+    link.frame(&frame(true, 1, 3), 0);
+    assert_eq!(names(&link.poll()), [0; 0], "its marker is not proven");
+    link.frame(&frame(false, 2, 1), 3000);
+    assert_eq!(names(&link.poll()), [1, 2], "the first unit proves the marker");
+    link.pass(ms(33));
+    link.frame(&frame(false, 3, 2), 6000);
+    let outputs = link.poll();
+    assert_eq!(names(&outputs), [3], "at once");
+    let Output::Unit(unit) = &outputs[0] else { panic!("a unit") };
+    assert_eq!((unit.access_unit.pts.ticks, unit.access_unit.keyframe), (6000, false));
+    assert_eq!(unit.last_packet_at, link.now());
+    assert_eq!(link.receiver.timeout(), None, "nothing is due");
+}
+
+#[test]
+fn an_unproven_marker_is_believed_after_a_while() {
+    let mut link = Link::new(Codec::Vp8);
+    link.frame(&frame(true, 1, 3), 0);
+    link.poll();
+    link.pass(ms(99));
+    assert_eq!(names(&link.poll()), [0; 0]);
+    link.pass(ms(1));
+    assert_eq!(names(&link.poll()), [1]);
+}
+
+#[test]
+fn units_are_whole_whatever_the_marker_says() {
+    let cases: [(&str, fn(usize, usize) -> bool, u64); 3] = [
+        ("never set", |_, _| false, 0),
+        ("always set", |_, _| true, 1),
+        ("set on the first packet", |part, _| part == 0, 1),
+    ];
+    for (name, marker, wrong) in cases {
+        let mut link = Link::new(Codec::Vp8);
+        for index in 0..5_u8 {
+            let payloads = frame(index == 0, index, 3);
+            for (part, payload) in payloads.iter().enumerate() {
+                link.send(payload, u32::from(index) * 3000, marker(part, payloads.len()));
+            }
+        }
+        let outputs = link.poll();
+        assert_eq!(names(&outputs), [0, 1, 2, 3], "{name}: the last one may go on");
+        for output in outputs {
+            let Output::Unit(unit) = output else { continue };
+            assert_eq!(unit.access_unit.data.last(), Some(&2), "{name}: all three parts");
+        }
+        assert_eq!(link.receiver.counts().markers_wrong, wrong, "{name}");
+    }
+}
+
+#[test]
+fn a_marker_that_turns_wrong_costs_what_depends_on_it() {
+    let mut link = Link::started(Codec::Vp8);
+    let payloads = frame(false, 5, 3);
+    link.send(&payloads[0], 9000, false);
+    link.send(&payloads[1], 9000, true);
+    assert_eq!(names(&link.poll()), [5], "nothing shows that it is cut");
+    link.send(&payloads[2], 9000, true);
+    link.frame(&frame(false, 6, 1), 12_000);
+    assert!(link.poll().contains(&Output::NeedKeyframe));
+    link.frame(&frame(true, 7, 2), 15_000);
+    link.frame(&frame(false, 8, 2), 18_000);
+    assert_eq!(names(&link.poll()), [7], "now only another time ends a unit");
+}
+
+#[test]
+fn a_keyframe_is_asked_for_until_it_comes() {
+    let mut link = Link::new(Codec::Vp8);
+    let mut asked = Vec::new();
+    for step in 0..200_u32 {
+        link.frame(&frame(false, 1, 1), 3000 * step);
+        if link.poll().contains(&Output::NeedKeyframe) {
+            asked.push(step * 50);
+        }
+        link.pass(ms(50));
+    }
+    assert_eq!(asked, [0, 250, 750, 1750, 3750, 7750]);
+    link.frame(&frame(true, 2, 2), 600_000);
+    link.frame(&frame(false, 3, 1), 603_000);
+    assert_eq!(names(&link.poll()), [2, 3]);
+    link.pass(ms(60_000));
+    assert_eq!(link.poll(), [], "no longer");
+    assert_eq!(link.receiver.counts().skipped, 200);
+}
+
+#[test]
+fn a_start_that_comes_first_is_not_asked_for() {
+    let mut link = Link::new(Codec::Vp8);
+    link.frame(&frame(true, 1, 3), 0);
+    link.frame(&frame(false, 2, 3), 3000);
+    assert!(!link.poll().contains(&Output::NeedKeyframe));
+}
+
+#[test]
+fn what_is_missing_is_asked_for_and_used() {
+    let mut link = Link::started(Codec::Vp8);
+    let payloads = frame(false, 5, 3);
+    link.send(&payloads[0], 9000, false);
+    let lost = link.lose(&payloads[1], 9000, false);
+    link.send(&payloads[2], 9000, true);
+    link.frame(&frame(false, 6, 1), 12_000);
+    assert_eq!(link.poll(), [], "it may only be late");
+    link.pass(ms(10));
+    assert_eq!(link.poll(), [Output::Nack(vec![lost.sequence])]);
+    link.pass(ms(40));
+    link.deliver(&lost);
+    assert_eq!(names(&link.poll()), [5, 6]);
+    let counts = link.receiver.counts();
+    assert_eq!((counts.repaired, counts.asked, counts.lost), (1, 1, 0));
+    link.deliver(&lost);
+    assert_eq!(link.receiver.counts().late, 1);
+    assert_eq!(link.receiver.timeout(), None);
+}
+
+#[test]
+fn after_a_loss_nothing_comes_before_the_next_start() {
+    let mut link = Link::started(Codec::Vp8);
+    link.lose(&frame(false, 5, 1)[0], 9000, true);
+    link.frame(&frame(false, 6, 1), 12_000);
+    let mut outputs = Vec::new();
+    for _ in 0..60 {
+        link.pass(ms(10));
+        outputs.extend(link.poll());
+    }
+    let nacks = outputs.iter().filter(|output| matches!(output, Output::Nack(_))).count();
+    assert_eq!((names(&outputs), nacks), (vec![], 4));
+    assert!(outputs.contains(&Output::NeedKeyframe));
+    link.frame(&frame(false, 7, 1), 15_000);
+    link.frame(&frame(true, 8, 2), 18_000);
+    link.frame(&frame(false, 9, 2), 21_000);
+    assert_eq!(names(&link.poll()), [8, 9]);
+    let counts = link.receiver.counts();
+    assert_eq!((counts.lost, counts.skipped), (1, 2));
+}
+
+#[test]
+fn a_start_behind_a_loss_ends_the_wait() {
+    let mut link = Link::new(Codec::Vp8);
+    link.frame(&frame(false, 1, 1), 0);
+    link.lose(&frame(false, 2, 1)[0], 3000, true);
+    link.frame(&frame(true, 3, 2), 6000);
+    link.frame(&frame(false, 4, 2), 9000);
+    assert_eq!(names(&link.poll()), [3, 4], "nothing before it could be used");
+    let mut link = Link::started(Codec::Vp8);
+    link.lose(&frame(false, 5, 1)[0], 9000, true);
+    link.frame(&frame(false, 6, 1), 12_000);
+    link.frame(&frame(true, 7, 2), 15_000);
+    assert_eq!(names(&link.poll()), [0; 0], "5 may still come");
+    link.pass(ms(500));
+    let outputs = link.poll();
+    assert_eq!(names(&outputs), [7]);
+    assert!(!outputs.contains(&Output::NeedKeyframe), "it has just come");
+}
+
+#[test]
+fn an_outage_is_not_waited_for() {
+    let mut link = Link::started(Codec::Vp8);
+    link.skip(600);
+    link.frame(&frame(true, 5, 2), 90_000);
+    assert_eq!(names(&link.poll()), [5]);
+    assert_eq!(link.receiver.counts().lost, 600);
+}
+
+#[test]
+fn a_source_that_begins_anew_goes_on_in_time() {
+    let ticks = |outputs: &[Output]| match outputs {
+        [Output::Unit(unit), ..] => unit.access_unit.pts.ticks,
+        other => panic!("{other:?}"),
+    };
+    let mut link = Link::started(Codec::Vp8);
+    link.pass(ms(1000));
+    link.skip(20_000);
+    link.frame(&frame(false, 5, 2), 1 << 31);
+    link.poll();
+    link.frame(&frame(true, 6, 2), (1 << 31) + 3000);
+    assert_eq!(ticks(&link.poll()), 3000 + 90_000 + 3000);
+    let mut link = Link::started(Codec::Vp8);
+    link.pass(ms(1000));
+    link.receiver.source_changed();
+    link.skip(1000);
+    link.frame(&frame(true, 5, 2), 777);
+    assert_eq!(ticks(&link.poll()), 3000 + 90_000);
+    assert_eq!(link.receiver.counts().restarts, 1);
+}
+
+#[test]
+fn a_sender_report_gives_units_their_wall_time() {
+    let captured = |outputs: &[Output]| match outputs {
+        [Output::Unit(unit)] => unit.captured_at.map(|wall| wall.epoch_ms),
+        other => panic!("{other:?}"),
+    };
+    let mut link = Link::started(Codec::Vp8);
+    link.frame(&frame(false, 5, 1), 6000);
+    assert_eq!(captured(&link.poll()), None);
+    let ntp = (2_208_988_800 + 1_700_000_000) << 32;
+    link.receiver.sender_report(ntp, link.timestamp(6000));
+    link.frame(&frame(false, 6, 1), 15_000);
+    assert_eq!(captured(&link.poll()), Some(1_700_000_000_100));
+}
+
+#[test]
+fn pictures_before_an_open_start_are_left_out() {
+    const SETS: [&[u8]; 3] = [
+        &[0x40, 1, 0x0c],
+        &[0x42, 1, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80],
+        &[0x44, 1, 0xc0],
+    ];
+    let cra = |link: &mut Link, at| {
+        SETS.iter().for_each(|set| link.send(set, at, false));
+        link.send(&[0x2a, 1, 0xa0, 9], at, true);
+    };
+    let kinds = |outputs: Vec<Output>| -> Vec<u8> {
+        let kind = |output: &Output| match output {
+            Output::Unit(unit) if unit.access_unit.keyframe => Some(21),
+            Output::Unit(unit) => Some(unit.access_unit.data[4] >> 1),
+            _ => None,
+        };
+        outputs.iter().filter_map(kind).collect()
+    };
+    let mut link = Link::new(Codec::H265);
+    cra(&mut link, 9000);
+    link.send(&[0x10, 1, 0xe0, 9], 3000, true);
+    link.send(&[0x02, 1, 0xe0, 9], 12_000, true);
+    assert_eq!(kinds(link.poll()), [21, 1], "the leading picture refers to what was not seen");
+    cra(&mut link, 21_000);
+    link.send(&[0x10, 1, 0xe0, 9], 15_000, true);
+    assert_eq!(kinds(link.poll()), [21, 8], "now it was seen");
+}
+
+#[test]
+fn units_have_a_largest_size_and_a_largest_number() {
+    let mut link = Link::started(Codec::Vp8);
+    let large = [&[0x00][..], &[7; 60_000]].concat();
+    link.send(&frame(false, 5, 1)[0], 9000, false);
+    for _ in 0..=UNIT_BYTES_MAX / 60_000 {
+        link.send(&large, 9000, false);
+    }
+    link.send(&large, 9000, true);
+    assert_eq!(names(&link.poll()), [0; 0]);
+    assert_eq!(link.receiver.counts().too_large, 1);
+
+    let mut link = Link::started(Codec::Vp8);
+    for index in 0..3000 {
+        link.frame(&frame(false, 6, 1), 9000 + 10 * index);
+    }
+    assert_eq!(names(&link.poll()).len(), 2048, "nobody polled");
+    assert_eq!(link.receiver.counts().overflowed, 1);
+}
+
+#[test]
+fn padding_is_nothing_but_a_number() {
+    let mut link = Link::started(Codec::Vp8);
+    link.send(&[], 3000, false);
+    link.send(&[], 3000, true);
+    link.frame(&frame(false, 5, 2), 9000);
+    assert_eq!(names(&link.poll()), [5]);
+    assert_eq!(link.receiver.counts().markers_wrong, 0);
+}
+
+#[test]
+fn codecs_without_a_payload_format_are_not_received() {
+    for codec in Codec::ALL {
+        let is_served = !matches!(codec, Codec::Mpeg4 | Codec::Mjpeg);
+        assert_eq!(Receiver::new(codec, &Settings::default()).is_some(), is_served, "{codec:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_packets_are_digested(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        fuzz::packets(&bytes);
+    }
+}

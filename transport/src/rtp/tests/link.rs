@@ -1,0 +1,101 @@
+//! A sender and a receiver with a path between them that does as the test says.
+
+use super::*;
+
+/// A packet that owns its payload.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) sequence: u16,
+    pub(super) timestamp: u32,
+    pub(super) marker: bool,
+    pub(super) payload: Vec<u8>,
+}
+
+pub(super) struct Link {
+    pub(super) receiver: Receiver,
+    now: Instant,
+    next: u16,
+}
+
+/// Where the sender's clock begins; it wraps soon.
+const FIRST_TIMESTAMP: u32 = u32::MAX - 5000;
+
+pub(super) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Link {
+    pub(super) fn new(codec: Codec) -> Link {
+        let receiver = Receiver::new(codec, &Settings::default()).expect("is served");
+        // Wraps soon.
+        Link { receiver, now: Instant::now(), next: 65_530 }
+    }
+
+    /// After a keyframe and a frame have proven the marker.
+    pub(super) fn started(codec: Codec) -> Link {
+        let mut link = Link::new(codec);
+        link.frame(&frame(true, 0, 2), 0);
+        link.frame(&frame(false, 1, 2), 3000);
+        assert_eq!(names(&link.poll()), [0, 1]);
+        link
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// The sender's clock so many ticks after it began.
+    pub(super) fn timestamp(&self, ticks: u32) -> u32 {
+        FIRST_TIMESTAMP.wrapping_add(ticks)
+    }
+
+    /// The next packet, which does not arrive.
+    pub(super) fn lose(&mut self, payload: &[u8], ticks: u32, marker: bool) -> Sent {
+        let (sequence, timestamp) = (self.next, self.timestamp(ticks));
+        self.next = self.next.wrapping_add(1);
+        Sent { sequence, timestamp, marker, payload: payload.to_vec() }
+    }
+
+    /// So many packets that do not arrive.
+    pub(super) fn skip(&mut self, packets: u16) {
+        self.next = self.next.wrapping_add(packets);
+    }
+
+    pub(super) fn deliver(&mut self, sent: &Sent) {
+        let packet = Packet {
+            payload_type: 96,
+            ssrc: 1,
+            sequence: sent.sequence,
+            timestamp: sent.timestamp,
+            marker: sent.marker,
+            payload: &sent.payload,
+        };
+        self.receiver.packet(&packet, self.now);
+        self.receiver.check();
+    }
+
+    pub(super) fn send(&mut self, payload: &[u8], ticks: u32, marker: bool) {
+        let sent = self.lose(payload, ticks, marker);
+        self.deliver(&sent);
+    }
+
+    /// All packets of a frame, the marker on the last.
+    pub(super) fn frame(&mut self, payloads: &[Vec<u8>], ticks: u32) {
+        for (index, payload) in payloads.iter().enumerate() {
+            self.send(payload, ticks, index + 1 == payloads.len());
+        }
+    }
+
+    pub(super) fn poll(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| {
+            let output = self.receiver.poll(self.now);
+            self.receiver.check();
+            output
+        })
+        .collect()
+    }
+}
