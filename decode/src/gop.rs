@@ -28,6 +28,11 @@ impl Gop {
         self.is_open
     }
 
+    /// A clean start came and no loss since.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// A unit was lost or refused, so what refers to it cannot be decoded.
     pub(crate) fn lose(&mut self) {
         self.is_open = false;

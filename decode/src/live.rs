@@ -1,6 +1,9 @@
 //! The seam of live decoding: access units in, frames out, one thread a stream.
 //!
-//! Frame threads would delay every picture by one for each thread, so there are none.
+//! Frame threads would delay every picture by one for each thread, so there are none. A picture
+//! that a decoder made up, whole or in part, never comes out: after damage, and after a loss that the
+//! caller or the decoder noticed, nothing does until the next clean start. VP8, VP9 and AV1 pictures do
+//! not say what they refer to, so a loss among them must be told by the caller.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,12 +19,16 @@ use crate::{
 
 /// Decodes one live stream: after each `push`, `poll` until it gives nothing.
 ///
-/// After an error of `push`, nothing comes out until the next clean start.
+/// After an error of `push` or `flush`, what was whole before it comes out, and then nothing until
+/// the next clean start.
 pub trait Decoder: Send {
     /// Takes the coded bytes of the next picture.
     ///
     /// Units before the first clean start are passed over without an error.
     fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError>;
+
+    /// Units are missing before the next one: nothing that refers to them comes out.
+    fn lose(&mut self);
 
     /// The next picture in presentation order, if one is complete.
     fn poll(&mut self) -> Result<Option<Frame>, DecodeError>;
@@ -42,7 +49,7 @@ pub struct LiveOptions {
 
 /// Opens the decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    let context = Context::open(codec, None, 1, OnDamage::Conceal, options.limits.side_px)?;
+    let context = Context::open(codec, None, 1, OnDamage::Refuse, options.limits.side_px)?;
     Ok(Box::new(SoftwareDecoder {
         codec,
         limits: options.limits,
@@ -62,8 +69,9 @@ struct SoftwareDecoder {
     context: Context,
     gop: Gop,
     pairing: PtsPairing,
-    /// Out of the decoder and not polled yet: what one access unit completed.
-    ready: VecDeque<Frame>,
+    /// Out of the decoder and not polled yet, each with the key of its unit.
+    ready: VecDeque<(i64, Frame)>,
+    /// Pictures polled.
     frames: u64,
 }
 
@@ -82,13 +90,23 @@ impl Decoder for SoftwareDecoder {
             .map_err(damaged)
             .and_then(|()| self.collect());
         decoded.map_err(|error| {
+            let error = self.context.too_large().unwrap_or(error);
+            self.keep_before(key);
             self.start_anew();
-            self.context.too_large().unwrap_or(error)
+            error
         })
     }
 
+    fn lose(&mut self) {
+        self.keep_before(i64::MAX);
+        self.start_anew();
+    }
+
     fn poll(&mut self) -> Result<Option<Frame>, DecodeError> {
-        Ok(self.ready.pop_front())
+        let Some((_, mut frame)) = self.ready.pop_front() else { return Ok(None) };
+        frame.source_index = self.frames;
+        self.frames += 1;
+        Ok(Some(frame))
     }
 
     fn flush(&mut self) -> Result<(), DecodeError> {
@@ -103,26 +121,44 @@ impl Decoder for SoftwareDecoder {
 }
 
 impl SoftwareDecoder {
+    /// Takes what the decoder has completed; an error is damage in the unit that was sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
         while let Output::Frame(frame) = self.context.receive().map_err(damaged)? {
+            if frame.is_damaged() {
+                return Err(DecodeError::DamagedUnit { detail: "parts are missing".to_owned() });
+            }
             let frame = self.pair(frame)?;
             self.ready.extend(frame);
+        }
+        if self.context.complained() {
+            let detail = "what it refers to is missing, or its data is".to_owned();
+            return Err(DecodeError::DamagedUnit { detail });
         }
         Ok(())
     }
 
-    /// The picture with its time; `None` for one that no unit asked for.
-    fn pair(&mut self, frame: RawFrame) -> Result<Option<Frame>, DecodeError> {
-        let Some(pts) = frame.packet_pts().and_then(|key| self.pairing.take(key)) else {
-            return Ok(None);
-        };
+    /// The picture with the key of its unit and its time; `None` for one that no unit asked for.
+    fn pair(&mut self, frame: RawFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
+        let Some(key) = frame.packet_pts() else { return Ok(None) };
+        let Some(pts) = self.pairing.take(key) else { return Ok(None) };
         let picture = frame.into_picture()?;
         let (extent, layout) = (picture.extent(), picture.layout());
         check_extent(extent, self.limits)?;
-        let source_index = self.frames;
-        self.frames += 1;
         let pixels = Pixels::Host(Arc::new(picture));
-        Ok(Some(Frame { pts, source_index, extent, layout, pixels }))
+        Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
+    }
+
+    /// Of the pictures that wait, here or for reordering in the decoder, leaves those of units before
+    /// the one with this key.
+    fn keep_before(&mut self, key: i64) {
+        if self.gop.is_open() && self.context.send_end().is_ok() {
+            // An error ends what there is to keep.
+            while let Ok(Output::Frame(frame)) = self.context.receive() {
+                let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };
+                self.ready.extend(kept.ok().flatten());
+            }
+        }
+        self.ready.retain(|(of_unit, _)| *of_unit < key);
     }
 
     fn start_anew(&mut self) {

@@ -28,7 +28,8 @@ pub(crate) enum Output {
 /// What a decoder does about bytes that are not as they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDamage {
-    /// Says so, and is used no further: what it would show depends on its threads' timing.
+    /// Says so, and is not used again before it is reset: what it would show depends on its threads'
+    /// timing.
     Refuse,
     /// Shows what it can; on one thread that is always the same.
     Conceal,
@@ -189,8 +190,9 @@ impl Context {
         self.guard.on_damage == OnDamage::Refuse && self.guard.complained.load(Ordering::Relaxed)
     }
 
-    /// Forgets every picture; the next packet must be a clean start.
+    /// Forgets every picture and complaint; the next packet must be a clean start.
     pub(crate) fn reset(&mut self) {
+        self.guard.complained.store(false, Ordering::Relaxed);
         // SAFETY: the context is open.
         unsafe { ffi::avcodec_flush_buffers(self.raw.as_ptr()) };
     }
