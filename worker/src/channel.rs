@@ -26,6 +26,9 @@ use crate::{
 /// Bytes asked of the socket at a time; its own buffer is about three times that.
 const READ_BYTES: usize = 64 << 10;
 
+/// Room that is kept for the next messages; a large picture's is given back.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// Descriptors that may wait for their message; more are closed.
 const DESCRIPTORS_MAX: usize = 2;
 
@@ -126,10 +129,21 @@ impl<S: AsFd> Outbox<S> {
     }
 
     pub fn send(&self, message: &impl Wire) -> io::Result<()> {
+        self.send_all(std::slice::from_ref(message))
+    }
+
+    /// Messages that nothing comes between.
+    pub fn send_all(&self, messages: &[impl Wire]) -> io::Result<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
-        encode(message, &mut buffer).map_err(io::Error::other)?;
-        send_all(self.socket.as_fd(), &buffer)
+        for message in messages {
+            encode(message, &mut buffer).map_err(io::Error::other)?;
+        }
+        let sent = send_all(self.socket.as_fd(), &buffer);
+        if buffer.capacity() > KEPT_BYTES {
+            *buffer = Vec::new();
+        }
+        sent
     }
 }
 
@@ -172,38 +186,37 @@ pub(crate) fn send_with(
 /// Bytes for a worker that wait until its socket takes them.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    bytes: VecDeque<u8>,
+    bytes: Vec<u8>,
+    /// Bytes that were sent.
+    start: usize,
 }
 
 impl Backlog {
     /// Adds a message.
     pub fn push(&mut self, message: &impl Wire) -> Result<(), ProtocolError> {
-        let mut bytes = Vec::new();
-        encode(message, &mut bytes)?;
-        self.bytes.extend(bytes);
-        Ok(())
-    }
-
-    /// Takes over what waits in `other`, which is empty then.
-    pub fn append(&mut self, other: &mut Backlog) {
-        self.bytes.append(&mut other.bytes);
+        encode(message, &mut self.bytes)
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.start
     }
 
     /// Sends what the socket takes without waiting.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        while !self.bytes.is_empty() {
-            match send(socket, self.bytes.as_slices().0, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-            {
-                Ok(len) => drop(self.bytes.drain(..len)),
+        while self.len() > 0 {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(socket, &self.bytes[self.start..], flags) {
+                Ok(len) => self.start += len,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             }
+        }
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes.shrink_to(self.bytes.len());
         }
         Ok(())
     }
@@ -314,6 +327,7 @@ mod tests {
             session: 1,
             pts: media::Timestamp::from_millis(0),
             keyframe: true,
+            follows_gap: false,
             data,
         };
         let mut backlog = Backlog::default();

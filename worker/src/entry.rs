@@ -40,25 +40,13 @@ pub fn worker_main() -> ExitCode {
 fn serve() -> io::Result<()> {
     descriptors::close_inherited()?;
     let line = Arc::new(Line::new(io::stdin(), io::stdin()));
-    let Some(Request::Confine(confinement)) = line.next(|| Ok(()))? else {
+    let Some(Request::Confine(confinement)) = line.next()? else {
         return Err(io::Error::other("the first message must confine the worker"));
     };
     line.send(&Reply::Confined(sandbox::enter(&confinement)))?;
 
-    let mut sessions = Sessions::default();
-    let (mut consumed, mut acknowledged) = (0, 0);
-    loop {
-        let acknowledge = || {
-            if acknowledged < consumed {
-                acknowledged = consumed;
-                line.send(&Reply::Consumed { units: consumed })?;
-            }
-            Ok(())
-        };
-        let Some(request) = line.next(acknowledge)? else {
-            return Ok(());
-        };
-        consumed += u64::from(matches!(request, Request::AccessUnit { .. }));
+    let mut sessions = Sessions::new(Arc::clone(&line));
+    while let Some(request) = line.next()? {
         match request {
             Request::Job { source, options } => run_job(source, &options, &line)?,
             Request::Look => line.send(&Reply::Able(capabilities::look()))?,
@@ -66,10 +54,10 @@ fn serve() -> io::Result<()> {
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
             }
-            live => sessions
-                .take(live, &mut |session, event| line.send(&Reply::Session { session, event }))?,
+            live => sessions.take(live)?,
         }
     }
+    Ok(())
 }
 
 fn run_job(source: Source, options: &JobOptions, line: &Arc<Line<Stdin>>) -> io::Result<()> {

@@ -146,10 +146,11 @@ pub enum WorkerError {
     /// The worker sent what no worker sends.
     #[error("the media worker broke the protocol: {0}")]
     Protocol(#[from] ProtocolError),
-    /// More access units wait than a live worker may hold back.
-    #[error("the media worker does not keep up: {queued_bytes} bytes wait")]
+    /// More access units of a live session, or of all, wait than may; or the session's units up to
+    /// its next keyframe are refused because some before them were.
+    #[error("the media worker does not keep up: {queued_bytes} bytes of the session wait")]
     Backlog {
-        /// Bytes that wait.
+        /// Bytes of the session that wait.
         queued_bytes: usize,
     },
     /// The number of a live session that was opened and not closed since.

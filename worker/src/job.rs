@@ -92,7 +92,12 @@ impl Still {
 }
 
 impl View {
-    fn new(signal: &Signal, pts: Timestamp, reason: Option<Reason>, picture: Picture) -> View {
+    pub(crate) fn new(
+        signal: &Signal,
+        pts: Timestamp,
+        reason: Option<Reason>,
+        picture: Picture,
+    ) -> View {
         let Picture { extent, jpeg } = picture;
         View { frame_index: signal.frame_index, pts, reason, extent, jpeg }
     }

@@ -1,7 +1,8 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
 //! [`Supervisor`] re-executes a binary of ours whose `main` hands over to [`worker_main`], and
-//! speaks to it over one socket. Pixels never cross it; integers, stills, views and coded bytes do.
+//! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of a live
+//! session's selected frames the small pictures that an embedding model takes; other pixels never do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
@@ -34,11 +35,14 @@ pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
 pub use job::{JobEvent, JobOptions, Spent, Still, analyze};
-pub use live::{LiveEvent, LiveWorker};
+pub use live::{LiveEvent, LiveWorker, SessionLoad};
 pub use process::WorkerProgram;
 pub use protocol::Attempt;
 pub use sandbox::{SandboxLevel, SandboxReport};
-pub use session::SessionEvent;
+pub use session::{
+    ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionEvent,
+    SessionSpec, ViewSpec,
+};
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
 pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
 pub use wire::ProtocolError;

@@ -44,9 +44,14 @@ impl<S: AsFd> Line<S> {
         self.outbox.send(message)
     }
 
-    /// The next request; `None` when the server has closed its end. Calls `idle` before waiting.
-    pub fn next(&self, idle: impl FnMut() -> io::Result<()>) -> io::Result<Option<Request>> {
-        self.wait(&mut self.incoming(), idle)
+    /// Sends messages one after the other, at once.
+    pub fn send_all(&self, messages: &[impl Wire]) -> io::Result<()> {
+        self.outbox.send_all(messages)
+    }
+
+    /// The next request; `None` when the server has closed its end.
+    pub fn next(&self) -> io::Result<Option<Request>> {
+        self.wait(&mut self.incoming())
     }
 
     /// The descriptor that came with the last request.
@@ -58,7 +63,7 @@ impl<S: AsFd> Line<S> {
     pub fn open(&self, url: &str, from: u64) -> io::Result<Opened> {
         let mut incoming = self.incoming();
         self.send(&Reply::Open { url: url.to_owned(), from })?;
-        match self.wait(&mut incoming, || Ok(()))? {
+        match self.wait(&mut incoming)? {
             Some(Request::Resource { url, size, seekable }) => {
                 let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
                 Ok(Opened { bytes, url, size, seekable })
@@ -72,16 +77,11 @@ impl<S: AsFd> Line<S> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(
-        &self,
-        incoming: &mut Incoming,
-        mut idle: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<Option<Request>> {
+    fn wait(&self, incoming: &mut Incoming) -> io::Result<Option<Request>> {
         loop {
             if let Some(request) = incoming.next().map_err(io::Error::other)? {
                 return Ok(Some(request));
             }
-            idle()?;
             if incoming.wait(self.socket.as_fd())? == 0 {
                 return Ok(None);
             }

@@ -1,7 +1,11 @@
 //! A worker for live sessions: access units go in from any thread, events come out on one.
+//!
+//! Events of a session come in its order; a callback that takes long delays those of all. Whatever
+//! waits has a bound for each session and one for all, and what is over it is refused and counted.
+
+mod lanes;
 
 use std::{
-    collections::BTreeMap,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -9,21 +13,16 @@ use std::{
     time::Instant,
 };
 
-use decode::DecodeError;
-use gate::GateConfig;
-use media::{AccessUnit, Codec};
+use media::AccessUnit;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    Fault, Limits, SandboxReport, SessionEvent, Supervisor, WorkerError,
-    channel::Backlog,
+    Limits, SandboxReport, SessionEvent, SessionSpec, Supervisor, WorkerError,
     process::{Life, Line, Process},
-    protocol::{Reply, Request},
+    protocol::Reply,
     wire::ProtocolError,
 };
-
-/// Bytes that may wait for a worker: seconds of a dozen streams. Beyond it units are refused.
-const BACKLOG_BYTES_MAX: usize = 8 << 20;
+use lanes::Lanes;
 
 /// What a live worker says.
 #[derive(Debug)]
@@ -54,19 +53,19 @@ struct SharedLine {
 
 #[derive(Default)]
 struct LineState {
-    backlog: Backlog,
-    /// Bytes that the supervising thread has taken and not sent when it last looked.
-    unsent_bytes: usize,
-    units_sent: u64,
-    /// What callers have opened and not closed.
-    sessions: BTreeMap<u32, Codec>,
+    lanes: Lanes,
     closed: bool,
 }
 
-impl LineState {
-    fn queued_bytes(&self) -> usize {
-        self.unsent_bytes + self.backlog.len()
-    }
+/// What of a session's waits for the worker, the unit that it is at included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionLoad {
+    /// Access units.
+    pub units: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Units refused since the session was opened.
+    pub refused_units: u64,
 }
 
 impl SharedLine {
@@ -79,16 +78,16 @@ impl SharedLine {
         rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
     }
 
-    /// Has `action` add to the backlog of a line that is open.
+    /// Has `action` add to what waits on a line that is open.
     fn send(
         &self,
-        action: impl FnOnce(&mut LineState) -> Result<(), WorkerError>,
+        action: impl FnOnce(&mut Lanes) -> Result<(), WorkerError>,
     ) -> Result<(), WorkerError> {
         let mut state = self.state();
         if state.closed {
             return Err(WorkerError::Ended);
         }
-        action(&mut state)?;
+        action(&mut state.lanes)?;
         drop(state);
         self.wake();
         Ok(())
@@ -136,52 +135,33 @@ impl LiveWorker {
     }
 
     /// Opens a session under a number of the caller's choice. A number is in use until it is
-    /// closed, even where its session has failed.
-    pub fn open(
-        &self,
-        session: u32,
-        codec: Codec,
-        stills: bool,
-        gate: GateConfig,
-    ) -> Result<(), WorkerError> {
-        self.line.send(|state| {
-            if state.sessions.contains_key(&session) {
-                return Err(WorkerError::SessionInUse { session });
-            }
-            state.backlog.push(&Request::OpenSession { session, codec, stills, gate })?;
-            state.sessions.insert(session, codec);
-            Ok(())
-        })
+    /// closed, even where its session has failed. Numbers of `spec` that lie beyond their bounds are
+    /// taken for the nearest within.
+    pub fn open(&self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
+        self.line.send(|lanes| lanes.open(session, spec.within_bounds()))
     }
 
-    /// Gives a session its next picture. On [`WorkerError::Backlog`] the unit was not taken: the
-    /// caller drops up to the next keyframe.
+    /// Gives a session its next picture. [`WorkerError::Backlog`] says that the unit was not taken;
+    /// nor is any that follows, up to the next keyframe. Nothing needs to be done about it, but a
+    /// keyframe that is asked for ends it sooner.
     pub fn push(&self, session: u32, unit: AccessUnit) -> Result<(), WorkerError> {
-        let AccessUnit { codec, pts, keyframe, data } = unit;
-        self.line.send(|state| {
-            let expected =
-                *state.sessions.get(&session).ok_or(WorkerError::NoSession { session })?;
-            if codec != expected {
-                let (expected, got) = (expected.name(), codec.name());
-                return Err(Fault::Decode(DecodeError::WrongCodec { expected, got }).into());
-            }
-            let queued_bytes = state.queued_bytes();
-            // One unit of any size is always taken.
-            if queued_bytes > 0 && queued_bytes + data.len() > BACKLOG_BYTES_MAX {
-                return Err(WorkerError::Backlog { queued_bytes });
-            }
-            state.backlog.push(&Request::AccessUnit { session, pts, keyframe, data })?;
-            state.units_sent += 1;
-            Ok(())
-        })
+        self.line.send(|lanes| lanes.push(session, unit))
+    }
+
+    /// Says that pictures are missing before the next one of the session, so that nothing that refers
+    /// to them is shown; they are those that never came, not those that `push` refused.
+    pub fn lose(&self, session: u32) -> Result<(), WorkerError> {
+        self.line.send(|lanes| lanes.lose(session))
+    }
+
+    /// What of the session's waits; `None` where it is not open.
+    pub fn load(&self, session: u32) -> Option<SessionLoad> {
+        self.line.state().lanes.load(session)
     }
 
     /// Says that no picture follows; the session answers with [`SessionEvent::Closed`].
     pub fn close(&self, session: u32) -> Result<(), WorkerError> {
-        self.line.send(|state| {
-            state.sessions.remove(&session).ok_or(WorkerError::NoSession { session })?;
-            Ok(state.backlog.push(&Request::CloseSession { session })?)
-        })
+        self.line.send(|lanes| lanes.close(session))
     }
 }
 
@@ -222,35 +202,35 @@ fn listen(
     limits: &Limits,
     on_event: &mut dyn FnMut(LiveEvent),
 ) -> Result<(), WorkerError> {
-    let (mut units_done, mut heard) = (0, Instant::now());
     loop {
-        let units_sent = {
+        let oldest = {
             let mut state = line.state();
             if state.closed {
                 return Ok(());
             }
-            process.backlog().append(&mut state.backlog);
-            state.unsent_bytes = process.backlog().len();
-            state.units_sent
+            let now = Instant::now();
+            while let Some(request) = state.lanes.next(now) {
+                process.backlog().push(&request)?;
+            }
+            state.lanes.oldest()
         };
         match process.next()? {
             Some(Reply::Session { session, event }) => {
+                line.state().lanes.look(session, &event)?;
                 on_event(LiveEvent::Session { session, event });
-                heard = Instant::now();
             }
-            Some(Reply::Consumed { units }) if units <= units_sent => {
-                (units_done, heard) = (units, Instant::now());
-            }
+            Some(Reply::Taken { session }) => line.state().lanes.taken(session)?,
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {
                 process.look()?;
+                let received = process.received();
                 if process.wait(Some(line.wake.as_fd()))? == Line::Closed {
                     return Err(process.death());
                 }
                 clear(&line.wake);
-                if units_done >= units_sent {
-                    heard = Instant::now();
-                } else if heard.elapsed() > limits.stall {
+                let is_overdue = oldest.is_some_and(|oldest| oldest.elapsed() > limits.stall);
+                // What has just arrived may be what it is waited for.
+                if is_overdue && process.received() == received {
                     return Err(WorkerError::Stalled { after: limits.stall });
                 }
             }

@@ -28,6 +28,7 @@ use crate::{
     entry::ARGUMENT,
     protocol::{Reply, Request},
     sandbox::Confinement,
+    session::SESSION_THREADS_MAX,
     wire::ProtocolError,
 };
 
@@ -99,7 +100,7 @@ pub(crate) enum Life {
     /// For one job with so many decoding threads, which may use so much CPU; one that shows views
     /// goes on for as long as models look at them.
     Job { threads: usize, cpu_seconds: u64, shows_views: bool },
-    /// Until its owner ends it; decodes on one thread.
+    /// Until its owner ends it; decodes sessions on a thread a core, [`SESSION_THREADS_MAX`] at most.
     Open,
 }
 
@@ -109,7 +110,7 @@ impl Life {
     fn threads_max(self) -> u64 {
         let decoding = match self {
             Life::Job { threads, .. } => threads as u64,
-            Life::Open => 1,
+            Life::Open => SESSION_THREADS_MAX as u64,
         };
         4 * decoding + 32
     }
@@ -237,6 +238,11 @@ impl Process {
     /// The next reply that has arrived.
     pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
         self.incoming.next()
+    }
+
+    /// Bytes that ever arrived.
+    pub fn received(&self) -> u64 {
+        self.incoming.total()
     }
 
     /// Sends and receives what is possible; waits a short while when nothing is, or until `wake`.

@@ -1,9 +1,9 @@
 //! The messages between a server and its media workers.
 //!
 //! A message is a `u32` length, a version byte, a tag byte and the values of one variant; nothing
-//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills, for views and
-//! for coded bytes, and none for pixels. Parsing refuses, and never panics on, any bytes that are not a
-//! message.
+//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills, for views, for
+//! coded bytes and for an embedding model's small input, and none for other pixels. Parsing refuses,
+//! and never panics on, any bytes that are not a message.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::{
     Capabilities, CodecSupport, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent,
     Still,
     sandbox::Confinement,
-    session::SessionEvent,
+    session::{SessionEvent, SessionSpec},
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
 };
 
@@ -39,10 +39,10 @@ pub(crate) enum Request {
     /// The answer to [`Reply::Open`]; the read end of a pipe comes along.
     Resource { url: String, size: Option<u64>, seekable: bool },
     /// Start a live session under a number of the server's choice.
-    OpenSession { session: u32, codec: Codec, stills: bool, gate: GateConfig },
-    /// The next picture of a session.
-    AccessUnit { session: u32, pts: Timestamp, keyframe: bool, data: Vec<u8> },
-    /// No picture follows.
+    OpenSession { session: u32, spec: SessionSpec },
+    /// The next picture of a session, answered by [`Reply::Taken`].
+    AccessUnit { session: u32, pts: Timestamp, keyframe: bool, follows_gap: bool, data: Vec<u8> },
+    /// No picture follows; answered by [`Reply::Taken`].
     CloseSession { session: u32 },
     /// Try what the sandbox must refuse.
     Probe,
@@ -88,8 +88,8 @@ pub(crate) enum Reply {
     Open { url: String, from: u64 },
     /// About a live session.
     Session { session: u32, event: SessionEvent },
-    /// So many access units have been worked off, of all sessions together.
-    Consumed { units: u64 },
+    /// The session's latest unit, or its end, has been worked off; what it gave has been said.
+    Taken { session: u32 },
     /// What was tried and the error number it gave, 0 for success.
     Probed(Vec<Attempt>),
     /// What can be done.
@@ -108,8 +108,8 @@ pub struct Attempt {
 wire_enum!(Request, "request", {
     1 => Confine(confinement),
     2 => Job { source, options },
-    3 => OpenSession { session, codec, stills, gate },
-    4 => AccessUnit { session, pts, keyframe, data },
+    3 => OpenSession { session, spec },
+    4 => AccessUnit { session, pts, keyframe, follows_gap, data },
     5 => CloseSession { session },
     6 => Probe,
     7 => Resource { url, size, seekable },
@@ -120,7 +120,7 @@ wire_enum!(Reply, "reply", {
     2 => Job(event),
     3 => Failed(fault),
     4 => Session { session, event },
-    5 => Consumed { units },
+    5 => Taken { session },
     6 => Probed(attempts),
     7 => Open { url, from },
     9 => Able(capabilities),
@@ -145,6 +145,8 @@ wire_enum!(SessionEvent, "session event", {
     3 => Damaged { detail },
     4 => Closed { frames, decoder },
     5 => Failed(fault),
+    6 => Selected(selected),
+    7 => Clip(clip),
 });
 wire_enum!(Fault, "fault", {
     1 => Decode(error),

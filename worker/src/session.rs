@@ -1,21 +1,34 @@
-//! Live sessions inside a worker: access units in, signals and stills out, several beside each
-//! other on the worker's one thread, in the order in which they arrive.
+//! A live session inside a worker: access units in, signals and pictures out.
+//!
+//! Signals go out with the unit that completes them, two frames after their own; pixels are held until
+//! then, and only where pictures are wanted. Times that jump change no decision: the gate counts
+//! frames, and its signals take neighbours that are far apart or out of order for what they are.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    io, slice,
-};
+mod check;
+mod clip;
+mod pool;
+mod selected;
+mod spec;
+mod tools;
+
+use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
-use gate::{
-    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow,
+use gate::{AHEAD, Decision, FrameStamp, Gate, SignalWindow};
+use media::{AccessUnit, Codec, Frame, Signal};
+
+use crate::{
+    Chunk, Fault, Still, View,
+    still::{Cut, Picture},
+    views::VIEW_BYTES_MAX,
 };
-use media::{AccessUnit, Codec, ErrorKind, Frame, Rotation, Signal};
 
-use crate::{Fault, Still, protocol::Request, still::StillEncoder};
-
-/// Sessions in one worker.
-const SESSIONS_MAX: usize = 64;
+pub(crate) use check::SessionCheck;
+use clip::Clipper;
+pub(crate) use pool::{Sessions, THREADS_MAX as SESSION_THREADS_MAX};
+pub use selected::{EmbeddingInput, NoveltyInput, SelectedFrame, SelectedView};
+pub use spec::{ClipSpec, NoveltySpec, SessionSpec, ViewSpec};
+use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
 
 /// What a live session says.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +37,11 @@ pub enum SessionEvent {
     Signals(Vec<Signal>),
     /// A selected frame, before the signals that contain it.
     Still(Still),
+    /// The same frame as models are given it, right after its still.
+    Selected(SelectedFrame),
+    /// The next clip, right after the signals that complete it. Between one clip and the next frames
+    /// may be left out; a session that is closed shows how far its last clip came.
+    Clip(Chunk),
     /// An access unit did not decode; nothing comes until the next clean start.
     Damaged {
         /// What the decoder says.
@@ -40,158 +58,186 @@ pub enum SessionEvent {
     Failed(Fault),
 }
 
-type Say<'a> = &'a mut dyn FnMut(u32, SessionEvent) -> io::Result<()>;
-
-/// All sessions of a worker by the server's numbers.
-#[derive(Default)]
-pub(crate) struct Sessions(BTreeMap<u32, Session>);
-
-impl Sessions {
-    /// Does what a session request asks; an error is one of `say`.
-    pub fn take(&mut self, request: Request, say: Say<'_>) -> io::Result<()> {
-        let (number, outcome) = match request {
-            Request::OpenSession { session, codec, stills, gate } => {
-                (session, self.open(session, codec, stills, gate))
-            }
-            Request::AccessUnit { session, pts, keyframe, data } => {
-                // Units on their way to a session that has failed are of no interest.
-                let Some(live) = self.0.get_mut(&session) else { return Ok(()) };
-                let unit = AccessUnit { codec: live.codec, pts, keyframe, data };
-                (session, live.push(&unit))
-            }
-            Request::CloseSession { session } => {
-                let Some(live) = self.0.remove(&session) else { return Ok(()) };
-                (session, live.close())
-            }
-            Request::Confine(_)
-            | Request::Job { .. }
-            | Request::Resource { .. }
-            | Request::Probe
-            | Request::Look => return Ok(()),
-        };
-        match outcome {
-            Ok(events) => events.into_iter().try_for_each(|event| say(number, event)),
-            Err(fault) => {
-                self.0.remove(&number);
-                say(number, SessionEvent::Failed(fault))
-            }
-        }
-    }
-
-    fn open(
-        &mut self,
-        number: u32,
-        codec: Codec,
-        stills: bool,
-        gate: GateConfig,
-    ) -> Result<Vec<SessionEvent>, Fault> {
-        if self.0.len() >= SESSIONS_MAX {
-            let message = format!("a media worker holds at most {SESSIONS_MAX} sessions");
-            return Err(Fault::Other { kind: ErrorKind::Exhausted, message });
-        }
-        self.0.insert(number, Session::new(codec, stills, gate)?);
-        Ok(Vec::new())
-    }
-}
-
 struct Session {
-    codec: Codec,
+    spec: SessionSpec,
     decoder: Box<dyn Decoder>,
-    measurer: CpuMeasurer,
-    measured: Vec<Measurements>,
     window: SignalWindow,
     gate: Gate,
-    stills: Option<StillEncoder>,
+    clipper: Option<Clipper>,
     frames: u64,
-    /// Frames measured and not decided about, oldest first; only where stills are wanted.
+    /// Frames measured and not decided about, oldest first; only where pixels are wanted.
     undecided: VecDeque<Frame>,
 }
 
 impl Session {
-    fn new(codec: Codec, stills: bool, gate: GateConfig) -> Result<Session, Fault> {
+    fn open(spec: SessionSpec) -> Result<Session, Fault> {
         Ok(Session {
-            codec,
-            decoder: open_decoder(codec, LiveOptions::default())?,
-            measurer: CpuMeasurer::new(),
-            measured: Vec::with_capacity(1),
+            spec,
+            decoder: open_decoder(spec.codec, LiveOptions::default())?,
             window: SignalWindow::new(AHEAD),
-            gate: Gate::new(gate),
-            stills: if stills { Some(StillEncoder::new()?) } else { None },
+            gate: Gate::new(spec.gate),
+            clipper: spec.clip.map(Clipper::new),
             frames: 0,
             undecided: VecDeque::with_capacity(AHEAD + 1),
         })
     }
 
-    fn push(&mut self, unit: &AccessUnit) -> Result<Vec<SessionEvent>, Fault> {
-        let mut events = Vec::new();
-        match self.decoder.push(unit) {
-            Ok(()) => {}
-            Err(DecodeError::DamagedUnit { detail }) => {
-                events.push(SessionEvent::Damaged { detail });
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.measure(&mut events)?;
-        Ok(events)
+    fn codec(&self) -> Codec {
+        self.spec.codec
     }
 
-    fn close(mut self) -> Result<Vec<SessionEvent>, Fault> {
-        let mut events = Vec::new();
-        self.decoder.flush()?;
-        self.measure(&mut events)?;
+    /// The next unit; where it `follows_gap`, units before it are missing.
+    fn push(
+        &mut self,
+        unit: &AccessUnit,
+        follows_gap: bool,
+        tools: &mut Tools,
+        events: &mut Vec<SessionEvent>,
+    ) -> Result<(), Fault> {
+        if follows_gap {
+            self.decoder.lose();
+        }
+        let pushed = self.decoder.push(unit);
+        note_damage(pushed, events)?;
+        self.measure(tools, events)?;
+        self.decide(tools, events)
+    }
+
+    fn close(mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+        let flushed = self.decoder.flush();
+        note_damage(flushed, events)?;
+        self.measure(tools, events)?;
         self.window.flush();
-        self.decide(&mut events)?;
+        self.decide(tools, events)?;
+        let clip = self.clipper.as_mut().and_then(Clipper::finish);
+        events.extend(clip.map(SessionEvent::Clip));
         let decoder = self.decoder.name().to_owned();
         events.push(SessionEvent::Closed { frames: self.frames, decoder });
-        Ok(events)
+        Ok(())
     }
 
-    fn measure(&mut self, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+    /// Measures what the decoder has completed.
+    fn measure(&mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
         loop {
             let frame = match self.decoder.poll() {
                 Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(DecodeError::DamagedUnit { detail }) => {
-                    events.push(SessionEvent::Damaged { detail });
-                    break;
-                }
-                Err(error) => return Err(error.into()),
+                Ok(None) => return Ok(()),
+                Err(error) => return note_damage(Err(error), events),
             };
             let stamp = FrameStamp {
                 frame_index: self.frames,
                 source_frame_index: frame.source_index,
                 pts_ms: frame.pts.as_millis(),
             };
-            self.measured.clear();
-            self.measurer.measure(slice::from_ref(&frame), &mut self.measured)?;
-            for measured in &self.measured {
+            if let Some(measured) = tools.measure(&frame)? {
                 self.window.push(stamp, measured);
             }
             self.frames += 1;
-            if self.stills.is_some() {
+            if self.spec.wants_pixels() {
                 self.undecided.push_back(frame);
             }
         }
-        self.decide(events)
     }
 
-    fn decide(&mut self, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+    fn decide(&mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
         let mut signals = Vec::new();
         while let Some(signal) = self.window.poll() {
             let decision = self.gate.offer(&signal);
-            signals.push(signal);
-            let (Some(encoder), Some(frame)) = (&mut self.stills, self.undecided.pop_front())
-            else {
-                continue;
-            };
-            if decision.selected {
-                let picture = encoder.encode(&frame, Rotation::None)?;
-                events.push(SessionEvent::Still(Still::new(&signal, decision, picture)));
+            if let Some(frame) = self.undecided.pop_front() {
+                self.clip(&frame, &signal, &decision, tools, &mut |clip| {
+                    say_signals(&mut signals, events);
+                    events.push(SessionEvent::Clip(clip));
+                })?;
+                if decision.selected {
+                    self.select(&frame, &signal, decision, tools, events)?;
+                }
             }
+            signals.push(signal);
         }
-        if !signals.is_empty() {
-            events.push(SessionEvent::Signals(signals));
+        say_signals(&mut signals, events);
+        Ok(())
+    }
+
+    /// What the frame means to the clips.
+    fn clip(
+        &mut self,
+        frame: &Frame,
+        signal: &Signal,
+        decision: &Decision,
+        tools: &mut Tools,
+        say: &mut dyn FnMut(Chunk),
+    ) -> Result<(), Fault> {
+        let (Some(clipper), Some(spec)) = (&mut self.clipper, self.spec.clip) else {
+            return Ok(());
+        };
+        let offered = clipper.offer(signal, frame.pts);
+        if let Some(clip) = offered.complete {
+            say(clip);
+        }
+        if offered.is_wanted {
+            let cut = Cut::shrinking(frame.extent, self.spec.crop, spec.max_edge);
+            let picture = tools.view(frame, &cut, CLIP_PICTURE_BYTES_MAX)?;
+            let reason = decision.selected.then_some(decision.reason);
+            clipper.take(View::new(signal, frame.pts, reason, picture));
         }
         Ok(())
+    }
+
+    /// Everything that is wanted of a selected frame.
+    fn select(
+        &self,
+        frame: &Frame,
+        signal: &Signal,
+        decision: Decision,
+        tools: &mut Tools,
+        events: &mut Vec<SessionEvent>,
+    ) -> Result<(), Fault> {
+        let SessionSpec { stills, crop, view, .. } = self.spec;
+        let reason = decision.reason;
+        if stills {
+            let still = Still::new(signal, decision, tools.still(frame)?);
+            events.push(SessionEvent::Still(still));
+        }
+        if !self.spec.wants_selected() {
+            return Ok(());
+        }
+        let view = match view {
+            None => None,
+            Some(view) => {
+                let cut = Cut::shrinking(frame.extent, crop, view.edge_max());
+                Some(if stills && cut.is_all() {
+                    SelectedView::Still
+                } else {
+                    let Picture { extent, jpeg } = tools.view(frame, &cut, VIEW_BYTES_MAX)?;
+                    SelectedView::Own { extent, jpeg }
+                })
+            }
+        };
+        let novelty = tools.novelty(frame, &self.spec)?;
+        let (frame_index, pts) = (signal.frame_index, frame.pts);
+        let selected = SelectedFrame { frame_index, pts, reason, view, novelty };
+        events.push(SessionEvent::Selected(selected));
+        Ok(())
+    }
+}
+
+fn say_signals(signals: &mut Vec<Signal>, events: &mut Vec<SessionEvent>) {
+    if !signals.is_empty() {
+        events.push(SessionEvent::Signals(std::mem::take(signals)));
+    }
+}
+
+/// Damage is said and passes; any other error ends the session.
+fn note_damage(
+    outcome: Result<(), DecodeError>,
+    events: &mut Vec<SessionEvent>,
+) -> Result<(), Fault> {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(DecodeError::DamagedUnit { detail }) => {
+            events.push(SessionEvent::Damaged { detail });
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@
 mod area;
 mod colour;
 mod cut;
+mod input;
 
 use media::{ErrorKind, Extent, Frame, Pixels, Plane, Rotation, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
@@ -14,6 +15,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
 use area::Scaler;
 use colour::{Matrix, Planes8};
 pub(crate) use cut::Cut;
+pub(crate) use input::InputMaker;
 
 use crate::views::VIEW_BYTES_MAX;
 

@@ -157,7 +157,7 @@ impl Region {
 pub struct Chunk {
     /// Position among the chunks, from 0.
     pub index: u64,
-    /// Index of its first analysed frame: the frame after the last one of the chunk before.
+    /// Index of its first analysed frame: of a file, the frame after the last one of the chunk before.
     pub first_frame: u64,
     /// Analysed frames in it, at least 1.
     pub frames: u64,

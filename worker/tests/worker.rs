@@ -10,6 +10,10 @@ mod hls;
 mod jobs;
 #[path = "worker/live.rs"]
 mod live;
+#[path = "worker/live_faults.rs"]
+mod live_faults;
+#[path = "worker/live_shown.rs"]
+mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
 #[path = "worker/remote.rs"]

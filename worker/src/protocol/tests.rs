@@ -1,5 +1,7 @@
 //! Messages survive the wire, and no bytes make the parser panic.
 
+mod session;
+
 use media::{
     Codec, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal, Subsampling,
     Timebase,
@@ -112,11 +114,16 @@ fn request() -> impl Strategy<Value = Request> {
             source: Source::File { len },
             options: JobOptions { sampling, max_frames, stills, views, gate, threads },
         }),
-        (any::<u32>(), codec(), any::<bool>(), gate_config()).prop_map(
-            |(session, codec, stills, gate)| Request::OpenSession { session, codec, stills, gate }
-        ),
-        (any::<u32>(), timestamp(), any::<bool>(), vec(any::<u8>(), 0..300)).prop_map(
-            |(session, pts, keyframe, data)| Request::AccessUnit { session, pts, keyframe, data }
+        (any::<u32>(), session::spec())
+            .prop_map(|(session, spec)| Request::OpenSession { session, spec }),
+        (any::<u32>(), timestamp(), any::<[bool; 2]>(), vec(any::<u8>(), 0..300)).prop_map(
+            |(session, pts, [keyframe, follows_gap], data)| Request::AccessUnit {
+                session,
+                pts,
+                keyframe,
+                follows_gap,
+                data
+            }
         ),
         any::<u32>().prop_map(|session| Request::CloseSession { session }),
         (".{0,9}", any::<bool>()).prop_map(|(url, playlists)| Request::Job {
@@ -213,13 +220,6 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let session_event = prop_oneof![
-        vec(signal(), 0..5).prop_map(SessionEvent::Signals),
-        still().prop_map(SessionEvent::Still),
-        (any::<u64>(), ".{0,9}")
-            .prop_map(|(frames, decoder)| { SessionEvent::Closed { frames, decoder } }),
-        fault().prop_map(SessionEvent::Failed),
-    ];
     let attempt = (".{0,9}", option::of(any::<i32>()));
     prop_oneof![
         vec(".{0,9}", 0..3).prop_map(|missing| Reply::Confined(SandboxReport {
@@ -238,9 +238,9 @@ fn reply() -> impl Strategy<Value = Reply> {
         }),
         chunk().prop_map(|chunk| Reply::Job(JobEvent::Chunk(chunk))),
         fault().prop_map(Reply::Failed),
-        (any::<u32>(), session_event)
+        (any::<u32>(), session::event())
             .prop_map(|(session, event)| Reply::Session { session, event }),
-        any::<u64>().prop_map(|units| Reply::Consumed { units }),
+        any::<u32>().prop_map(|session| Reply::Taken { session }),
         (codec(), option::of(".{0,9}"), ".{0,9}").prop_map(|(codec, decoder, measurer)| {
             let codecs = vec![CodecSupport { codec, decoder }];
             Reply::Able(Capabilities { codecs, measurer })

@@ -1,4 +1,4 @@
-//! A part of a picture to a smaller one: each sample is the mean of the area that it covers,
+//! A part of a picture to one of another size: each sample is the mean of the area that it covers,
 //! rounded to the nearest.
 //!
 //! Areas are exact, in units in which every edge of a sample is whole, so any crop fits chroma
@@ -22,13 +22,14 @@ pub(super) struct Scaler {
 }
 
 /// One direction of a plane: luma samples `from` to `from + len` become `size` luma samples, and
-/// each sample of the plane spans `share` luma samples before and after.
+/// each sample of the plane spans `share` luma samples before and `out_share` after.
 #[derive(Clone, Copy)]
 struct Axis {
     from: u64,
     len: u64,
     size: u64,
     share: u64,
+    out_share: u64,
 }
 
 /// The samples under one of the result: `first` and `last` with parts of them, those between
@@ -49,13 +50,13 @@ impl Axis {
 
     /// Samples of the result.
     fn count(&self) -> u64 {
-        self.size.div_ceil(self.share)
+        self.size.div_ceil(self.out_share)
     }
 
     fn covers(self) -> impl Iterator<Item = Cover> {
         let whole = self.whole();
         let edge = move |sample: u64| {
-            self.from * self.size + (sample * self.share).min(self.size) * self.len
+            self.from * self.size + (sample * self.out_share).min(self.size) * self.len
         };
         (0..self.count()).map(move |sample| {
             let (start, end) = (edge(sample), edge(sample + 1));
@@ -87,30 +88,54 @@ impl Cover {
 }
 
 impl Scaler {
-    /// Scales what `cut` leaves; a chroma sample spans `across` columns and `down` rows.
+    /// Scales what `cut` leaves; a chroma sample spans `across` columns and `down` rows, before and
+    /// after.
     pub fn scale(
         &mut self,
         cut: &Cut,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
-        (across, down): (usize, usize),
+        share: (usize, usize),
+    ) {
+        self.scale_to(share, cut, luma, chroma, share);
+    }
+
+    /// As [`Scaler::scale`], with chroma planes that come out as large as luma.
+    pub fn scale_even(
+        &mut self,
+        cut: &Cut,
+        luma: Plane<'_>,
+        chroma: Option<[Plane<'_>; 2]>,
+        share: (usize, usize),
+    ) {
+        self.scale_to((1, 1), cut, luma, chroma, share);
+    }
+
+    fn scale_to(
+        &mut self,
+        out_share: (usize, usize),
+        cut: &Cut,
+        luma: Plane<'_>,
+        chroma: Option<[Plane<'_>; 2]>,
+        share: (usize, usize),
     ) {
         let (region, extent) = (cut.region(), cut.extent());
-        let axes = |across: usize, down: usize| {
-            let axis = |from: u32, len: u32, size: u32, share: usize| Axis {
+        let axes = |share: (usize, usize), out_share: (usize, usize)| {
+            let axis = |from: u32, len: u32, size: u32, share: usize, out_share: usize| Axis {
                 from: from.into(),
                 len: len.into(),
                 size: size.into(),
                 share: share as u64,
+                out_share: out_share as u64,
             };
             (
-                axis(region.x, region.width, extent.width, across),
-                axis(region.y, region.height, extent.height, down),
+                axis(region.x, region.width, extent.width, share.0, out_share.0),
+                axis(region.y, region.height, extent.height, share.1, out_share.1),
             )
         };
-        self.scale_plane(0, &luma, axes(1, 1));
+        self.scale_plane(0, &luma, axes((1, 1), (1, 1)));
         for (at, plane) in chroma.iter().flatten().enumerate() {
-            self.scale_plane(1 + at, plane, axes(across, down));
+            self.scale_plane(1 + at, plane, axes(share, out_share));
         }
     }
 
@@ -153,7 +178,7 @@ impl Scaler {
     }
 }
 
-/// No sum leaves 32 bits: weights add up to two sides of a picture at most.
+/// No sum leaves 32 bits: weights add up to a few sides of a picture at most.
 fn add(row: &[u8], weight: u32, sums: &mut [u32]) {
     for (sum, &sample) in sums.iter_mut().zip(row) {
         *sum += u32::from(sample) * weight;
@@ -178,7 +203,7 @@ mod tests {
     fn slowly(values: &[u8], stride: usize, across: Axis, down: Axis) -> Vec<u8> {
         let overlap = |axis: Axis, out: u64, sample: u64| -> u64 {
             let edge =
-                |out: u64| axis.from * axis.size + (out * axis.share).min(axis.size) * axis.len;
+                |out: u64| axis.from * axis.size + (out * axis.out_share).min(axis.size) * axis.len;
             let (start, end) = (sample * axis.whole(), (sample + 1) * axis.whole());
             edge(out + 1).min(end).saturating_sub(edge(out).max(start))
         };
@@ -204,12 +229,15 @@ mod tests {
             sides in (1u64..40, 1u64..24),
             shares in (prop::sample::select(vec![1u64, 2, 4]), 1u64..=2),
             cuts in (any::<[prop::sample::Index; 3]>(), any::<[prop::sample::Index; 3]>()),
+            is_even in any::<bool>(),
             seed in any::<u64>(),
         ) {
             let axis = |side: u64, share: u64, [from, len, size]: [prop::sample::Index; 3]| {
                 let from = from.index(side as usize) as u64;
                 let len = 1 + len.index((side - from) as usize) as u64;
-                Axis { from, len, size: 1 + size.index(len as usize) as u64, share }
+                // Larger than the part as well.
+                let size = 1 + size.index(2 * len as usize) as u64;
+                Axis { from, len, size, share, out_share: if is_even { 1 } else { share } }
             };
             let (across, down) = (axis(sides.0, shares.0, cuts.0), axis(sides.1, shares.1, cuts.1));
             let extent = Extent {

@@ -45,6 +45,10 @@ impl Grid {
         &mut self.samples[y * self.stride..][..self.width]
     }
 
+    pub fn row(&self, y: usize) -> &[u8] {
+        &self.samples[y * self.stride..][..self.width]
+    }
+
     /// A view of the samples; the grid must not be empty.
     pub fn plane(&self) -> Plane<'_> {
         let extent = Extent { width: self.width as u32, height: self.height as u32 };

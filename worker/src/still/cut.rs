@@ -2,9 +2,9 @@
 
 use media::{Extent, Rotation};
 
-use crate::{Region, ViewOptions};
+use crate::{Crop, Region, ViewOptions};
 
-/// A part of a coded picture, before it is turned, and the size to which it is scaled down.
+/// A part of a coded picture, before it is turned, and the size to which it is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     coded: Extent,
@@ -19,6 +19,18 @@ impl Cut {
         let region = options.crop.map_or(Region::all(upright), |crop| crop.region(upright));
         let region = turned_back(region, coded, rotation);
         Cut { coded, region, extent: shrunk(region.extent(), options.edge_max()) }
+    }
+
+    /// The part of an upright picture, its longer edge no longer than `edge_max`.
+    pub fn shrinking(upright: Extent, crop: Option<Crop>, edge_max: u32) -> Cut {
+        let whole = Cut::resizing(upright, crop, upright);
+        Cut { extent: shrunk(whole.region.extent(), edge_max), ..whole }
+    }
+
+    /// The part of an upright picture at this size, whatever its shape.
+    pub fn resizing(upright: Extent, crop: Option<Crop>, extent: Extent) -> Cut {
+        let region = crop.map_or(Region::all(upright), |crop| crop.region(upright));
+        Cut { coded: upright, region, extent }
     }
 
     /// Nothing is cut off and nothing scaled.

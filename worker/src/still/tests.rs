@@ -1,5 +1,7 @@
 //! Colours, ranges, layouts and rotations of stills.
 
+mod input;
+
 use std::sync::Arc;
 
 use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Score, Timebase, Timestamp};

@@ -17,7 +17,7 @@ use worker::{
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
 /// Process ids of this process's children, dead ones that nobody reaped included.
-fn children() -> BTreeSet<i32> {
+pub fn children() -> BTreeSet<i32> {
     let own = std::process::id().to_string();
     let is_child = |pid: &i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

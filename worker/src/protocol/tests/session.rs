@@ -1,0 +1,111 @@
+//! Messages of live sessions.
+
+use proptest::{collection::vec, option, prelude::*};
+
+use super::{
+    Reason, SessionEvent, chunk, codec, crop, extent, fault, gate_config, signal, still, timestamp,
+};
+use crate::{
+    ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionSpec,
+    ViewOptions, ViewSpec,
+    protocol::{HEADER_BYTES, Request, decode, encode},
+    wire::ProtocolError,
+};
+
+fn clip_spec() -> impl Strategy<Value = ClipSpec> {
+    let times = (1..=ClipSpec::FPS_MAX, ClipSpec::LENGTH_MS_MIN..=ClipSpec::LENGTH_MS_MAX);
+    let delay = 0..=ClipSpec::DELAY_MS_MAX;
+    let edge = ViewOptions::EDGE_MIN..=ClipSpec::EDGE_MAX;
+    (times, delay, 1..=ClipSpec::PICTURES_MAX, edge).prop_map(
+        |((target_fps, length_ms), delay_ms, pictures, max_edge)| ClipSpec {
+            target_fps,
+            length_ms,
+            delay_ms,
+            pictures,
+            max_edge,
+        },
+    )
+}
+
+pub fn spec() -> impl Strategy<Value = SessionSpec> {
+    let edge = option::of(ViewOptions::EDGE_MIN..=ViewOptions::EDGE_MAX);
+    let view = option::of(edge.prop_map(|max_edge| ViewSpec { max_edge }));
+    let side = NoveltySpec::SIDE_MIN..=NoveltySpec::SIDE_MAX;
+    let novelty = option::of(side.prop_map(|side| NoveltySpec { side }));
+    let shown = (option::of(crop()), view, option::of(clip_spec()), novelty);
+    (codec(), gate_config(), any::<bool>(), shown).prop_map(
+        |(codec, gate, stills, (crop, view, clip, novelty))| SessionSpec {
+            codec,
+            gate,
+            stills,
+            crop,
+            view,
+            clip,
+            novelty,
+        },
+    )
+}
+
+fn selected() -> impl Strategy<Value = SelectedFrame> {
+    let own = (extent(), vec(any::<u8>(), 0..99))
+        .prop_map(|(extent, jpeg)| SelectedView::Own { extent, jpeg });
+    let view = option::of(prop_oneof![Just(SelectedView::Still), own]);
+    let side = NoveltySpec::SIDE_MIN;
+    let novelty = any::<u8>().prop_map(move |value| NoveltyInput {
+        cells: vec![value; NoveltyInput::COLUMNS * NoveltyInput::ROWS],
+        picture: EmbeddingInput { side, rgb: vec![value; 3 * (side * side) as usize] },
+    });
+    let reason = proptest::sample::select(Reason::ALL.to_vec());
+    (any::<u64>(), timestamp(), reason, view, option::of(novelty)).prop_map(
+        |(frame_index, pts, reason, view, novelty)| SelectedFrame {
+            frame_index,
+            pts,
+            reason,
+            view,
+            novelty,
+        },
+    )
+}
+
+pub fn event() -> impl Strategy<Value = SessionEvent> {
+    prop_oneof![
+        vec(signal(), 0..5).prop_map(SessionEvent::Signals),
+        still().prop_map(SessionEvent::Still),
+        selected().prop_map(SessionEvent::Selected),
+        chunk().prop_map(SessionEvent::Clip),
+        ".{0,9}".prop_map(|detail| SessionEvent::Damaged { detail }),
+        (any::<u64>(), ".{0,9}")
+            .prop_map(|(frames, decoder)| { SessionEvent::Closed { frames, decoder } }),
+        fault().prop_map(SessionEvent::Failed),
+    ]
+}
+
+/// Numbers that a caller may hold, beyond every bound as well.
+fn unbounded() -> impl Strategy<Value = SessionSpec> {
+    (spec(), any::<[u32; 7]>()).prop_map(|(spec, numbers)| {
+        let [edge, target_fps, length_ms, delay_ms, pictures, max_edge, side] = numbers;
+        let clip = ClipSpec { target_fps, length_ms, delay_ms, pictures, max_edge };
+        SessionSpec {
+            view: spec.view.map(|_| ViewSpec { max_edge: Some(edge) }),
+            clip: spec.clip.map(|_| clip),
+            novelty: spec.novelty.map(|_| NoveltySpec { side }),
+            ..spec
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_spec_is_sent_within_its_bounds_and_refused_beyond(spec in unbounded()) {
+        let within = spec.within_bounds();
+        prop_assert_eq!(within.within_bounds(), within);
+        for given in [spec, within] {
+            let mut bytes = Vec::new();
+            let request = Request::OpenSession { session: 1, spec: given };
+            encode(&request, &mut bytes).expect("below the bound");
+            let expected =
+                if given == within { Ok(request) } else { Err(ProtocolError::Invalid("session spec")) };
+            prop_assert_eq!(decode::<Request>(&bytes[HEADER_BYTES..]), expected);
+        }
+    }
+}

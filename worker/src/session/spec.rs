@@ -1,0 +1,182 @@
+//! What a live session is asked to say, every number within its bounds.
+
+use gate::GateConfig;
+use media::Codec;
+
+use crate::{
+    Crop, ViewOptions,
+    wire::{ProtocolError, Reader, Wire, wire_struct},
+};
+
+/// A live session and what is wanted of it besides signals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SessionSpec {
+    /// How its access units are coded.
+    pub codec: Codec,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Encode the selected frames.
+    pub stills: bool,
+    /// The part of the picture that models are shown: of views, clips and inputs of novelty, never of
+    /// the gate or of stills. `None` is all of it.
+    pub crop: Option<Crop>,
+    /// Show the selected frames.
+    pub view: Option<ViewSpec>,
+    /// Show clips, one after the other.
+    pub clip: Option<ClipSpec>,
+    /// Give what novelty is told from with the selected frames.
+    pub novelty: Option<NoveltySpec>,
+}
+
+/// How a selected frame is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewSpec {
+    /// Longest edge in pixels, from [`ViewOptions::EDGE_MIN`] to [`ViewOptions::EDGE_MAX`]; `None` is
+    /// the latter. A smaller picture stays as it is.
+    pub max_edge: Option<u32>,
+}
+
+/// How clips are cut out of a session and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClipSpec {
+    /// Sampling instants a second, from 1 to [`ClipSpec::FPS_MAX`]; the first is at the clip's start.
+    pub target_fps: u32,
+    /// Length in milliseconds, from [`ClipSpec::LENGTH_MS_MIN`] to [`ClipSpec::LENGTH_MS_MAX`].
+    pub length_ms: u32,
+    /// Milliseconds between a clip and the next, at most [`ClipSpec::DELAY_MS_MAX`].
+    pub delay_ms: u32,
+    /// Most pictures of a clip, from 1 to [`ClipSpec::PICTURES_MAX`]; where there are more instants,
+    /// evenly chosen ones are shown.
+    pub pictures: u32,
+    /// Longest edge of a picture, from [`ViewOptions::EDGE_MIN`] to [`ClipSpec::EDGE_MAX`].
+    pub max_edge: u32,
+}
+
+/// What novelty is told from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoveltySpec {
+    /// Width and height of the picture for the embedding model, from [`NoveltySpec::SIDE_MIN`] to
+    /// [`NoveltySpec::SIDE_MAX`].
+    pub side: u32,
+}
+
+impl SessionSpec {
+    /// Signals alone.
+    pub fn new(codec: Codec, gate: GateConfig) -> SessionSpec {
+        SessionSpec {
+            codec,
+            gate,
+            stills: false,
+            crop: None,
+            view: None,
+            clip: None,
+            novelty: None,
+        }
+    }
+
+    /// The same, each number that lies beyond its bounds replaced by the nearest within.
+    pub fn within_bounds(self) -> SessionSpec {
+        SessionSpec {
+            view: self.view.map(ViewSpec::within_bounds),
+            clip: self.clip.map(ClipSpec::within_bounds),
+            novelty: self.novelty.map(NoveltySpec::within_bounds),
+            ..self
+        }
+    }
+
+    /// Pixels are wanted of some frames.
+    pub(crate) fn wants_pixels(&self) -> bool {
+        self.stills || self.clip.is_some() || self.wants_selected()
+    }
+
+    /// More than a still is wanted of selected frames.
+    pub(crate) fn wants_selected(&self) -> bool {
+        self.view.is_some() || self.novelty.is_some()
+    }
+}
+
+impl ViewSpec {
+    fn within_bounds(self) -> ViewSpec {
+        let clamp = |edge: u32| edge.clamp(ViewOptions::EDGE_MIN, ViewOptions::EDGE_MAX);
+        ViewSpec { max_edge: self.max_edge.map(clamp) }
+    }
+
+    /// Longest edge that a view may have.
+    pub(crate) fn edge_max(&self) -> u32 {
+        self.max_edge.unwrap_or(ViewOptions::EDGE_MAX)
+    }
+}
+
+impl ClipSpec {
+    /// Most sampling instants a second.
+    pub const FPS_MAX: u32 = 30;
+    /// Shortest clip.
+    pub const LENGTH_MS_MIN: u32 = 100;
+    /// Longest clip.
+    pub const LENGTH_MS_MAX: u32 = 60_000;
+    /// Longest time between clips.
+    pub const DELAY_MS_MAX: u32 = 60_000;
+    /// Most pictures of a clip.
+    pub const PICTURES_MAX: u32 = 8;
+    /// Longest edge of a clip's picture: a message has room for all of them, were they noise.
+    pub const EDGE_MAX: u32 = 2048;
+
+    fn within_bounds(self) -> ClipSpec {
+        ClipSpec {
+            target_fps: self.target_fps.clamp(1, Self::FPS_MAX),
+            length_ms: self.length_ms.clamp(Self::LENGTH_MS_MIN, Self::LENGTH_MS_MAX),
+            delay_ms: self.delay_ms.min(Self::DELAY_MS_MAX),
+            pictures: self.pictures.clamp(1, Self::PICTURES_MAX),
+            max_edge: self.max_edge.clamp(ViewOptions::EDGE_MIN, Self::EDGE_MAX),
+        }
+    }
+
+    /// Sampling instants in a clip, at least 1.
+    pub(crate) fn instants(&self) -> u32 {
+        (self.length_ms * self.target_fps).div_ceil(1000)
+    }
+
+    /// Pictures of a clip of a source that has a frame for every instant.
+    pub(crate) fn shown(&self) -> u32 {
+        self.pictures.min(self.instants())
+    }
+}
+
+impl NoveltySpec {
+    /// Smallest picture.
+    pub const SIDE_MIN: u32 = 32;
+    /// Largest picture: no common image encoder takes a larger one.
+    pub const SIDE_MAX: u32 = 512;
+
+    pub(crate) fn within_bounds(self) -> NoveltySpec {
+        NoveltySpec { side: self.side.clamp(Self::SIDE_MIN, Self::SIDE_MAX) }
+    }
+}
+
+wire_struct!(ViewSpec { max_edge });
+wire_struct!(ClipSpec { target_fps, length_ms, delay_ms, pictures, max_edge });
+wire_struct!(NoveltySpec { side });
+
+impl Wire for SessionSpec {
+    fn put(&self, out: &mut Vec<u8>) {
+        let SessionSpec { codec, gate, stills, crop, view, clip, novelty } = self;
+        codec.put(out);
+        gate.put(out);
+        stills.put(out);
+        crop.put(out);
+        view.put(out);
+        clip.put(out);
+        novelty.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<SessionSpec, ProtocolError> {
+        let (codec, gate, stills) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let (crop, view, clip, novelty) =
+            (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let spec = SessionSpec { codec, gate, stills, crop, view, clip, novelty };
+        if spec.within_bounds() != spec {
+            return Err(ProtocolError::Invalid("session spec"));
+        }
+        Ok(spec)
+    }
+}

@@ -1,0 +1,76 @@
+//! What a thread of a worker uses for one session after the other: none of it remembers a session.
+
+use gate::{CpuMeasurer, Measurements, Measurer};
+use media::{Frame, Rotation};
+
+use super::spec::{ClipSpec, SessionSpec};
+use crate::{
+    Fault, NoveltyInput,
+    protocol::MESSAGE_BYTES_MAX,
+    still::{Cut, InputMaker, Picture, StillEncoder, StillError},
+    views::VIEW_BYTES_MAX,
+};
+
+/// Bytes of a clip's picture at most: one of [`crate::ClipSpec::EDGE_MAX`] of noise takes half as many.
+pub(super) const CLIP_PICTURE_BYTES_MAX: usize = VIEW_BYTES_MAX / 2;
+
+// A clip is one message: its pictures, and less than a kilobyte beside them.
+const _: () = assert!(
+    ClipSpec::PICTURES_MAX as usize * CLIP_PICTURE_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
+);
+
+pub(super) struct Tools {
+    measurer: CpuMeasurer,
+    measured: Vec<Measurements>,
+    encoder: Option<StillEncoder>,
+    inputs: InputMaker,
+}
+
+impl Tools {
+    pub fn new() -> Tools {
+        Tools {
+            measurer: CpuMeasurer::new(),
+            measured: Vec::with_capacity(1),
+            encoder: None,
+            inputs: InputMaker::default(),
+        }
+    }
+
+    /// The frame's measurements.
+    pub fn measure(&mut self, frame: &Frame) -> Result<Option<&Measurements>, Fault> {
+        self.measured.clear();
+        self.measurer.measure(std::slice::from_ref(frame), &mut self.measured)?;
+        Ok(self.measured.first())
+    }
+
+    pub fn still(&mut self, frame: &Frame) -> Result<Picture, Fault> {
+        Ok(self.encoder()?.encode(frame, Rotation::None)?)
+    }
+
+    /// What `cut` leaves of the frame, in at most `bytes_max` bytes.
+    pub fn view(&mut self, frame: &Frame, cut: &Cut, bytes_max: usize) -> Result<Picture, Fault> {
+        let picture = self.encoder()?.encode_cut(frame, Rotation::None, cut)?;
+        let bytes = picture.jpeg.len();
+        if bytes > bytes_max {
+            return Err(StillError::TooLarge { bytes }.into());
+        }
+        Ok(picture)
+    }
+
+    pub fn novelty(
+        &mut self,
+        frame: &Frame,
+        spec: &SessionSpec,
+    ) -> Result<Option<NoveltyInput>, Fault> {
+        let Some(novelty) = spec.novelty else { return Ok(None) };
+        Ok(Some(self.inputs.make(frame, spec.crop, novelty.side)?))
+    }
+
+    /// Takes memory with the first picture.
+    fn encoder(&mut self) -> Result<&mut StillEncoder, Fault> {
+        Ok(match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(StillEncoder::new()?),
+        })
+    }
+}

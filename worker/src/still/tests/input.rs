@@ -1,0 +1,68 @@
+//! Colours and cells of what novelty is told from.
+
+use media::SampleRange;
+
+use super::*;
+use crate::{NoveltyInput, still::InputMaker};
+
+/// Red corner on grey, in limited range: [81, 90, 240] is (255, 0, 0) by BT.601.
+const RED: [u8; 3] = [81, 90, 240];
+const GREY: [u8; 3] = [126, 128, 128];
+
+fn crop(millionths: [u32; 4]) -> Crop {
+    let [x, y, width, height] = millionths.map(Score::from_millionths);
+    Crop::new(x, y, width, height).expect("inside")
+}
+
+fn input(picture: Quartered, crop: Option<Crop>, side: u32) -> NoveltyInput {
+    let input = InputMaker::default().make(&picture.frame(), crop, side).expect("an input");
+    assert_eq!(input.cells.len(), NoveltyInput::COLUMNS * NoveltyInput::ROWS);
+    assert_eq!(input.picture.rgb.len(), 3 * (side * side) as usize);
+    input
+}
+
+fn pixel(input: &NoveltyInput, x: u32, y: u32) -> [i32; 3] {
+    let start = 3 * (y * input.picture.side + x) as usize;
+    [0, 1, 2].map(|channel| i32::from(input.picture.rgb[start + channel]))
+}
+
+#[test]
+fn every_layout_gives_the_same_colours_and_cells() {
+    for subsampling in LAYOUTS {
+        for extent in [SMALL, Extent { width: 67, height: 51 }, Extent { width: 640, height: 360 }]
+        {
+            let name = format!("{subsampling:?} {extent:?}");
+            let layout = layout(subsampling, SampleRange::Limited);
+            let found = input(Quartered::new(extent, layout, RED, GREY), None, 224);
+            let red = if subsampling == Subsampling::Gray { [76; 3] } else { [255, 0, 0] };
+            assert_within(3, pixel(&found, 20, 20), red, &name);
+            assert_within(3, pixel(&found, 200, 200), [128; 3], &name);
+            assert_eq!((found.cells[0], *found.cells.last().expect("cells")), (81, 126), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_crop_is_all_there_is() {
+    let layout = layout(Subsampling::Yuv420, SampleRange::Limited);
+    let picture = || Quartered::new(Extent { width: 640, height: 360 }, layout, RED, GREY);
+    let corner = input(picture(), Some(crop([0, 0, 400_000, 400_000])), 32);
+    assert!(corner.cells.iter().all(|&cell| cell == 81));
+    for (x, y) in [(0, 0), (31, 0), (0, 31), (31, 31)] {
+        assert_within(3, pixel(&corner, x, y), [255, 0, 0], "the corner");
+    }
+    let rest = input(picture(), Some(crop([600_000, 600_000, 400_000, 400_000])), 33);
+    assert!(rest.cells.iter().all(|&cell| cell == 126));
+    assert_within(3, pixel(&rest, 32, 32), [128; 3], "the rest");
+}
+
+#[test]
+fn a_luma_only_frame_after_a_coloured_one_is_grey() {
+    let mut maker = InputMaker::default();
+    let coloured = layout(Subsampling::Yuv420, SampleRange::Limited);
+    let grey = layout(Subsampling::Gray, SampleRange::Full);
+    maker.make(&Quartered::new(SMALL, coloured, RED, RED).frame(), None, 64).expect("an input");
+    let found = maker.make(&Quartered::new(SMALL, grey, [9, 0, 0], [200, 0, 0]).frame(), None, 64);
+    let found = found.expect("an input");
+    assert_eq!((pixel(&found, 0, 0), pixel(&found, 63, 63)), ([9; 3], [200; 3]));
+}

@@ -1,0 +1,157 @@
+//! What a live session shows of its frames.
+
+use media::Score;
+use worker::{
+    ClipSpec, Crop, Limits, NoveltyInput, NoveltySpec, SelectedView, SessionSpec, ViewSpec,
+};
+
+use crate::{
+    live::{Listener, Said, access_units, push, signals_alone, start, with_stills},
+    support::{alone, annex_b},
+};
+
+/// All that a session says about four seconds of 25 frames.
+fn say(spec: SessionSpec, until: impl FnOnce(&Said)) {
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    live.open(1, spec).expect("open");
+    access_units(&annex_b("testsrc2")).iter().for_each(|unit| push(&live, 1, unit));
+    live.close(1).expect("close");
+    until(&listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty()));
+}
+
+fn lower_right() -> Option<Crop> {
+    let half = Score::from_millionths(500_000);
+    Crop::new(half, half, half, half)
+}
+
+fn jpeg_size(jpeg: &[u8]) -> (u16, u16) {
+    // SOF0: marker, length, precision, height, width (T.81 B.2.2).
+    let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).expect("a baseline JPEG");
+    let number = |at: usize| u16::from_be_bytes([jpeg[at], jpeg[at + 1]]);
+    (number(at + 7), number(at + 5))
+}
+
+#[test]
+fn a_view_is_the_still_or_a_picture_of_its_own() {
+    let _alone = alone();
+    let view = |max_edge| Some(ViewSpec { max_edge });
+    // Spec, and the size of views that are not the still.
+    let cases = [
+        ("the still", SessionSpec { view: view(None), ..with_stills() }, None),
+        ("no still", SessionSpec { view: view(None), ..signals_alone() }, Some((352, 288))),
+        ("scaled", SessionSpec { view: view(Some(176)), ..with_stills() }, Some((176, 144))),
+        (
+            "cropped",
+            SessionSpec { view: view(Some(512)), crop: lower_right(), ..with_stills() },
+            Some((176, 144)),
+        ),
+    ];
+    for (name, spec, expected) in cases {
+        say(spec, |said| {
+            let frames: Vec<u64> = said.selected[&1].iter().map(|it| it.frame_index).collect();
+            assert!(!frames.is_empty(), "{name}");
+            if spec.stills {
+                let stills: Vec<u64> = said.stills[&1].iter().map(|it| it.frame_index).collect();
+                assert_eq!(frames, stills, "{name}");
+            }
+            for selected in &said.selected[&1] {
+                assert_eq!(selected.pts.as_millis(), 40 * selected.frame_index as i64, "{name}");
+                assert!(selected.novelty.is_none(), "{name}");
+                let size = match selected.view.as_ref().expect("asked for") {
+                    SelectedView::Still => None,
+                    SelectedView::Own { extent, jpeg } => {
+                        let size = jpeg_size(jpeg);
+                        assert_eq!((extent.width, extent.height), (size.0.into(), size.1.into()));
+                        Some(size)
+                    }
+                };
+                assert_eq!(size, expected, "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_crop_changes_no_signal_and_no_still() {
+    let _alone = alone();
+    let (mut signals, mut stills) = (Vec::new(), Vec::new());
+    say(with_stills(), |said| {
+        (signals, stills) = (said.signals[&1].clone(), said.stills[&1].clone());
+    });
+    let spec = SessionSpec {
+        crop: lower_right(),
+        view: Some(ViewSpec { max_edge: None }),
+        novelty: Some(NoveltySpec { side: 64 }),
+        ..with_stills()
+    };
+    say(spec, |said| {
+        assert_eq!(said.signals[&1], signals);
+        assert!(said.stills[&1] == stills);
+    });
+}
+
+#[test]
+fn novelty_is_told_from_the_cropped_picture() {
+    let _alone = alone();
+    let novelty = Some(NoveltySpec { side: 224 });
+    let mut whole = Vec::new();
+    say(SessionSpec { novelty, ..signals_alone() }, |said| {
+        assert!(said.stills.is_empty());
+        whole = said.selected[&1].clone();
+    });
+    assert!(!whole.is_empty());
+    let all_of = |input: &NoveltyInput| (input.cells.clone(), input.picture.rgb.clone());
+    say(SessionSpec { novelty, crop: lower_right(), ..with_stills() }, |said| {
+        for (cropped, whole) in said.selected[&1].iter().zip(&whole) {
+            assert_eq!((cropped.frame_index, &cropped.view), (whole.frame_index, &None));
+            let (cropped, whole) = (cropped.novelty.as_ref(), whole.novelty.as_ref());
+            let (cropped, whole) = (cropped.expect("asked for"), whole.expect("asked for"));
+            assert_ne!(all_of(cropped), all_of(whole));
+            // The lower right cells of the whole are means of four of the part's, give or take the
+            // rounding.
+            for (x, y) in [(40, 30), (63, 39), (32, 20)] {
+                let at =
+                    |x: usize, y: usize| u32::from(cropped.cells[y * NoveltyInput::COLUMNS + x]);
+                let (left, top) = (2 * (x - 32), 2 * (y - 20));
+                let four =
+                    at(left, top) + at(left + 1, top) + at(left, top + 1) + at(left + 1, top + 1);
+                let mean = i32::from(whole.cells[y * NoveltyInput::COLUMNS + x]);
+                assert!((mean - (four as i32 + 2) / 4).abs() <= 1, "{x} {y}");
+            }
+        }
+    });
+}
+
+#[test]
+fn clips_come_with_the_signals_that_complete_them() {
+    let _alone = alone();
+    let clip =
+        ClipSpec { target_fps: 6, length_ms: 500, delay_ms: 500, pictures: 8, max_edge: 176 };
+    say(SessionSpec { clip: Some(clip), crop: lower_right(), ..signals_alone() }, |said| {
+        let clips = &said.clips[&1];
+        let seen: Vec<(u64, u64, u64)> =
+            clips.iter().map(|(signals, clip)| (*signals, clip.first_frame, clip.frames)).collect();
+        assert_eq!(seen, [(13, 0, 13), (38, 25, 13), (63, 50, 13), (88, 75, 13)]);
+        for (_, clip) in clips {
+            let shown: Vec<u64> =
+                clip.views.iter().map(|view| view.frame_index - clip.first_frame).collect();
+            assert_eq!(shown, [0, 5, 9]);
+            assert!(clip.views.iter().all(|view| jpeg_size(&view.jpeg) == (176, 144)));
+            assert_eq!((clip.end_pts_ms - clip.start_pts_ms, clip.start_pts_ms % 1000), (480, 0));
+        }
+    });
+}
+
+#[test]
+fn a_closed_session_shows_how_far_its_last_clip_came() {
+    let _alone = alone();
+    let clip =
+        ClipSpec { target_fps: 1, length_ms: 60_000, delay_ms: 0, pictures: 8, max_edge: 64 };
+    say(SessionSpec { clip: Some(clip), ..signals_alone() }, |said| {
+        let [(signals, clip)] = &said.clips[&1][..] else { panic!("{:?}", said.clips) };
+        let shown: Vec<u64> = clip.views.iter().map(|view| view.frame_index).collect();
+        // Instants 0, 7, 15, ... of sixty: only the first has come.
+        assert_eq!((*signals, clip.frames, shown), (100, 100, vec![0]));
+    });
+}
