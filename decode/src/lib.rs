@@ -18,6 +18,7 @@ mod pts_pairing;
 mod sampling;
 mod segment;
 mod start;
+mod units;
 
 pub use demux::{Demuxer, Input, Limits, StreamInfo};
 pub use error::DecodeError;
@@ -25,3 +26,4 @@ pub use ffi::CbcDecryptor;
 pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file};
 pub use live::{Decoder, LiveOptions, open_decoder};
 pub use sampling::Sampling;
+pub use units::{CodedPicture, CodedPictures};

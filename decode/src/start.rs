@@ -26,6 +26,17 @@ pub(crate) struct Coded {
     pub(crate) prelude: Option<Box<[u8]>>,
 }
 
+/// How NAL units are told apart in a stream with this decoder configuration.
+pub(crate) fn framing(codec: Codec, extradata: &[u8]) -> Framing {
+    // avcC and hvcC both begin with version 1; Annex B begins with zeros.
+    let length_byte = match (codec, extradata.first()) {
+        (Codec::H264, Some(1)) => extradata.get(4),
+        (Codec::H265, Some(1)) => extradata.get(21),
+        _ => None,
+    };
+    length_byte.map_or(Framing::StartCodes, |byte| Framing::Lengths((byte & 3) + 1))
+}
+
 /// Reads the packets of one stream, in decode order.
 pub(crate) struct Inspector {
     codec: Codec,
@@ -36,14 +47,7 @@ pub(crate) struct Inspector {
 impl Inspector {
     /// `extradata` is the container's decoder configuration; empty for streams with start codes.
     pub(crate) fn new(codec: Codec, extradata: &[u8]) -> Inspector {
-        // avcC and hvcC both begin with version 1; Annex B begins with zeros.
-        let length_byte = match (codec, extradata.first()) {
-            (Codec::H264, Some(1)) => extradata.get(4),
-            (Codec::H265, Some(1)) => extradata.get(21),
-            _ => None,
-        };
-        let framing =
-            length_byte.map_or(Framing::StartCodes, |byte| Framing::Lengths((byte & 3) + 1));
+        let framing = framing(codec, extradata);
         Inspector { codec, framing, sets: ParameterSets::default() }
     }
 

@@ -51,6 +51,8 @@ struct Open {
     packets: u32,
     /// Its beginning is missing, or part of it was refused.
     is_skipped: bool,
+    /// Decoding may start with it.
+    may_start: bool,
     /// When the packet with the marker came.
     ended_at: Option<Instant>,
 }
@@ -88,6 +90,11 @@ impl Assembler {
     /// A start was given out, and nothing was lost since.
     pub(super) fn is_started(&self) -> bool {
         self.is_started
+    }
+
+    /// No start was given out since the last loss, and none is being gathered.
+    pub(super) fn has_nothing(&self) -> bool {
+        !self.is_started && self.open.as_ref().is_none_or(|open| !open.may_start)
     }
 
     /// A unit in which decoding may start begins with this payload.
@@ -196,6 +203,7 @@ impl Assembler {
             last_at: part.at,
             packets: 0,
             is_skipped: !is_clean,
+            may_start: self.depacketizer.begins_start(part.payload),
             ended_at: None,
         });
     }

@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn every_part_of_the_header_is_passed_over() {
-        let cases: [(&str, Vec<u8>, Result<&[u8], PacketError>); 12] = [
+        type Payload = Result<&'static [u8], PacketError>;
+        let cases: [(&str, Vec<u8>, Payload); 12] = [
             ("plain", PLAIN.to_vec(), Ok(&[0xaa, 0xbb])),
             ("no payload", PLAIN[..12].to_vec(), Ok(&[])),
             ("a byte short", PLAIN[..11].to_vec(), Err(PacketError::Short { bytes: 11 })),

@@ -213,8 +213,7 @@ impl Receiver {
                     self.counts.repaired += u64::from(is_repaired);
                     let begins_start = self.assembler.begins_start(packet.payload);
                     self.jitter.hold(number, packet, begins_start, now);
-                    // Without a start nothing before this one can be used.
-                    if begins_start && !self.assembler.is_started() {
+                    if begins_start && self.assembler.has_nothing() {
                         self.skip_to_start();
                         self.drain();
                     }

@@ -1,13 +1,16 @@
 //! Receivers as their owner sees them: packets and instants in, outputs out.
 
 mod link;
+mod lossy;
+#[path = "../../../cli/src/whip/packetize.rs"]
+mod packetize;
 
 use std::time::{Duration, Instant};
 
 use media::Codec;
 use proptest::prelude::*;
 
-use super::{Output, Packet, Receiver, Settings, UNIT_BYTES_MAX, fuzz};
+use super::{Counts, Output, Packet, Receiver, Settings, UNIT_BYTES_MAX, fuzz};
 use link::{Link, ms};
 
 /// A VP8 frame of so many packets, each with a byte that tells it from others.
@@ -62,7 +65,9 @@ fn an_unproven_marker_is_believed_after_a_while() {
 
 #[test]
 fn units_are_whole_whatever_the_marker_says() {
-    let cases: [(&str, fn(usize, usize) -> bool, u64); 3] = [
+    /// Whether this part of so many has the marker.
+    type IsMarked = fn(usize, usize) -> bool;
+    let cases: [(&str, IsMarked, u64); 3] = [
         ("never set", |_, _| false, 0),
         ("always set", |_, _| true, 1),
         ("set on the first packet", |part, _| part == 0, 1),

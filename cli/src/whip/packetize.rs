@@ -1,0 +1,262 @@
+//! Coded pictures to RTP payloads: RFC 6184, RFC 7798, RFC 7741, RFC 9628 and AV1's format.
+//!
+//! Bytes in, bytes out: small NAL units are aggregated, large ones cut. The tests of the server's
+//! receiver use this too.
+
+use media::{AccessUnit, Codec};
+
+/// Cuts the pictures of one source.
+#[derive(Debug)]
+pub struct Packetizer {
+    codec: Codec,
+    /// Most bytes of a payload.
+    bytes_max: usize,
+    /// Of VP8 and VP9, 15 bits.
+    picture_id: u16,
+}
+
+/// Least payload that leaves room for a picture beside every header.
+const BYTES_MIN: usize = 16;
+
+impl Packetizer {
+    /// Payloads of at most `bytes_max` bytes; `None` for a codec without a payload format.
+    pub fn new(codec: Codec, bytes_max: usize) -> Option<Packetizer> {
+        let is_served = !matches!(codec, Codec::Mpeg4 | Codec::Mjpeg);
+        let packetizer = Packetizer { codec, bytes_max: bytes_max.max(BYTES_MIN), picture_id: 0 };
+        is_served.then_some(packetizer)
+    }
+
+    /// The payloads of the next picture, in order; the marker belongs to the last one.
+    pub fn payloads(&mut self, unit: &AccessUnit) -> Vec<Vec<u8>> {
+        self.picture_id = self.picture_id.wrapping_add(1) & 0x7fff;
+        match self.codec {
+            Codec::H264 => nal_payloads(&unit.data, self.bytes_max, &H264),
+            Codec::H265 => nal_payloads(&unit.data, self.bytes_max, &H265),
+            Codec::Vp8 => self.vp8(&unit.data),
+            Codec::Vp9 => self.vp9(&unit.data, unit.keyframe),
+            Codec::Av1 => av1(&unit.data, self.bytes_max),
+            Codec::Mpeg4 | Codec::Mjpeg => Vec::new(),
+        }
+    }
+
+    /// RFC 7741 4.2: a descriptor of four bytes with a long picture id.
+    fn vp8(&self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let [high, low] = self.picture_id.to_be_bytes();
+        let parts = frame.chunks(self.bytes_max - 4).enumerate();
+        let payload = |(index, part): (usize, &[u8])| {
+            let begins = if index == 0 { 0x10 } else { 0 };
+            [&[0x80 | begins, 0x80, 0x80 | high, low], part].concat()
+        };
+        parts.map(payload).collect()
+    }
+
+    /// RFC 9628 4.2: non-flexible mode, one layer, a long picture id.
+    fn vp9(&self, frame: &[u8], is_key: bool) -> Vec<Vec<u8>> {
+        let [high, low] = self.picture_id.to_be_bytes();
+        let count = frame.len().div_ceil(self.bytes_max - 3);
+        let parts = frame.chunks(self.bytes_max - 3).enumerate();
+        let payload = |(index, part): (usize, &[u8])| {
+            let inter = if is_key { 0 } else { 0x40 };
+            let begins = if index == 0 { 0x08 } else { 0 };
+            let ends = if index + 1 == count { 0x04 } else { 0 };
+            [&[0x80 | inter | begins | ends, 0x80 | high, low], part].concat()
+        };
+        parts.map(payload).collect()
+    }
+}
+
+/// What differs between the payload formats of H.264 and H.265.
+trait NalFormat {
+    const HEADER_BYTES: usize;
+
+    /// The header of an aggregation packet with these NAL units, which are not empty.
+    fn aggregation(nals: &[&[u8]]) -> Vec<u8>;
+
+    /// The headers of a fragment of the NAL unit with this header.
+    fn fragment(header: &[u8], starts: bool, ends: bool) -> Vec<u8>;
+}
+
+struct H264;
+
+impl NalFormat for H264 {
+    const HEADER_BYTES: usize = 1;
+
+    fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
+        // RFC 6184 5.7: the highest importance of all.
+        let importance = nals.iter().map(|nal| nal[0] & 0x60).max().unwrap_or(0);
+        vec![importance | 24]
+    }
+
+    fn fragment(header: &[u8], starts: bool, ends: bool) -> Vec<u8> {
+        let flags = u8::from(starts) << 7 | u8::from(ends) << 6;
+        vec![header[0] & 0xe0 | 28, flags | header[0] & 0x1f]
+    }
+}
+
+struct H265;
+
+impl NalFormat for H265 {
+    const HEADER_BYTES: usize = 2;
+
+    fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
+        // RFC 7798 4.4.2: the lowest layer and the lowest temporal identifier of all.
+        let layer = |nal: &&[u8]| u16::from(nal[0] & 1) << 5 | u16::from(nal[1] >> 3);
+        let lowest = nals.iter().map(layer).min().unwrap_or(0);
+        let temporal = nals.iter().map(|nal| nal[1] & 7).min().unwrap_or(1);
+        vec![48 << 1 | (lowest >> 5) as u8, (lowest << 3) as u8 | temporal]
+    }
+
+    fn fragment(header: &[u8], starts: bool, ends: bool) -> Vec<u8> {
+        let flags = u8::from(starts) << 7 | u8::from(ends) << 6;
+        vec![header[0] & 0x81 | 49 << 1, header[1], flags | header[0] >> 1 & 0x3f]
+    }
+}
+
+fn nal_payloads<F: NalFormat>(unit: &[u8], bytes_max: usize, _format: &F) -> Vec<Vec<u8>> {
+    let mut payloads = Vec::new();
+    let mut small: Vec<&[u8]> = Vec::new();
+    let mut small_bytes = F::HEADER_BYTES;
+    for nal in nals(unit).filter(|nal| nal.len() > F::HEADER_BYTES) {
+        if small_bytes + 2 + nal.len() > bytes_max {
+            payloads.extend(aggregated::<F>(&small));
+            small.clear();
+            small_bytes = F::HEADER_BYTES;
+        }
+        if F::HEADER_BYTES + 2 + nal.len() <= bytes_max {
+            small_bytes += 2 + nal.len();
+            small.push(nal);
+        } else if nal.len() <= bytes_max {
+            payloads.push(nal.to_vec());
+        } else {
+            fragments::<F>(nal, bytes_max, &mut payloads);
+        }
+    }
+    payloads.extend(aggregated::<F>(&small));
+    payloads
+}
+
+fn aggregated<F: NalFormat>(nals: &[&[u8]]) -> Option<Vec<u8>> {
+    match nals {
+        [] => None,
+        [nal] => Some(nal.to_vec()),
+        nals => {
+            let mut payload = F::aggregation(nals);
+            for nal in nals {
+                payload.extend_from_slice(&(nal.len() as u16).to_be_bytes());
+                payload.extend_from_slice(nal);
+            }
+            Some(payload)
+        }
+    }
+}
+
+fn fragments<F: NalFormat>(nal: &[u8], bytes_max: usize, payloads: &mut Vec<Vec<u8>>) {
+    let (header, body) = nal.split_at(F::HEADER_BYTES);
+    let room = bytes_max - F::HEADER_BYTES - 1;
+    let count = body.len().div_ceil(room);
+    for (index, part) in body.chunks(room).enumerate() {
+        let mut payload = F::fragment(header, index == 0, index + 1 == count);
+        payload.extend_from_slice(part);
+        payloads.push(payload);
+    }
+}
+
+/// The NAL units of an Annex B unit, without start codes and zeros that trail.
+fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = after_start_code(unit).map(|at| &unit[at..]);
+    std::iter::from_fn(move || {
+        let tail = rest.take()?;
+        let next = after_start_code(tail);
+        rest = next.map(|at| &tail[at..]);
+        let nal = &tail[..next.map_or(tail.len(), |at| at - 3)];
+        let end = nal.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+        Some(&nal[..end])
+    })
+}
+
+fn after_start_code(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(3).position(|window| window == [0, 0, 1]).map(|at| at + 3)
+}
+
+/// AV1 RTP 4.3: elements with their sizes, as many in a packet as fit.
+fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
+    let obus: Vec<Vec<u8>> = obus(unit);
+    // 4.4: a coded video sequence begins with its header.
+    let is_new = obus.first().is_some_and(|obu| obu[0] >> 3 & 0x0f == 1);
+    let mut payloads = vec![vec![u8::from(is_new) << 3]];
+    for obu in &obus {
+        let mut rest = &obu[..];
+        let mut continues = false;
+        while !rest.is_empty() {
+            let payload = payloads.last_mut().filter(|payload| payload.len() + 5 < bytes_max);
+            let payload = match payload {
+                Some(payload) => payload,
+                None => {
+                    payloads.push(vec![u8::from(continues) << 7]);
+                    continue;
+                }
+            };
+            // A size takes at most three bytes here; an element is never longer than a packet.
+            let room = (bytes_max - payload.len()).saturating_sub(3).min(rest.len());
+            let (part, after) = rest.split_at(room);
+            leb128(part.len(), payload);
+            payload.extend_from_slice(part);
+            rest = after;
+            continues = !rest.is_empty();
+            if continues {
+                payload[0] |= 0x40;
+                payloads.push(vec![0x80]);
+            }
+        }
+    }
+    payloads.retain(|payload| payload.len() > 1);
+    payloads
+}
+
+/// The OBUs of a temporal unit without their sizes; delimiters and padding are not sent (5).
+fn obus(unit: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut rest = unit;
+    while let Some((&header, mut after)) = rest.split_first() {
+        let mut obu = vec![header & !0x02];
+        if header & 0x04 != 0 {
+            let Some((&extension, more)) = after.split_first() else { break };
+            obu.push(extension);
+            after = more;
+        }
+        let size = if header & 0x02 != 0 {
+            let Some(size) = take_leb128(&mut after) else { break };
+            size
+        } else {
+            after.len()
+        };
+        let Some((payload, more)) = after.split_at_checked(size) else { break };
+        obu.extend_from_slice(payload);
+        rest = more;
+        if !matches!(header >> 3 & 0x0f, 2 | 8 | 15) {
+            found.push(obu);
+        }
+    }
+    found
+}
+
+fn leb128(mut value: usize, into: &mut Vec<u8>) {
+    while value > 0x7f {
+        into.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    into.push(value as u8);
+}
+
+fn take_leb128(bytes: &mut &[u8]) -> Option<usize> {
+    let mut value = 0;
+    for index in 0..8 {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= usize::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
