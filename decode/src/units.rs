@@ -28,14 +28,20 @@ pub struct CodedPicture {
 
 /// The coded pictures of a file's video stream, in decode order.
 ///
-/// Ends at the end of the file or where it cannot be read; pictures without times are left out.
+/// Ends at the end of the file or where it cannot be read. In files without times, pictures have
+/// those of a constant rate in decode order.
 pub struct CodedPictures {
     demuxer: Demuxer,
     framing: Framing,
     /// Parameter sets of the container, framed as its packets.
     described: Vec<u8>,
     pending: VecDeque<Unit<Packet>>,
+    /// Pictures so far that came without a time.
+    untimed: i64,
 }
+
+/// Pictures a second where a file says nothing of them.
+const RATE: (u32, u32) = (25, 1);
 
 impl Demuxer {
     /// The pictures as they are coded, for who sends them elsewhere.
@@ -44,7 +50,8 @@ impl Demuxer {
         let codec = self.stream().codec;
         let framing = framing(codec, parameters.extradata());
         let described = described_sets(codec, framing, parameters.extradata());
-        CodedPictures { demuxer: self, framing, described, pending: VecDeque::new() }
+        let pending = VecDeque::new();
+        CodedPictures { demuxer: self, framing, described, pending, untimed: 0 }
     }
 }
 
@@ -53,10 +60,8 @@ impl Iterator for CodedPictures {
 
     fn next(&mut self) -> Option<CodedPicture> {
         loop {
-            while let Some(unit) = self.pending.pop_front() {
-                if let Some(picture) = self.picture(&unit) {
-                    return Some(picture);
-                }
+            if let Some(unit) = self.pending.pop_front() {
+                return Some(self.picture(&unit));
             }
             self.pending.extend(self.demuxer.next_segment()?.units);
         }
@@ -64,10 +69,13 @@ impl Iterator for CodedPictures {
 }
 
 impl CodedPictures {
-    fn picture(&self, unit: &Unit<Packet>) -> Option<CodedPicture> {
+    fn picture(&mut self, unit: &Unit<Packet>) -> CodedPicture {
+        let pts = match unit.pts.or(unit.payload.dts()) {
+            Some(pts) => pts,
+            None => self.next_untimed(),
+        };
         let stream = self.demuxer.stream();
         let at = |ticks| Timestamp::new(ticks, stream.timebase);
-        let pts = unit.pts.or(unit.payload.dts())?;
         let dts = unit.payload.dts().unwrap_or(pts);
         let keyframe = unit.coded.decodes_alone;
         let data = match stream.codec {
@@ -79,7 +87,16 @@ impl CodedPictures {
             _ => unit.payload.data().to_vec(),
         };
         let access_unit = AccessUnit { codec: stream.codec, pts: at(pts), keyframe, data };
-        Some(CodedPicture { access_unit, decode_at: at(dts) })
+        CodedPicture { access_unit, decode_at: at(dts) }
+    }
+
+    fn next_untimed(&mut self) -> i64 {
+        let stream = self.demuxer.stream();
+        let (num, den) = stream.source_rate.map_or(RATE, |rate| (rate.num(), rate.den()));
+        let ticks = i128::from(self.untimed) * i128::from(den) * i128::from(stream.timebase.den())
+            / (i128::from(num) * i128::from(stream.timebase.num()));
+        self.untimed += 1;
+        i64::try_from(ticks).unwrap_or(i64::MAX)
     }
 }
 
@@ -155,13 +172,15 @@ fn hevc_arrays(record: &[u8]) -> Option<Vec<&[u8]>> {
 mod tests {
     use super::*;
 
+    type Bytes<'a> = &'a [u8];
+
     #[test]
     fn sets_are_read_from_configuration_records() {
         let avc = [1, 66, 0, 30, 0xff, 0xe1, 0, 2, 0x67, 7, 1, 0, 1, 0x68];
         let mut hevc = vec![1; 22];
         hevc.extend([2, 0xa0, 0, 1, 0, 2, 0x40, 1, 0x21, 0, 1, 0, 2, 0x42, 1]);
         let lengths = Framing::Lengths(2);
-        let cases: [(&str, Codec, Framing, &[u8], &[u8]); 6] = [
+        let cases: [(&str, Codec, Framing, Bytes<'_>, Bytes<'_>); 6] = [
             ("avcC", Codec::H264, lengths, &avc, &[0, 2, 0x67, 7, 0, 1, 0x68]),
             ("hvcC", Codec::H265, lengths, &hevc, &[0, 2, 0x40, 1, 0, 2, 0x42, 1]),
             ("Annex B", Codec::H264, Framing::StartCodes, &[0, 0, 1, 0x67], &[0, 0, 1, 0x67]),
@@ -179,7 +198,7 @@ mod tests {
         let lengths = Framing::Lengths(1);
         let sets = [2, 0x67, 1, 1, 0x68];
         let bare = [0, 0, 0, 1, 0x65, 9];
-        let cases: [(&str, &[u8], &[u8], &[u8]); 3] = [
+        let cases: [(&str, Bytes<'_>, Bytes<'_>, Bytes<'_>); 3] = [
             (
                 "a start",
                 &[2, 0x65, 9],

@@ -15,11 +15,12 @@ const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Co
 /// flags, a length, the payload. Flags are the marker, a new time, a time far away, a pause, and
 /// a sender report before the packet.
 ///
-/// Units come out in bounds, the first one is a start, and the receiver falls silent.
-pub fn packets(bytes: &[u8]) {
-    let Some((&choice, mut rest)) = bytes.split_first() else { return };
+/// Units come out in bounds, the first one is a start, and the receiver falls silent. Gives how
+/// many came out.
+pub fn packets(bytes: &[u8]) -> u64 {
+    let Some((&choice, mut rest)) = bytes.split_first() else { return 0 };
     let codec = CODECS[usize::from(choice) % CODECS.len()];
-    let Some(mut receiver) = Receiver::new(codec, &Settings::default()) else { return };
+    let Some(mut receiver) = Receiver::new(codec, &Settings::default()) else { return 0 };
     let (mut now, mut sequence, mut timestamp) = (Instant::now(), 0_u16, 0_u32);
     let mut given = 0;
     while let [step, flags, length, after @ ..] = rest {
@@ -44,6 +45,7 @@ pub fn packets(bytes: &[u8]) {
     if let Ok(packet) = Packet::parse(bytes) {
         assert!(packet.payload.len() <= bytes.len());
     }
+    given
 }
 
 fn polled(receiver: &mut Receiver, now: Instant, is_first: bool) -> u64 {

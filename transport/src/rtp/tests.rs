@@ -8,7 +8,7 @@ mod packetize;
 use std::time::{Duration, Instant};
 
 use media::Codec;
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::Index};
 
 use super::{Counts, Output, Packet, Receiver, Settings, UNIT_BYTES_MAX, fuzz};
 use link::{Link, ms};
@@ -307,7 +307,48 @@ fn codecs_without_a_payload_format_are_not_received() {
     }
 }
 
+fn corpus() -> Vec<Vec<u8>> {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/packets");
+    let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
+        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+        .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn the_corpus_is_digested() {
+    let corpus = corpus();
+    for bytes in &corpus {
+        // One that gives nothing would test little when it is broken.
+        assert!(fuzz::packets(bytes) > 1, "{bytes:02x?}");
+    }
+    assert!(corpus.len() >= 6, "each codec, and a restart");
+}
+
 proptest! {
+    #[test]
+    fn a_broken_corpus_is_digested(
+        seed in any::<Index>(),
+        breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+    ) {
+        let mut bytes = seed.get(&corpus()).clone();
+        for (at, how, byte) in &breaks {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = *byte,
+                1 => bytes.insert(at, *byte),
+                2 => drop(bytes.remove(at)),
+                _ => bytes.truncate(at),
+            }
+        }
+        fuzz::packets(&bytes);
+    }
+
     #[test]
     fn arbitrary_packets_are_digested(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         fuzz::packets(&bytes);

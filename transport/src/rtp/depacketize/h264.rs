@@ -112,7 +112,12 @@ impl Depacketizer for H264 {
     }
 
     fn begins_start(&self, payload: &[u8]) -> bool {
-        first(payload).is_some_and(|nal| kind(nal) == nal::SPS)
+        let is_set = |nal: &[u8]| kind(nal) == nal::SPS;
+        self.begins_unit(payload)
+            && match kind(payload) {
+                nal::STAP_A => Aggregated(&payload[1..]).flatten().any(is_set),
+                _ => is_set(payload),
+            }
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
@@ -329,8 +334,9 @@ mod tests {
     #[test]
     fn beginnings_are_told_without_what_came_before() {
         let depacketizer = H264::default();
-        let cases: [(&str, Vec<u8>, bool, bool); 6] = [
+        let cases: [(&str, Vec<u8>, bool, bool); 7] = [
             ("delimiter", vec![0x09, 0xf0], true, false),
+            ("delimiter and sets", stap(&[&[0x09, 0xf0], &SPS, &PPS]), true, true),
             ("sequence set", SPS.into(), true, true),
             ("aggregated set", stap(&[&SPS, &PPS]), true, true),
             ("picture set", PPS.into(), false, false),

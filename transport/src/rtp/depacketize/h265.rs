@@ -135,7 +135,12 @@ impl Depacketizer for H265 {
     }
 
     fn begins_start(&self, payload: &[u8]) -> bool {
-        first(payload).is_some_and(|nal| kind(nal) == nal::VPS)
+        let is_set = |nal: &[u8]| kind(nal) == nal::VPS;
+        self.begins_unit(payload)
+            && match kind(payload) {
+                nal::AGGREGATION => Aggregated(&payload[2..]).flatten().any(is_set),
+                _ => is_set(payload),
+            }
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {

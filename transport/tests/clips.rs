@@ -1,0 +1,220 @@
+//! Real clips over RTP: the frames that come out are those of the file.
+#![allow(missing_docs)]
+
+#[path = "../../cli/src/whip/packetize.rs"]
+mod packetize;
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
+use std::{
+    env,
+    fs::File,
+    hash::{DefaultHasher, Hasher},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use decode::{
+    CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
+    decode_file, open_decoder,
+};
+use media::{Codec, Frame, Pixels, Plane, Timestamp};
+use packetize::Packetizer;
+use skip::skip;
+use transport::rtp::{Output, Packet, Receiver, Settings, Unit};
+
+/// Frames compared of each clip; every clip has its second keyframe, or none, in them.
+const FRAMES: usize = 90;
+
+fn demuxer(path: &Path) -> Demuxer {
+    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Demuxer::open(Box::new(file), Limits::default()).expect("a clip")
+}
+
+fn digest(frame: &Frame) -> u64 {
+    let Pixels::Host(picture) = &frame.pixels;
+    let mut hash = DefaultHasher::new();
+    let mut add = |plane: Plane<'_>| {
+        (0..plane.extent().height).for_each(|y| hash.write(plane.row(y)));
+    };
+    add(picture.luma());
+    picture.chroma().into_iter().flatten().for_each(add);
+    hash.finish()
+}
+
+/// A frame's time and digest.
+type Seen = (Timestamp, u64);
+
+#[derive(Default)]
+struct Recorder(Vec<Seen>);
+
+impl FrameSink for Recorder {
+    type Output = Vec<Seen>;
+
+    fn begin(&mut self, _segment: SegmentInfo) {
+        self.0.clear();
+    }
+
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
+        self.0.push((frame.pts, digest(&frame)));
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Vec<Seen> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// The first frames as the file decoder gives them.
+fn of_file(path: &Path) -> Vec<Seen> {
+    let options = FileOptions {
+        sampling: Sampling::Every,
+        max_frames: FRAMES as u64,
+        threads: 2,
+        plan: true,
+    };
+    let mut seen = Vec::new();
+    decode_file(demuxer(path), &options, Recorder::default, |frames| {
+        seen.extend(frames);
+        ControlFlow::Continue(())
+    })
+    .expect("decodes");
+    seen
+}
+
+fn rtp_ticks(at: Timestamp) -> i64 {
+    let (num, den) = (i128::from(at.timebase.num()), i128::from(at.timebase.den()));
+    (i128::from(at.ticks) * num * 90_000 / den) as i64
+}
+
+/// Neighbours change places, and every packet comes twice.
+fn shuffled(payloads: Vec<Vec<u8>>) -> Vec<(usize, Vec<u8>)> {
+    let mut sent: Vec<(usize, Vec<u8>)> = payloads.into_iter().enumerate().collect();
+    sent.chunks_mut(3).skip(1).for_each(<[_]>::reverse);
+    sent
+}
+
+/// The first pictures through packets of 1200 bytes.
+fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Unit> {
+    let mut packetizer = Packetizer::new(codec, 1200).expect("is served");
+    let mut receiver = Receiver::new(codec, &Settings::default()).expect("is served");
+    let (mut now, mut sequence, mut units) = (Instant::now(), 65_000_u16, Vec::new());
+    for picture in pictures {
+        let timestamp = (rtp_ticks(picture.access_unit.pts) as u32).wrapping_add(u32::MAX - 9000);
+        let payloads = packetizer.payloads(&picture.access_unit);
+        let count = payloads.len();
+        for (index, payload) in shuffled(payloads) {
+            let packet = Packet {
+                payload_type: 96,
+                ssrc: 1,
+                sequence: sequence.wrapping_add(index as u16),
+                timestamp,
+                marker: index + 1 == count,
+                payload: &payload,
+            };
+            receiver.packet(&packet, now);
+            receiver.packet(&packet, now);
+        }
+        sequence = sequence.wrapping_add(count as u16);
+        now += Duration::from_millis(5);
+        while let Some(output) = receiver.poll(now) {
+            match output {
+                Output::Unit(unit) => units.push(unit),
+                // A delimiter in a packet of its own does not say what follows.
+                Output::NeedKeyframe if units.is_empty() => {}
+                other => panic!("nothing is missing: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(receiver.counts().lost, 0);
+    units
+}
+
+/// The frames of units, in the order of presentation.
+fn decoded(units: &[Unit], codec: Codec) -> Vec<Seen> {
+    let mut decoder = open_decoder(codec, LiveOptions::default()).expect("opens");
+    let mut seen = Vec::new();
+    for unit in units {
+        decoder.push(&unit.access_unit).expect("decodes");
+        while let Some(frame) = decoder.poll().expect("decodes") {
+            seen.push((frame.pts, digest(&frame)));
+        }
+    }
+    decoder.flush().expect("flushes");
+    while let Some(frame) = decoder.poll().expect("decodes") {
+        seen.push((frame.pts, digest(&frame)));
+    }
+    seen
+}
+
+fn check(path: &Path) {
+    let name = path.display();
+    let codec = demuxer(path).stream().codec;
+    let file = of_file(path);
+    let pictures = demuxer(path).into_coded_pictures().take(FRAMES + 30);
+    let live = decoded(&units(pictures, codec), codec);
+    let count = file.len().min(FRAMES);
+    assert!(live.len() >= count, "{name}: {} frames of {count}", live.len());
+    let (first_file, first_live) = (rtp_ticks(file[0].0), live[0].0.ticks);
+    for (index, (expected, found)) in file.iter().zip(&live).enumerate() {
+        assert_eq!(expected.1, found.1, "{name}: pixels of frame {index}");
+        let difference = rtp_ticks(expected.0) - first_file - (found.0.ticks - first_live);
+        assert!(difference.abs() <= 1, "{name}: time of frame {index}: {difference}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
+fn media_dir() -> Option<PathBuf> {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
+    let dir = env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(default, PathBuf::from);
+    if dir.join("clips").is_dir() {
+        return Some(dir);
+    }
+    skip("a test of real clips", format!("no clips in SIGHTLINE_MEDIA_DIR={}", dir.display()));
+    None
+}
+
+#[test]
+fn real_clips_come_out_as_they_are() {
+    let Some(dir) = media_dir() else { return };
+    for name in [
+        "film_nasa.mp4",
+        "talk_friday.mp4",
+        "anim_bbb-720p-5s.mp4",
+        "anim_mb-annexb.mkv",
+        "phone_adx-topshots.mp4",
+        "phone_mb-h265.mp4",
+        "nature_water.webm",
+        "phone_adx-1080p-av1.mp4",
+    ] {
+        check(&dir.join("clips").join(name));
+    }
+}
+
+#[test]
+fn made_clips_come_out_as_they_are() {
+    if Command::new("ffmpeg").arg("-version").output().is_err() {
+        return skip("a test of rendered clips", "ffmpeg is not on PATH");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, how) in [
+        ("vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 40"),
+        ("vp9-hidden.webm", "-c:v libvpx-vp9 -cpu-used 8 -g 40 -auto-alt-ref 1 -lag-in-frames 16"),
+        ("vp8-hidden.webm", "-c:v libvpx -cpu-used 8 -g 40 -auto-alt-ref 1 -lag-in-frames 12"),
+        ("av1.mkv", "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 30"),
+        ("slices.mp4", "-c:v libx264 -preset ultrafast -bf 2 -g 40 -slices 4"),
+        ("open-gop.mkv", "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=40"),
+    ] {
+        let path = dir.path().join(name);
+        let source = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=2 -pix_fmt yuv420p";
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-nostdin"])
+            .args(source.split(' ').chain(how.split(' ')))
+            .arg(&path)
+            .status();
+        assert!(made.expect("starts").success(), "{name}");
+        check(&path);
+    }
+}
