@@ -4,17 +4,24 @@
 
 use media::{AccessUnit, Codec};
 
-use crate::start::Inspector;
+use crate::{frame_num::FrameNumbers, start::Inspector};
 
 /// Waits for a clean start, then lets everything through until a loss.
 pub(crate) struct Gop {
     inspector: Inspector,
+    numbers: FrameNumbers,
     is_open: bool,
 }
 
 impl Gop {
     pub(crate) fn new(codec: Codec) -> Gop {
-        Gop { inspector: Inspector::new(codec, &[]), is_open: false }
+        let inspector = Inspector::new(codec, &[]);
+        Gop { inspector, numbers: FrameNumbers::default(), is_open: false }
+    }
+
+    /// Pictures that the unit may refer to are missing, by what it says itself.
+    pub(crate) fn misses(&mut self, unit: &AccessUnit) -> bool {
+        unit.codec == Codec::H264 && self.numbers.misses(&unit.data) && self.is_open
     }
 
     /// The unit can be decoded.
@@ -36,6 +43,7 @@ impl Gop {
     /// A unit was lost or refused, so what refers to it cannot be decoded.
     pub(crate) fn lose(&mut self) {
         self.is_open = false;
+        self.numbers.forget();
     }
 }
 

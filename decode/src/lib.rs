@@ -10,6 +10,7 @@ mod demux;
 mod error;
 mod ffi;
 mod file;
+mod frame_num;
 mod gop;
 mod live;
 mod nal;

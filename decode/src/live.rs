@@ -49,7 +49,7 @@ pub struct LiveOptions {
 
 /// Opens the decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    let context = Context::open(codec, None, 1, OnDamage::Refuse, options.limits.side_px)?;
+    let context = Context::open(codec, None, 1, OnDamage::Discard, options.limits.side_px)?;
     Ok(Box::new(SoftwareDecoder {
         codec,
         limits: options.limits,
@@ -80,6 +80,11 @@ impl Decoder for SoftwareDecoder {
         if unit.codec != self.codec {
             let (expected, got) = (self.codec.name(), unit.codec.name());
             return Err(DecodeError::WrongCodec { expected, got });
+        }
+        if self.gop.misses(unit) {
+            self.lose();
+            let detail = "pictures before it are missing".to_owned();
+            return Err(DecodeError::DamagedUnit { detail });
         }
         if !self.gop.admits(unit) {
             return Ok(());

@@ -28,11 +28,13 @@ pub(crate) enum Output {
 /// What a decoder does about bytes that are not as they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDamage {
-    /// Says so, and is not used again before it is reset: what it would show depends on its threads'
-    /// timing.
+    /// Says so, and is used no further: what it would show depends on its threads' timing.
     Refuse,
     /// Shows what it can; on one thread that is always the same.
     Conceal,
+    /// As [`OnDamage::Refuse`], of a decoder on one thread that is reset then, so that nothing
+    /// damaged is ever shown and its pictures need no clearing.
+    Discard,
 }
 
 /// What the decoder's threads share with us.
@@ -115,7 +117,7 @@ impl Context {
                 (*raw).pkt_timebase = parameters.timebase();
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
-            if on_damage == OnDamage::Refuse && matches!(codec, Codec::H264 | Codec::H265) {
+            if on_damage != OnDamage::Conceal && matches!(codec, Codec::H264 | Codec::H265) {
                 // Else errors inside a picture are only concealed.
                 (*raw).err_recognition |= ffi::AV_EF_EXPLODE;
             }
@@ -187,7 +189,7 @@ impl Context {
     /// It met damage that no error and no frame need tell of: libav's threads may hand a picture
     /// out before its flags are set, and some decoders only log. Only asked where damage is refused.
     pub(crate) fn complained(&self) -> bool {
-        self.guard.on_damage == OnDamage::Refuse && self.guard.complained.load(Ordering::Relaxed)
+        self.guard.on_damage != OnDamage::Conceal && self.guard.complained.load(Ordering::Relaxed)
     }
 
     /// Forgets every picture and complaint; the next packet must be a clean start.
@@ -236,8 +238,8 @@ pub(super) unsafe extern "C" fn note_complaint<V>(
     }
 }
 
-/// libav's own allocation for every picture within the limit, cleared, as damage may leave parts of
-/// it unwritten; may run on any decoder thread.
+/// libav's own allocation for every picture within the limit, cleared where damage may be shown, as it
+/// may leave parts unwritten; may run on any decoder thread.
 unsafe extern "C" fn get_buffer(
     context: *mut ffi::AVCodecContext,
     frame: *mut ffi::AVFrame,
@@ -254,7 +256,9 @@ unsafe extern "C" fn get_buffer(
     }
     // SAFETY: the arguments are libav's own.
     let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
-    if code >= 0 {
+    // What is not cleared holds zeros or an earlier picture of the same stream: the buffers of one
+    // decoder are its own, and libav clears them when it makes them.
+    if code >= 0 && guard.on_damage != OnDamage::Discard {
         // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
         // shared with anyone.
         unsafe {

@@ -47,7 +47,12 @@ fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A clip as access units, and its frames as the file decoder sees them.
-fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
+pub fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
+    clip_of(dir, codec, "160x120")
+}
+
+/// As [`clip`], of pictures of this size.
+pub fn clip_of(dir: &Path, codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
     let (encode, copy, ending) = match codec {
         Codec::H264 => (
             "libx264 -preset veryfast -bf 3 -g 30",
@@ -64,7 +69,7 @@ fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
         _ => ("libsvtav1 -preset 12 -g 30", "", "ivf"),
     };
     let (file, stream) = (dir.join("clip.mkv"), dir.join(format!("clip.{ending}")));
-    let source = "-f lavfi -i testsrc2=size=160x120:rate=25:duration=3 -pix_fmt yuv420p";
+    let source = format!("-f lavfi -i testsrc2=size={size}:rate=25:duration=3 -pix_fmt yuv420p");
     make(&file, &format!("{source} -c:v {encode}"));
     make(&stream, &format!("-i {} -c copy {copy}", file.display()));
     let times: Vec<i64> = run(
@@ -86,13 +91,13 @@ fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
     (units(codec, &std::fs::read(stream).expect("made"), &times), seen)
 }
 
-fn poll_all(decoder: &mut dyn Decoder) -> Vec<(i64, String)> {
+pub fn poll_all(decoder: &mut dyn Decoder) -> Vec<(i64, String)> {
     std::iter::from_fn(|| decoder.poll().expect("no error"))
         .map(|frame| (frame.pts.as_millis(), digest(&frame)))
         .collect()
 }
 
-fn open(codec: Codec) -> Box<dyn Decoder> {
+pub fn open(codec: Codec) -> Box<dyn Decoder> {
     open_decoder(codec, LiveOptions::default()).expect("opens")
 }
 

@@ -3,4 +3,5 @@
 mod clips;
 mod damage;
 mod live;
+mod live_loss;
 mod support;

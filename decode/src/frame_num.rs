@@ -1,0 +1,315 @@
+//! Whether H.264 reference pictures are missing before a picture, told by `frame_num` (H.264 7.4.3).
+//!
+//! libav makes up what is missing and says nothing. Streams that allow gaps are left alone: theirs may
+//! be meant. An operation that sets the numbers back (`memory_management_control_operation` 5, which no
+//! live encoder is known to use) is taken for a loss. Pure; any bytes are digested.
+
+use std::collections::BTreeMap;
+
+use crate::nal::{Framing, Nals};
+
+/// Follows the numbers of one stream with start codes, in decode order.
+#[derive(Default)]
+pub(crate) struct FrameNumbers {
+    sequences: BTreeMap<u32, Sequence>,
+    /// Picture parameter set to sequence parameter set.
+    pictures: BTreeMap<u32, u32>,
+    /// Number of the latest reference picture.
+    previous: Option<u32>,
+}
+
+/// What of a sequence parameter set matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sequence {
+    frame_num_bits: u32,
+    allows_gaps: bool,
+    separate_planes: bool,
+}
+
+impl FrameNumbers {
+    /// Takes the next unit; tells whether pictures that it may refer to are missing before it.
+    pub(crate) fn misses(&mut self, unit: &[u8]) -> bool {
+        for nal in Nals::new(unit, Framing::StartCodes) {
+            let Some((header, payload)) = nal.bytes().split_first() else { continue };
+            match header & 0x1f {
+                5 => {
+                    self.previous = Some(0);
+                    return false;
+                }
+                1 | 2 => return self.follows(header & 0x60 != 0, payload).unwrap_or(false),
+                7 => {
+                    let sequence = sequence(payload);
+                    self.sequences.extend(sequence);
+                }
+                8 => {
+                    let mut bits = Bits::new(payload);
+                    if let (Some(id), Some(of)) = (bits.unsigned(), bits.unsigned())
+                        && id < 256
+                    {
+                        self.pictures.insert(id, of);
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// What went before is of no interest: a clean start comes next.
+    pub(crate) fn forget(&mut self) {
+        self.previous = None;
+    }
+
+    /// The picture with this slice (7.3.3); `None` where its sets are not known.
+    fn follows(&mut self, is_reference: bool, slice: &[u8]) -> Option<bool> {
+        let mut bits = Bits::new(slice);
+        // first_mb_in_slice, slice_type.
+        bits.unsigned()?;
+        bits.unsigned()?;
+        let sequence = self.sequences.get(self.pictures.get(&bits.unsigned()?)?)?;
+        if sequence.separate_planes {
+            bits.take(2)?;
+        }
+        let number = bits.take(sequence.frame_num_bits)?;
+        let previous = self.previous;
+        if is_reference {
+            self.previous = Some(number);
+        }
+        let next = |previous: u32| (previous + 1) % (1 << sequence.frame_num_bits);
+        let is_gap = previous.is_some_and(|it| number != it && number != next(it));
+        Some(is_gap && !sequence.allows_gaps)
+    }
+}
+
+/// The number and the contents of a sequence parameter set (7.3.2.1.1).
+fn sequence(payload: &[u8]) -> Option<(u32, Sequence)> {
+    let mut bits = Bits::new(payload);
+    let profile = bits.take(8)?;
+    // Constraints and level.
+    bits.take(16)?;
+    let id = bits.unsigned().filter(|&id| id < 32)?;
+    let mut separate_planes = false;
+    if matches!(profile, 100 | 110 | 122 | 244 | 44 | 83 | 86 | 118 | 128 | 138 | 139 | 134 | 135) {
+        let chroma_format = bits.unsigned()?;
+        if chroma_format == 3 {
+            separate_planes = bits.take(1)? == 1;
+        }
+        // Bit depths of luma and chroma, qpprime_y_zero_transform_bypass_flag.
+        bits.unsigned()?;
+        bits.unsigned()?;
+        bits.take(1)?;
+        if bits.take(1)? == 1 {
+            skip_scaling_lists(&mut bits, if chroma_format == 3 { 12 } else { 8 })?;
+        }
+    }
+    let frame_num_bits = bits.unsigned().filter(|&minus_4| minus_4 <= 12)? + 4;
+    match bits.unsigned()? {
+        0 => drop(bits.unsigned()?),
+        1 => {
+            // delta_pic_order_always_zero_flag, offset_for_non_ref_pic,
+            // offset_for_top_to_bottom_field and the cycle; a signed value is as long as an unsigned.
+            bits.take(1)?;
+            bits.unsigned()?;
+            bits.unsigned()?;
+            for _ in 0..bits.unsigned().filter(|&count| count < 256)? {
+                bits.unsigned()?;
+            }
+        }
+        _ => {}
+    }
+    // max_num_ref_frames
+    bits.unsigned()?;
+    let allows_gaps = bits.take(1)? == 1;
+    Some((id, Sequence { frame_num_bits, allows_gaps, separate_planes }))
+}
+
+/// 7.3.2.1.1.1, of lists of 16 and then of 64 values.
+fn skip_scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
+    for list in 0..lists {
+        if bits.take(1)? == 0 {
+            continue;
+        }
+        let mut next_scale = 8;
+        for _ in 0..if list < 6 { 16 } else { 64 } {
+            next_scale = (next_scale + bits.signed()?).rem_euclid(256);
+            if next_scale == 0 {
+                break;
+            }
+        }
+    }
+    Some(())
+}
+
+/// The bits of a NAL unit without its emulation prevention bytes (7.4.1).
+struct Bits<'a> {
+    rest: &'a [u8],
+    zeros: usize,
+    byte: u8,
+    left: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn new(payload: &'a [u8]) -> Bits<'a> {
+        Bits { rest: payload, zeros: 0, byte: 0, left: 0 }
+    }
+
+    fn bit(&mut self) -> Option<u32> {
+        if self.left == 0 {
+            let (mut byte, mut rest) = self.rest.split_first()?;
+            if self.zeros >= 2 && *byte == 3 {
+                self.zeros = 0;
+                (byte, rest) = rest.split_first()?;
+            }
+            self.zeros = if *byte == 0 { self.zeros + 1 } else { 0 };
+            (self.byte, self.rest, self.left) = (*byte, rest, 8);
+        }
+        self.left -= 1;
+        Some(u32::from(self.byte >> self.left & 1))
+    }
+
+    /// The next `count` bits, at most 32.
+    fn take(&mut self, count: u32) -> Option<u32> {
+        (0..count).try_fold(0, |value, _| Some(value << 1 | self.bit()?))
+    }
+
+    /// ue(v), 9.1.
+    fn unsigned(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while self.bit()? == 0 {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        Some((1 << zeros) - 1 + self.take(zeros)?)
+    }
+
+    /// se(v), 9.1.1.
+    fn signed(&mut self) -> Option<i32> {
+        let value = self.unsigned()?;
+        let half = (value / 2 + value % 2) as i32;
+        Some(if value % 2 == 1 { half } else { -half })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// Bits as they are written, then bytes.
+    #[derive(Default)]
+    struct Writer(Vec<bool>);
+
+    impl Writer {
+        fn bits(mut self, count: u32, value: u32) -> Writer {
+            self.0.extend((0..count).rev().map(|at| value >> at & 1 == 1));
+            self
+        }
+
+        fn unsigned(self, value: u32) -> Writer {
+            let len = (value + 1).ilog2();
+            self.bits(len, 0).bits(len + 1, value + 1)
+        }
+
+        /// A NAL unit behind a start code.
+        fn nal(mut self, header: u8) -> Vec<u8> {
+            // The stop bit, so that no unit ends in a zero.
+            self.0.push(true);
+            let mut unit = vec![0, 0, 1, header];
+            for bits in self.0.chunks(8) {
+                let byte = (0..8).fold(0, |byte, at| {
+                    byte << 1 | u8::from(bits.get(at).copied().unwrap_or(false))
+                });
+                if byte <= 3 && unit.ends_with(&[0, 0]) {
+                    unit.push(3);
+                }
+                unit.push(byte);
+            }
+            unit
+        }
+    }
+
+    /// Parameter sets with numbers of five bits.
+    fn sets(high: bool, allows_gaps: bool) -> Vec<u8> {
+        let start = Writer::default().bits(8, if high { 100 } else { 66 }).bits(16, 0).unsigned(3);
+        let start = if high {
+            // 4:2:0, eight bits, scaling lists: the first ends at once, the others are not there.
+            let start = start.unsigned(1).unsigned(0).unsigned(0).bits(2, 1);
+            start.bits(1, 1).unsigned(16).bits(7, 0)
+        } else {
+            start
+        };
+        let sequence = start.unsigned(1).unsigned(2).unsigned(4).bits(1, u32::from(allows_gaps));
+        let picture = Writer::default().unsigned(200).unsigned(3);
+        [sequence.nal(0x67), picture.nal(0x68)].concat()
+    }
+
+    fn slice(header: u8, number: u32) -> Vec<u8> {
+        Writer::default().unsigned(0).unsigned(5).unsigned(200).bits(5, number).nal(header)
+    }
+
+    #[test]
+    fn a_number_that_is_neither_the_last_nor_the_next_misses_pictures() {
+        const REFERENCE: u8 = 0x41;
+        const UNREFERENCED: u8 = 0x01;
+        type Case = (&'static str, bool, &'static [(u8, u32)], &'static [bool]);
+        let cases: [Case; 6] = [
+            ("one by one", false, &[(REFERENCE, 1), (REFERENCE, 2)], &[false; 2]),
+            (
+                "unreferenced ones share the next number",
+                false,
+                &[(UNREFERENCED, 1), (UNREFERENCED, 1), (REFERENCE, 1), (UNREFERENCED, 2)],
+                &[false; 4],
+            ),
+            ("a field has its frame's", false, &[(REFERENCE, 1), (REFERENCE, 1)], &[false; 2]),
+            ("missing", false, &[(REFERENCE, 1), (REFERENCE, 3)], &[false, true]),
+            ("missing before one", false, &[(UNREFERENCED, 2)], &[true]),
+            ("gaps are allowed", true, &[(REFERENCE, 5), (REFERENCE, 30)], &[false; 2]),
+        ];
+        for (name, allows_gaps, pictures, expected) in cases {
+            for high in [false, true] {
+                let mut numbers = FrameNumbers::default();
+                let key = [sets(high, allows_gaps), vec![0, 0, 1, 0x65, 1]].concat();
+                assert!(!numbers.misses(&key), "{name}");
+                let found: Vec<bool> = pictures
+                    .iter()
+                    .map(|&(it, number)| numbers.misses(&slice(it, number)))
+                    .collect();
+                assert_eq!(found, expected, "{name}, high profile {high}");
+            }
+        }
+        let mut wrapping = FrameNumbers::default();
+        wrapping.misses(&sets(false, false));
+        let turns = (0..100).map(|at| wrapping.misses(&slice(REFERENCE, at % 32)));
+        assert_eq!(turns.filter(|misses| *misses).count(), 0, "numbers wrap");
+        wrapping.forget();
+        assert!(!wrapping.misses(&slice(REFERENCE, 20)), "after a loss that is known");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_digested(units in vec(vec(any::<u8>(), 0..60), 1..5), kind in 0..9_u8) {
+            let mut numbers = FrameNumbers::default();
+            for unit in units {
+                let framed = [vec![0, 0, 1, 0x60 | kind], unit].concat();
+                numbers.misses(&framed);
+            }
+            numbers.misses(&slice(0x41, 31));
+        }
+
+        #[test]
+        fn integers_are_read_as_they_are_written(values in vec(any::<u16>(), 1..40)) {
+            let written = values.iter().fold(Writer::default(), |writer, &value| {
+                writer.unsigned(value.into()).bits(16, value.into())
+            });
+            let unit = written.nal(0x67);
+            let mut bits = Bits::new(&unit[4..]);
+            for value in values {
+                prop_assert_eq!(bits.unsigned(), Some(value.into()));
+                prop_assert_eq!(bits.take(16), Some(value.into()));
+            }
+        }
+    }
+}
