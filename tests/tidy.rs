@@ -20,11 +20,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("transport", &["media"]),
     ("search", &["media"]),
     ("infer", &["media"]),
+    ("embed", &["media"]),
     ("worker", &["media", "decode", "gate"]),
-    ("sightline-cli", &["media", "decode", "gate", "timeline", "worker"]),
+    ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed"]),
     (
         "sightline",
-        &["media", "decode", "gate", "timeline", "transport", "worker", "search", "infer"],
+        &["media", "decode", "gate", "timeline", "transport", "worker", "search", "infer", "embed"],
     ),
 ];
 
@@ -36,6 +37,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("timeline", &["tokio", "axum"]),
     ("search", &["tokio", "axum", "hyper", "serde", "serde_json"]),
     ("infer", &["axum"]),
+    ("embed", &["axum", "hyper", "reqwest"]),
 ];
 
 /// Crates in which single modules may hold `unsafe`, each expected by attribute.
