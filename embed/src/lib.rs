@@ -5,10 +5,21 @@
 //! goes wrong is answered by describing the picture. Knows no run, no route and no timeline.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod cells;
+mod embedder;
 mod embedding;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod onnx;
+pub mod protocol;
 mod reuse;
+mod settings;
 
+pub use batch::{BatchCounts, BatchLimits, Batcher};
 pub use cells::{COLUMNS, CellMeans, ROWS};
+pub use embedder::{Embedder, EmbedderCounts, Model};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, Picture};
+pub use onnx::{OnnxConfig, OnnxError, OnnxModel, Provider, RUNTIME_LIBRARY};
 pub use reuse::{Newness, Novelty, Reuse, ReuseRule, Seen};
+pub use settings::{ModelSettings, SettingsError};

@@ -1,0 +1,228 @@
+//! One model on a thread of its own, asked by every stream of the process; pictures that come close
+//! together are embedded together.
+//!
+//! An ask ends within the deadline, come what may. Pictures whose askers gave up are not embedded.
+//! Knows nothing of what the pictures are for.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    batch::{BatchCounts, BatchLimits, Batcher},
+    embedding::{EmbedError, Embedding, Picture},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What turns pictures into embeddings.
+pub trait Model: Send {
+    /// Side of the pictures that it takes, in pixels.
+    fn side(&self) -> u32;
+
+    /// What it runs on, for logs and `/v1/models`.
+    fn provider(&self) -> &'static str;
+
+    /// One embedding for each picture, in order.
+    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError>;
+}
+
+/// What became of the asks so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmbedderCounts {
+    /// Pictures that waited and batches that were made of them.
+    pub batch: BatchCounts,
+    /// Pictures that were embedded.
+    pub embedded: u64,
+    /// Pictures that were not, as the model failed.
+    pub failed: u64,
+    /// Pictures that were not, as nobody waited for them any more.
+    pub abandoned: u64,
+    /// Time that the model ran.
+    pub busy: Duration,
+}
+
+type Reply = oneshot::Sender<Result<Embedding, EmbedError>>;
+
+struct Ask {
+    picture: Picture,
+    reply: Reply,
+}
+
+struct State {
+    batcher: Batcher<u64, Ask>,
+    counts: EmbedderCounts,
+    stopped: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Counts and queues are whole between any two statements: a panic elsewhere spoils nothing.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.batcher.clear();
+        self.changed.notify_all();
+    }
+}
+
+/// Asks the model. Dropping it ends the model's thread after the batch in hand.
+pub struct Embedder {
+    shared: Arc<Shared>,
+    side: u32,
+    provider: &'static str,
+    deadline: Duration,
+    waiting_max: usize,
+}
+
+impl Embedder {
+    /// Starts the thread; an error where the system has none to give.
+    pub fn start(
+        model: impl Model + 'static,
+        limits: BatchLimits,
+        deadline: Duration,
+    ) -> std::io::Result<Embedder> {
+        let (side, provider) = (model.side(), model.provider());
+        let counts = EmbedderCounts::default();
+        let state = State { batcher: Batcher::new(limits), counts, stopped: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        std::thread::Builder::new().name("embed".to_owned()).spawn(move || {
+            // Also when the model panics: whoever waits is told, whoever comes later is refused.
+            let ended = StopOnDrop(of_thread);
+            run(&ended.0, model);
+        })?;
+        Ok(Embedder { shared, side, provider, deadline, waiting_max: limits.waiting_max })
+    }
+
+    /// Side of the pictures that the model takes, in pixels.
+    pub fn side(&self) -> u32 {
+        self.side
+    }
+
+    /// What the model runs on.
+    pub fn provider(&self) -> &'static str {
+        self.provider
+    }
+
+    /// What became of the asks so far.
+    pub fn counts(&self) -> EmbedderCounts {
+        let state = self.shared.lock();
+        EmbedderCounts { batch: state.batcher.counts(), ..state.counts }
+    }
+
+    /// The embedding of `picture`, which belongs to `stream`.
+    pub async fn embed(&self, stream: u64, picture: Picture) -> Result<Embedding, EmbedError> {
+        if picture.side() != self.side {
+            return Err(EmbedError::Side { side: self.side, got: picture.side() });
+        }
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut state = self.shared.lock();
+            if state.stopped {
+                return Err(EmbedError::Stopped);
+            }
+            let pushed = state.batcher.push(Instant::now(), stream, Ask { picture, reply });
+            pushed.map_err(|_| EmbedError::Full(self.waiting_max))?;
+            self.shared.changed.notify_one();
+        }
+        match tokio::time::timeout(self.deadline, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(EmbedError::Stopped),
+            Err(_) => Err(EmbedError::Late(self.deadline.as_millis() as u64)),
+        }
+    }
+}
+
+impl Drop for Embedder {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn run(shared: &Shared, mut model: impl Model) {
+    while let Some(mut batch) = next_batch(shared) {
+        let pushed = batch.len();
+        batch.retain(|ask| !ask.reply.is_closed());
+        let abandoned = pushed - batch.len();
+        let (pictures, replies): (Vec<Picture>, Vec<Reply>) =
+            batch.into_iter().map(|ask| (ask.picture, ask.reply)).unzip();
+        let started = Instant::now();
+        let result = if pictures.is_empty() { Ok(Vec::new()) } else { model.embed(&pictures) };
+        let busy = started.elapsed();
+
+        let result = result.and_then(|embeddings| {
+            if embeddings.len() == replies.len() {
+                return Ok(embeddings);
+            }
+            let (got, asked) = (embeddings.len(), replies.len());
+            Err(EmbedError::Model(format!("{got} embeddings for {asked} pictures")))
+        });
+        {
+            let counts = &mut shared.lock().counts;
+            counts.abandoned += abandoned as u64;
+            counts.busy += busy;
+            let count = if result.is_ok() { &mut counts.embedded } else { &mut counts.failed };
+            *count += replies.len() as u64;
+        }
+        answer(replies, result);
+    }
+}
+
+fn answer(replies: Vec<Reply>, result: Result<Vec<Embedding>, EmbedError>) {
+    match result {
+        Ok(embeddings) => {
+            for (reply, embedding) in replies.into_iter().zip(embeddings) {
+                // Whoever gave up while the model ran was counted as embedded, which it was.
+                reply.send(Ok(embedding)).ok();
+            }
+        }
+        Err(error) => {
+            for reply in replies {
+                // As above.
+                reply.send(Err(error.clone())).ok();
+            }
+        }
+    }
+}
+
+/// Waits for a batch; `None` once the embedder is gone.
+fn next_batch(shared: &Shared) -> Option<Vec<Ask>> {
+    let mut state = shared.lock();
+    loop {
+        if state.stopped {
+            return None;
+        }
+        let now = Instant::now();
+        if let Some(batch) = state.batcher.poll(now) {
+            return Some(batch);
+        }
+        state = match state.batcher.due() {
+            Some(due) => {
+                let wait = shared.changed.wait_timeout(state, due.saturating_duration_since(now));
+                wait.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+}

@@ -1,0 +1,57 @@
+//! What a fuzzer does to the sidecar's protocol, and what must hold whatever the bytes.
+
+use crate::protocol::{Answer, Answers, Requests, encode_answer, request_header};
+
+/// `bytes` as what a client sends and as what a sidecar answers, whole and in pieces.
+///
+/// # Panics
+/// Panics where the pieces give something else than the whole, or a message is not what it was read from.
+pub fn sidecar(bytes: &[u8]) {
+    assert_eq!(requests(bytes, bytes.len()), requests(bytes, 7), "requests in pieces");
+    assert_eq!(answers(bytes, bytes.len()), answers(bytes, 7), "answers in pieces");
+    for jpeg in requests(bytes, bytes.len()) {
+        let header = request_header(jpeg.len()).expect("it was within the limits");
+        assert_eq!(requests(&[&header[..], &jpeg].concat(), usize::MAX), [jpeg]);
+    }
+    for answer in answers(bytes, bytes.len()) {
+        let again = answers(&encode_answer(&answer), usize::MAX);
+        let same = match (&answer, &again[..]) {
+            (Answer::Embedding(one), [Answer::Embedding(other)]) => {
+                one.distance(other) == Some(media::Score::ZERO)
+            }
+            (one, [other]) => one == other,
+            _ => false,
+        };
+        assert!(same, "{answer:?} came back as {again:?}");
+    }
+}
+
+fn requests(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
+    let (mut requests, mut found) = (Requests::default(), Vec::new());
+    for piece in bytes.chunks(piece.max(1)) {
+        requests.push(piece);
+        loop {
+            match requests.poll() {
+                Ok(Some(jpeg)) => found.push(jpeg.to_vec()),
+                Ok(None) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found
+}
+
+fn answers(bytes: &[u8], piece: usize) -> Vec<Answer> {
+    let (mut answers, mut found) = (Answers::default(), Vec::new());
+    for piece in bytes.chunks(piece.max(1)) {
+        answers.push(piece);
+        loop {
+            match answers.poll() {
+                Ok(Some(answer)) => found.push(answer),
+                Ok(None) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found
+}

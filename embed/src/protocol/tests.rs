@@ -1,0 +1,163 @@
+//! The layout byte by byte, every refusal by name, and any bytes in any pieces.
+
+use proptest::{prelude::*, sample::Index};
+
+use super::*;
+
+fn embedding(values: &[f32]) -> Embedding {
+    Embedding::new(values.to_vec()).expect("an embedding")
+}
+
+fn request(jpeg: &[u8]) -> Vec<u8> {
+    [&request_header(jpeg.len()).expect("a fair length")[..], jpeg].concat()
+}
+
+#[test]
+fn messages_are_laid_out_as_documented() {
+    assert_eq!(request(b"jpeg"), b"SLEM\x01\0\0\0\0\0\0\x04jpeg");
+    let answer = encode_answer(&Answer::Embedding(embedding(&[0.0, 2.0])));
+    assert_eq!(answer, b"SLER\x01\0\0\x02\0\0\0\0\0\0\0\0\0\0\x80\x3f");
+    let refused = encode_answer(&Answer::Refused(Refusal::Busy));
+    assert_eq!(refused, b"SLER\x01\x02\0\0\0\0\0\0");
+}
+
+#[test]
+fn a_request_that_is_none_ends_the_conversation() {
+    let cases: [(&str, &[u8], ProtocolError); 5] = [
+        ("HTTP", b"GET", ProtocolError::Magic),
+        ("an answer", b"SLER\x01", ProtocolError::Magic),
+        ("the next version", b"SLEM\x02", ProtocolError::Version(2)),
+        ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", ProtocolError::Length(0)),
+        ("too long", b"SLEM\x01\0\0\0\0\x80\0\x01", ProtocolError::Length(8_388_609)),
+    ];
+    for (name, bytes, expected) in cases {
+        let mut requests = Requests::default();
+        requests.push(bytes);
+        assert_eq!(requests.poll(), Err(expected), "{name}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_none_ends_the_conversation() {
+    let zeros = Embedding::new(vec![0.0]).expect_err("points nowhere");
+    let cases: [(&str, &[u8], ProtocolError); 5] = [
+        ("a request", b"SLEM", ProtocolError::Magic),
+        ("the next version", b"SLER\x02", ProtocolError::Version(2)),
+        ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", ProtocolError::Dimensions(0)),
+        ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", ProtocolError::Dimensions(4097)),
+        ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", ProtocolError::Embedding(zeros)),
+    ];
+    for (name, bytes, expected) in cases {
+        let mut answers = Answers::default();
+        answers.push(bytes);
+        assert_eq!(answers.poll(), Err(expected), "{name}");
+    }
+}
+
+#[test]
+fn reserved_bytes_and_numbers_of_a_refusal_are_passed_over() {
+    let mut requests = Requests::default();
+    requests.push(b"SLEM\x01\x07\x08\x09\0\0\0\x01j");
+    assert_eq!(requests.poll(), Ok(Some(Bytes::from_static(b"j"))));
+    let mut answers = Answers::default();
+    answers.push(b"SLER\x01\x63\0\x01\x07\x08\x09\x0aabcdSLER");
+    assert_eq!(answers.poll(), Ok(Some(Answer::Refused(Refusal::Other(99)))));
+    assert_eq!(answers.poll(), Ok(None));
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let direction = proptest::collection::vec(-1.0_f32..1.0, 1..40)
+        .prop_filter_map("points nowhere", |values| Embedding::new(values).ok());
+    prop_oneof![
+        direction.prop_map(Answer::Embedding),
+        (1_u8..=255).prop_map(|status| Answer::Refused(Refusal::of(status).expect("not 0"))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn requests_survive_any_cutting(
+        jpegs in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 1..6),
+        cuts in proptest::collection::vec(1_usize..30, 1..20),
+    ) {
+        let stream: Vec<u8> = jpegs.iter().flat_map(|jpeg| request(jpeg)).collect();
+        let (mut requests, mut got, mut rest) = (Requests::default(), Vec::new(), &stream[..]);
+        for cut in cuts.iter().cycle() {
+            let (piece, after) = rest.split_at(rest.len().min(*cut));
+            requests.push(piece);
+            while let Some(jpeg) = requests.poll().expect("well formed") {
+                got.push(jpeg.to_vec());
+            }
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(got, jpegs);
+        prop_assert!(requests.is_empty());
+    }
+
+    /// An embedding is normalised again where it arrives, which moves its numbers by a rounding.
+    #[test]
+    fn answers_survive_any_cutting(
+        sent in proptest::collection::vec(answer(), 1..6),
+        cut in 1_usize..50,
+    ) {
+        let stream: Vec<u8> = sent.iter().flat_map(encode_answer).collect();
+        let (mut answers, mut got) = (Answers::default(), Vec::new());
+        for piece in stream.chunks(cut) {
+            answers.push(piece);
+            while let Some(answer) = answers.poll().expect("well formed") {
+                got.push(answer);
+            }
+        }
+        prop_assert_eq!(got.len(), sent.len());
+        for pair in got.iter().zip(&sent) {
+            match pair {
+                (Answer::Embedding(got), Answer::Embedding(sent)) => {
+                    prop_assert_eq!(got.distance(sent), Some(media::Score::ZERO));
+                }
+                (got, sent) => prop_assert_eq!(got, sent),
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_digested(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        crate::fuzz::sidecar(&bytes);
+    }
+
+    #[test]
+    fn a_broken_corpus_is_digested(
+        seed in any::<Index>(),
+        breaks in proptest::collection::vec((any::<Index>(), any::<u8>()), 0..8),
+        cut in any::<Index>(),
+    ) {
+        let corpus = corpus();
+        let mut bytes = corpus[seed.index(corpus.len())].clone();
+        for (at, byte) in breaks {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        crate::fuzz::sidecar(&bytes);
+        crate::fuzz::sidecar(&bytes[..cut.index(bytes.len())]);
+    }
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sidecar");
+    let files = std::fs::read_dir(dir).expect("in the repository");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read(entry.expect("an entry").path()).expect("readable")
+    };
+    let mut found: Vec<Vec<u8>> = files.map(read).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn the_corpus_is_digested() {
+    let corpus = corpus();
+    assert!(!corpus.is_empty());
+    corpus.iter().for_each(|bytes| crate::fuzz::sidecar(bytes));
+}

@@ -1,0 +1,120 @@
+//! The JSON beside a model: how a picture becomes its input.
+
+use std::{io, path::Path};
+
+use crate::embedding::Picture;
+
+/// How a model takes its pictures. Beside `encoder.onnx` it is `encoder.json`, for example
+/// `{"input_size": 224, "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}`.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSettings {
+    /// Side of the square input, in pixels.
+    pub input_size: u32,
+    /// What is taken from red, green and blue in 0..=1.
+    pub mean: [f32; 3],
+    /// What the rest is divided by.
+    pub std: [f32; 3],
+    /// Name of the input; the model's first where it is not given.
+    #[serde(default)]
+    pub input: Option<String>,
+    /// Name of the output with the embedding; the model's first where it is not given.
+    #[serde(default)]
+    pub output: Option<String>,
+}
+
+/// Why the JSON of a model is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// It is too long to be what it should be.
+    #[error("longer than {SETTINGS_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is not JSON, or other JSON.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// No picture has such a side.
+    #[error("input_size {0} does not lie in 1..={max}", max = Picture::SIDE_MAX)]
+    Side(u32),
+    /// Not finite, or a division by 0.
+    #[error("mean and std must be finite and std above 0")]
+    Scale,
+}
+
+const SETTINGS_BYTES_MAX: u64 = 64 << 10;
+
+impl ModelSettings {
+    /// Reads and checks the file at `path`.
+    pub fn read(path: &Path) -> Result<ModelSettings, SettingsError> {
+        if std::fs::metadata(path)?.len() > SETTINGS_BYTES_MAX {
+            return Err(SettingsError::TooLong);
+        }
+        ModelSettings::parse(&std::fs::read(path)?)
+    }
+
+    /// Checks the JSON in `bytes`.
+    pub fn parse(bytes: &[u8]) -> Result<ModelSettings, SettingsError> {
+        let settings: ModelSettings = serde_json::from_slice(bytes)?;
+        if !(1..=Picture::SIDE_MAX).contains(&settings.input_size) {
+            return Err(SettingsError::Side(settings.input_size));
+        }
+        let sound = settings.mean.iter().all(|mean| mean.is_finite())
+            && settings.std.iter().all(|std| std.is_finite() && *std > 0.0);
+        if sound { Ok(settings) } else { Err(SettingsError::Scale) }
+    }
+
+    /// Appends the planes of red, green and blue, as the model takes them.
+    pub(crate) fn fill(&self, picture: &Picture, input: &mut Vec<f32>) {
+        for (channel, (mean, std)) in self.mean.iter().zip(self.std).enumerate() {
+            let samples: [f32; 256] =
+                std::array::from_fn(|sample| (sample as f32 / 255.0 - mean) / std);
+            let (pixels, _) = picture.rgb().as_chunks::<3>();
+            input.extend(pixels.iter().map(|pixel| samples[usize::from(pixel[channel])]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let cases = [
+            (r#"{"input_size":224,"mean":[0,0,0],"std":[1,1,1]}"#, ""),
+            (r#"{"input_size":224,"mean":[0,0,0],"std":[1,1,1],"output":"x"}"#, ""),
+            (r#"{"input_size":0,"mean":[0,0,0],"std":[1,1,1]}"#, "input_size 0"),
+            (r#"{"input_size":1025,"mean":[0,0,0],"std":[1,1,1]}"#, "input_size 1025"),
+            (r#"{"input_size":224,"mean":[0,0,0],"std":[1,0,1]}"#, "std above 0"),
+            (r#"{"input_size":224,"mean":[0,0],"std":[1,1,1]}"#, "line 1"),
+            (r#"{"input_size":224,"mean":[0,0,0],"std":[1,1,1],"size":1}"#, "unknown field"),
+            ("", "EOF"),
+        ];
+        for (json, problem) in cases {
+            let said = ModelSettings::parse(json.as_bytes()).err().map(|error| error.to_string());
+            let said = said.unwrap_or_default();
+            assert!(
+                said.contains(problem) && said.is_empty() == problem.is_empty(),
+                "{json}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_picture_becomes_three_planes_around_the_mean() {
+        let json = br#"{"input_size":2,"mean":[0,0.5,1],"std":[1,0.5,2]}"#;
+        let settings = ModelSettings::parse(json).expect("sound");
+        let rgb = vec![0, 0, 0, 255, 255, 255, 51, 51, 51, 102, 0, 255];
+        let mut input = Vec::new();
+        settings.fill(&Picture::new(2, rgb).expect("four pixels"), &mut input);
+        let red = [0.0, 1.0, 0.2, 0.4];
+        let green = [-1.0, 1.0, -0.6, -1.0];
+        let blue = [-0.5, 0.0, -0.4, 0.0];
+        for (got, expected) in input.iter().zip([red, green, blue].concat()) {
+            assert!((got - expected).abs() < 1e-6, "{input:?}");
+        }
+        assert_eq!(input.len(), 12);
+    }
+}
