@@ -223,6 +223,64 @@ fn damage_is_said_and_passes() {
 }
 
 #[test]
+fn a_picture_that_never_came_costs_the_rest_of_its_group() {
+    let _alone = alone();
+    // Groups of 25 pictures; number 30 is lost, told or not.
+    let units = access_units(&annex_b("testsrc2"));
+    let hashes = |said: &Said, session: u32| -> Vec<(i64, u64)> {
+        let signals = said.signals[&session].iter();
+        signals.map(|signal| (signal.pts_ms / 40, signal.perceptual_hash)).collect()
+    };
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    for session in [0, 1, 2] {
+        live.open(session, signals_alone()).expect("open");
+        for (at, unit) in units.iter().enumerate() {
+            if session == 0 || at != 30 {
+                push(&live, session, unit);
+            } else if session == 1 {
+                live.lose(session).expect("open");
+            }
+        }
+        live.close(session).expect("close");
+    }
+    let said = listener.wait("closed", |said| said.closed.len() == 3);
+    let whole = hashes(&said, 0);
+    let expected: Vec<_> = whole.iter().filter(|(at, _)| !(30..50).contains(at)).copied().collect();
+    assert_eq!(expected.len(), 80);
+    for session in [1, 2] {
+        assert_eq!(hashes(&said, session), expected, "session {session}");
+    }
+    assert_eq!((said.damaged, &said.failed), (1, &BTreeMap::new()), "the one that was not told");
+}
+
+#[test]
+fn times_that_jump_lose_no_frame() {
+    let _alone = alone();
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    live.open(1, with_stills()).expect("open");
+    let units = access_units(&annex_b("testsrc2"));
+    // A day ahead after a second, and back to before the start after two.
+    let offset = |at: usize| match at {
+        0..25 => 0,
+        25..50 => 86_400_000,
+        _ => -10_000,
+    };
+    for (at, unit) in units.iter().enumerate() {
+        let pts = Timestamp::from_millis(unit.pts.as_millis() + offset(at));
+        push(&live, 1, &AccessUnit { pts, ..unit.clone() });
+    }
+    live.close(1).expect("close");
+    let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
+    assert_eq!((said.damaged, &said.failed), (0, &BTreeMap::new()));
+    let times: Vec<i64> = said.signals[&1].iter().map(|signal| signal.pts_ms).collect();
+    let expected: Vec<i64> = (0..units.len()).map(|at| 40 * at as i64 + offset(at)).collect();
+    assert_eq!(times, expected, "exact, and each frame once");
+    assert!(said.signals[&1].iter().map(|signal| signal.frame_index).eq(0..units.len() as u64));
+}
+
+#[test]
 fn a_session_number_and_a_codec_mean_one_thing() {
     let _alone = alone();
     let live = start(&Listener::default(), Limits::default());
