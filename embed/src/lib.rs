@@ -5,8 +5,10 @@
 //! goes wrong is answered by describing the picture. Knows no run, no route and no timeline.
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod batch;
 mod cells;
+mod client;
 mod embedder;
 mod embedding;
 #[cfg(any(test, fuzzing))]
@@ -18,6 +20,7 @@ mod settings;
 
 pub use batch::{BatchCounts, BatchLimits, Batcher};
 pub use cells::{COLUMNS, CellMeans, ROWS};
+pub use client::{DEADLINE, Sidecar, SidecarCounts, SidecarError};
 pub use embedder::{Embedder, EmbedderCounts, Model};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, Picture};
 pub use onnx::{OnnxConfig, OnnxError, OnnxModel, Provider, RUNTIME_LIBRARY};

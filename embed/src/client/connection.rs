@@ -1,0 +1,186 @@
+//! The one connection to a sidecar: opened when it is needed, given up at the first failure.
+//!
+//! Writing and reading go on side by side, so that a sidecar that answers while pictures are still
+//! being sent never waits for us and we never for it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use super::{Ask, IN_FLIGHT_MAX, SidecarError};
+use crate::{
+    backoff::Backoff,
+    embedding::Embedding,
+    protocol::{Answer, Answers, request_header},
+};
+
+/// Bytes read at once: eight embeddings of 512 dimensions.
+const READ_BYTES: usize = 16 << 10;
+
+/// An ask whose picture is sent or being sent.
+struct Waiting {
+    late: Instant,
+    reply: oneshot::Sender<Result<Embedding, SidecarError>>,
+}
+
+impl Waiting {
+    fn tell(self, result: Result<Embedding, SidecarError>) {
+        // Whoever asked may be gone; the answer had to be read all the same.
+        self.reply.send(result).ok();
+    }
+}
+
+/// Answers asks until there can be no more.
+pub(super) async fn serve(
+    address: String,
+    deadline: Duration,
+    mut asks: mpsc::Receiver<Ask>,
+    connections: Arc<AtomicU64>,
+    mut backoff: Backoff,
+) {
+    while let Some(first) = asks.recv().await {
+        if first.reply.is_closed() {
+            continue;
+        }
+        if backoff.holds(std::time::Instant::now()) {
+            tell(first, SidecarError::BackingOff);
+            continue;
+        }
+        let opened = timeout_at(first.late, TcpStream::connect(&address)).await;
+        let stream = match opened {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                backoff.failed(std::time::Instant::now());
+                tell(first, SidecarError::Io(Arc::new(error)));
+                continue;
+            }
+            Err(_) => {
+                backoff.failed(std::time::Instant::now());
+                tell(first, SidecarError::Late(deadline));
+                continue;
+            }
+        };
+        connections.fetch_add(1, Ordering::Relaxed);
+        let mut connection = Connection::new(deadline, first);
+        let Err(error) = connection.run(stream, &mut asks, &mut backoff).await else { return };
+        if connection.waiting.is_empty() && matches!(error, SidecarError::Closed) {
+            // Nobody waited: the sidecar may have been replaced, and the next ask finds the new one.
+            continue;
+        }
+        tracing::warn!(%error, %address, "the embedding sidecar failed");
+        backoff.failed(std::time::Instant::now());
+        for waiting in connection.waiting {
+            waiting.tell(Err(error.clone()));
+        }
+    }
+}
+
+fn tell(ask: Ask, error: SidecarError) {
+    // Whoever asked may be gone.
+    ask.reply.send(Err(error)).ok();
+}
+
+/// What is under way on an open connection.
+struct Connection {
+    deadline: Duration,
+    waiting: VecDeque<Waiting>,
+    /// What is to be sent, the parts of which the first may be sent in part.
+    sending: VecDeque<Bytes>,
+    answers: Answers,
+}
+
+impl Connection {
+    fn new(deadline: Duration, first: Ask) -> Connection {
+        let (waiting, sending, answers) = Default::default();
+        let mut connection = Connection { deadline, waiting, sending, answers };
+        connection.take(first);
+        connection
+    }
+
+    fn take(&mut self, ask: Ask) {
+        if ask.reply.is_closed() {
+            return;
+        }
+        let Some(header) = request_header(ask.jpeg.len()) else {
+            let length = ask.jpeg.len();
+            return tell(ask, SidecarError::Picture(length));
+        };
+        self.sending.extend([Bytes::copy_from_slice(&header), ask.jpeg]);
+        self.waiting.push_back(Waiting { late: ask.late, reply: ask.reply });
+    }
+
+    /// Sends and receives until something fails; ends well when nobody can ask any more.
+    async fn run(
+        &mut self,
+        mut stream: TcpStream,
+        asks: &mut mpsc::Receiver<Ask>,
+        backoff: &mut Backoff,
+    ) -> Result<(), SidecarError> {
+        let io = |error: io::Error| SidecarError::Io(Arc::new(error));
+        // A picture's last packet must not wait for the acknowledgement of the one before.
+        stream.set_nodelay(true).map_err(io)?;
+        let (mut reading, mut writing) = stream.split();
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            let part = self.sending.front().cloned();
+            let room = self.waiting.len() < IN_FLIGHT_MAX;
+            let late = self.waiting.front().map(|waiting| waiting.late);
+            tokio::select! {
+                ask = asks.recv(), if room => match ask {
+                    Some(ask) => self.take(ask),
+                    None => return Ok(()),
+                },
+                sent = writing.write(part.as_deref().unwrap_or_default()), if part.is_some() => {
+                    self.sent(sent.map_err(io)?);
+                }
+                read = reading.read(&mut bytes) => {
+                    match read.map_err(io)? {
+                        0 => return Err(SidecarError::Closed),
+                        count => self.received(&bytes[..count], backoff)?,
+                    }
+                }
+                () = tokio::time::sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
+                    return Err(SidecarError::Late(self.deadline));
+                }
+            }
+        }
+    }
+
+    fn sent(&mut self, count: usize) {
+        if let Some(part) = self.sending.front_mut() {
+            drop(part.split_to(count));
+            if part.is_empty() {
+                self.sending.pop_front();
+            }
+        }
+    }
+
+    fn received(&mut self, bytes: &[u8], backoff: &mut Backoff) -> Result<(), SidecarError> {
+        self.answers.push(bytes);
+        while let Some(answer) = self.answers.poll()? {
+            let Some(waiting) = self.waiting.pop_front() else {
+                return Err(SidecarError::Unasked);
+            };
+            backoff.worked();
+            waiting.tell(match answer {
+                Answer::Embedding(embedding) => Ok(embedding),
+                Answer::Refused(refusal) => Err(SidecarError::Refused(refusal)),
+            });
+        }
+        Ok(())
+    }
+}
