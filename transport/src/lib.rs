@@ -16,6 +16,7 @@ pub mod percent;
 mod refusal;
 pub mod rtp;
 pub mod tls;
+pub mod webrtc;
 
 pub use crowd::{Crowd, CrowdLimits};
 pub use error::TransportError;

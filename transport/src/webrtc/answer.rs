@@ -1,0 +1,280 @@
+//! The answer to an offer (RFC 8829 5.3, RFC 9725 4.4): one video section received, sound received
+//! and discarded, everything else refused.
+//!
+//! Promises that what is answered was offered, that every accepted section shares one transport,
+//! and that sections stay in the offer's order. Simulcast, forward error correction and
+//! transport-wide congestion control are left out, so a peer sends one plain stream.
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use super::{
+    OfferError,
+    codecs::{self, FEEDBACK, Payload, Payloads},
+    fingerprint::Fingerprint,
+    sdp::{Offer, Section, Setup},
+};
+
+/// The header extension that names the section of a packet (RFC 8843 9.2).
+const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+/// Announced sources that are remembered to ask for a first keyframe.
+const SOURCES_MAX: usize = 8;
+
+/// ICE credentials of one side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credentials {
+    /// User fragment.
+    pub(super) ufrag: String,
+    /// Password.
+    pub(super) pwd: String,
+}
+
+/// What offer and answer agree on.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    /// The accepted payload types of video, first choice first.
+    pub(super) video: Vec<Payload>,
+    /// What each payload type carries.
+    pub(super) payloads: Payloads,
+    /// The peer's ICE credentials.
+    pub(super) remote: Credentials,
+    /// Certificates that the peer may show.
+    pub(super) fingerprints: Vec<Fingerprint>,
+    /// Sources of video that the offer announces.
+    pub(super) ssrcs: Vec<u32>,
+    /// Picture loss indications are understood (RFC 4585 6.3.1).
+    pub(super) pli: bool,
+    /// Full intra requests are understood (RFC 5104 4.3.1).
+    pub(super) fir: bool,
+    /// Generic negative acknowledgements are understood (RFC 4585 6.2.1).
+    pub(super) nack: bool,
+    /// Receiver estimated maximum bitrates are understood.
+    pub(super) remb: bool,
+    /// The media id that carries the transport, for fragments.
+    pub(super) transport_mid: String,
+    /// Index of the video section, and of a section of sound when one is taken.
+    taken: (usize, Option<usize>),
+}
+
+/// Decides what of an offer is taken.
+pub(super) fn agree(offer: &Offer) -> Result<Agreed, OfferError> {
+    let is_video = |section: &&Section| section.kind == "video" && section.sends();
+    let at =
+        offer.sections.iter().position(|section| is_video(&section)).ok_or(OfferError::NoVideo)?;
+    let video = &offer.sections[at];
+    check_transport(video)?;
+    let chosen = codecs::select(video)?;
+    let audio = offer.sections.iter().position(|section| {
+        section.kind == "audio" && section.sends() && bundled(offer, video, section)
+    });
+    let sound = audio.and_then(|audio| sound(&offer.sections[audio]));
+    let (ufrag, pwd) = match (&video.attributes.ufrag, &video.attributes.pwd) {
+        (Some(ufrag), Some(pwd)) => (ufrag.clone(), pwd.clone()),
+        (None, _) => return Err(OfferError::Missing("a=ice-ufrag")),
+        (_, None) => return Err(OfferError::Missing("a=ice-pwd")),
+    };
+    let repairs: Vec<u32> = video.attributes.flows.iter().map(|(_, repair)| *repair).collect();
+    let offers =
+        |message: &str| chosen.iter().any(|payload| video.has_feedback(payload.number, message));
+    Ok(Agreed {
+        payloads: Payloads::new(&chosen, sound),
+        remote: Credentials { ufrag, pwd },
+        fingerprints: video.attributes.fingerprints.clone(),
+        ssrcs: video
+            .attributes
+            .ssrcs
+            .iter()
+            .filter(|ssrc| !repairs.contains(ssrc))
+            .take(SOURCES_MAX)
+            .copied()
+            .collect(),
+        pli: offers("nack pli"),
+        fir: offers("ccm fir"),
+        nack: offers("nack"),
+        remb: offers("goog-remb"),
+        transport_mid: video.attributes.mid.clone().unwrap_or_else(|| at.to_string()),
+        taken: (at, sound.and(audio)),
+        video: chosen,
+    })
+}
+
+/// What every section that carries media over DTLS-SRTP must have.
+fn check_transport(video: &Section) -> Result<(), OfferError> {
+    let attributes = &video.attributes;
+    if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
+        return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
+    }
+    if !attributes.rtcp_mux {
+        return Err(OfferError::Unserved("RTCP on a port of its own"));
+    }
+    if attributes.fingerprints.is_empty() {
+        return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
+    }
+    match attributes.setup {
+        Some(Setup::Active | Setup::ActPass) => Ok(()),
+        Some(Setup::Passive | Setup::HoldConn) => {
+            Err(OfferError::Unserved("a DTLS client on this side"))
+        }
+        None => Err(OfferError::Missing("a=setup")),
+    }
+}
+
+/// Whether two sections share a transport.
+fn bundled(offer: &Offer, one: &Section, other: &Section) -> bool {
+    let Some(bundle) = &offer.bundle else { return false };
+    let listed =
+        |section: &Section| section.attributes.mid.as_ref().is_some_and(|mid| bundle.contains(mid));
+    listed(one) && listed(other)
+}
+
+/// The first payload type of a section of sound.
+fn sound(section: &Section) -> Option<u8> {
+    let number = section.formats.first()?.parse::<u8>().ok()?;
+    (number < 128 && !(64..96).contains(&number)).then_some(number)
+}
+
+/// What of the answer is ours.
+pub(super) struct Local<'a> {
+    /// Credentials of this session.
+    pub(super) credentials: &'a Credentials,
+    /// Hash of the certificate of this start.
+    pub(super) fingerprint: &'a Fingerprint,
+    /// Addresses to send to, first choice first.
+    pub(super) candidates: &'a [SocketAddr],
+    /// Number of the SDP session, below 2^63.
+    pub(super) session: u64,
+}
+
+/// The text of the answer.
+pub(super) fn write(offer: &Offer, agreed: &Agreed, local: &Local<'_>) -> String {
+    let mut text = String::with_capacity(2048);
+    let (video, audio) = agreed.taken;
+    line(&mut text, format_args!("v=0"));
+    line(&mut text, format_args!("o=- {} 1 IN IP4 0.0.0.0", local.session));
+    line(&mut text, format_args!("s=-"));
+    line(&mut text, format_args!("t=0 0"));
+    let taken = |at: &usize| *at == video || Some(*at) == audio;
+    if offer.bundle.is_some() {
+        let mids: Vec<&str> = (0..offer.sections.len())
+            .filter(taken)
+            .filter_map(|at| offer.sections[at].attributes.mid.as_deref())
+            .collect();
+        line(&mut text, format_args!("a=group:BUNDLE {}", mids.join(" ")));
+    }
+    line(&mut text, format_args!("a=ice-lite"));
+    for (at, section) in offer.sections.iter().enumerate() {
+        if at == video {
+            accept(&mut text, section, local, &video_formats(agreed));
+            write_video(&mut text, section, agreed);
+        } else if Some(at) == audio {
+            let format = section.formats.first().cloned().unwrap_or_default();
+            accept(&mut text, section, local, &format);
+            write_sound(&mut text, section, &format);
+        } else {
+            refuse(&mut text, section);
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    text.write_fmt(arguments).expect("a string takes every line");
+    text.push_str("\r\n");
+}
+
+fn video_formats(agreed: &Agreed) -> String {
+    let numbers = agreed
+        .video
+        .iter()
+        .flat_map(|payload| std::iter::once(payload.number).chain(payload.repair));
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The head of an accepted section, with the transport that all of them share.
+fn accept(text: &mut String, section: &Section, local: &Local<'_>, formats: &str) {
+    line(text, format_args!("m={} 9 {} {formats}", section.kind, section.proto));
+    line(text, format_args!("c=IN IP4 0.0.0.0"));
+    if let Some(mid) = &section.attributes.mid {
+        line(text, format_args!("a=mid:{mid}"));
+    }
+    line(text, format_args!("a=recvonly"));
+    line(text, format_args!("a=rtcp-mux"));
+    line(text, format_args!("a=rtcp-mux-only"));
+    line(text, format_args!("a=ice-ufrag:{}", local.credentials.ufrag));
+    line(text, format_args!("a=ice-pwd:{}", local.credentials.pwd));
+    line(text, format_args!("a=fingerprint:{}", local.fingerprint));
+    line(text, format_args!("a=setup:passive"));
+    write_candidates(text, local.candidates);
+    for (id, uri) in &section.attributes.extmaps {
+        if uri == MID {
+            line(text, format_args!("a=extmap:{id} {uri}"));
+        }
+    }
+}
+
+/// Our host candidates and the end of them (RFC 8839 5.1, RFC 8838 8.2).
+pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
+    for (at, address) in candidates.iter().enumerate() {
+        // RFC 8445 5.1.2.1 with type preference 126 of a host candidate and component 1.
+        let local_preference = 65_535 - u32::try_from(at).unwrap_or(u32::MAX).min(65_535);
+        let priority = (126 << 24) + (local_preference << 8) + 255;
+        line(
+            text,
+            format_args!(
+                "a=candidate:{} 1 udp {priority} {} {} typ host",
+                at + 1,
+                address.ip(),
+                address.port()
+            ),
+        );
+    }
+    line(text, format_args!("a=end-of-candidates"));
+}
+
+fn write_video(text: &mut String, section: &Section, agreed: &Agreed) {
+    for payload in &agreed.video {
+        write_format(text, section, payload.number);
+        for message in FEEDBACK {
+            if section.has_feedback(payload.number, message) {
+                line(text, format_args!("a=rtcp-fb:{} {message}", payload.number));
+            }
+        }
+        if let Some(repair) = payload.repair {
+            write_format(text, section, repair);
+        }
+    }
+}
+
+fn write_sound(text: &mut String, section: &Section, format: &str) {
+    if let Ok(number) = format.parse() {
+        write_format(text, section, number);
+    }
+}
+
+/// The encoding and parameters of a payload type, as offered: aiortc refuses an answer that leaves
+/// the parameters out.
+fn write_format(text: &mut String, section: &Section, number: u8) {
+    if let Some(encoding) = section.rtpmap(number) {
+        line(text, format_args!("a=rtpmap:{number} {encoding}"));
+    }
+    if let Some(parameters) = section.fmtp(number) {
+        line(text, format_args!("a=fmtp:{number} {parameters}"));
+    }
+}
+
+/// A section that is not taken (RFC 3264 6).
+fn refuse(text: &mut String, section: &Section) {
+    line(
+        text,
+        format_args!("m={} 0 {} {}", section.kind, section.proto, section.formats.join(" ")),
+    );
+    line(text, format_args!("c=IN IP4 0.0.0.0"));
+    if let Some(mid) = &section.attributes.mid {
+        line(text, format_args!("a=mid:{mid}"));
+    }
+    line(text, format_args!("a=inactive"));
+}
+
+#[cfg(test)]
+#[path = "answer/tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! Which offered payload types are served, and what each of them carries.
+//!
+//! Every servable codec is answered, in the peer's own order, because a payload type alone tells
+//! what a packet holds: the peer's first choice is kept (Chromium and OBS send the first, aiortc
+//! the first it knows) and a peer may change codecs without a new offer.
+
+use media::Codec;
+
+use super::{OfferError, sdp::Section};
+use crate::rtp;
+
+/// What is served, for the message of a refusal.
+const SERVED: &str = "H264 baseline, main and high in packetization modes 0 and 1, \
+                      H265 main and main 10, VP8, VP9 profiles 0 and 2, AV1 main";
+
+/// Feedback messages that are kept when offered; all of them are used.
+pub(super) const FEEDBACK: [&str; 4] = ["nack", "nack pli", "ccm fir", "goog-remb"];
+
+/// One accepted payload type of video.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Payload {
+    /// Its number.
+    pub(super) number: u8,
+    /// What it carries.
+    pub(super) codec: Codec,
+    /// The payload type of its retransmissions (RFC 4588).
+    pub(super) repair: Option<u8>,
+    /// NAL units from its parameters.
+    pub(super) parameter_sets: Vec<Vec<u8>>,
+}
+
+/// What a payload type carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Carries {
+    /// Nothing that was negotiated.
+    #[default]
+    Unknown,
+    /// Video.
+    Video(Codec),
+    /// Retransmissions of the video of another payload type.
+    Repair(u8),
+    /// Sound, which nobody wants.
+    Audio,
+}
+
+/// Payload type to what it carries.
+#[derive(Clone, Debug)]
+pub(super) struct Payloads(Box<[Carries; 128]>);
+
+impl Payloads {
+    /// The table of a session.
+    pub(super) fn new(video: &[Payload], audio: Option<u8>) -> Payloads {
+        let mut table = Box::new([Carries::Unknown; 128]);
+        if let Some(number) = audio {
+            table[usize::from(number & 127)] = Carries::Audio;
+        }
+        for payload in video {
+            table[usize::from(payload.number & 127)] = Carries::Video(payload.codec);
+            if let Some(repair) = payload.repair {
+                table[usize::from(repair & 127)] = Carries::Repair(payload.number);
+            }
+        }
+        Payloads(table)
+    }
+
+    /// What `payload_type` carries; its top bit is ignored.
+    pub(super) fn get(&self, payload_type: u8) -> Carries {
+        self.0[usize::from(payload_type & 127)]
+    }
+}
+
+/// The servable payload types of a video section, in the peer's order but for H.264, whose
+/// packetization mode 1 goes first: mode 0 sends one NAL unit a packet and cannot fragment.
+pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
+    let mut chosen: Vec<Payload> = Vec::new();
+    for number in section.formats.iter().filter_map(|format| format.parse::<u8>().ok()) {
+        // 64 to 95 would read as RTCP on a shared port (RFC 5761 4).
+        if number >= 128 || (64..96).contains(&number) {
+            continue;
+        }
+        if let Some(codec) = servable(section, number)
+            && chosen.iter().all(|payload| payload.number != number)
+        {
+            let parameter_sets = section.fmtp(number).map(rtp::parameter_sets).unwrap_or_default();
+            chosen.push(Payload { number, codec, repair: repair(section, number), parameter_sets });
+        }
+    }
+    if chosen.is_empty() {
+        return Err(OfferError::NoCodec { offered: offered(section), served: SERVED });
+    }
+    let places: Vec<usize> =
+        (0..chosen.len()).filter(|at| chosen[*at].codec == Codec::H264).collect();
+    let mut h264: Vec<Payload> = places.iter().map(|at| chosen[*at].clone()).collect();
+    h264.sort_by_key(|payload| !packetizes(section, payload.number));
+    for (at, payload) in places.into_iter().zip(h264) {
+        chosen[at] = payload;
+    }
+    Ok(chosen)
+}
+
+/// The codecs of `payloads`, each once, in order.
+pub(super) fn distinct(payloads: &[Payload]) -> Vec<Codec> {
+    let mut codecs = Vec::new();
+    for payload in payloads {
+        if !codecs.contains(&payload.codec) {
+            codecs.push(payload.codec);
+        }
+    }
+    codecs
+}
+
+/// A parameter of a payload type, names without regard to case.
+fn parameter<'a>(section: &'a Section, number: u8, name: &str) -> Option<&'a str> {
+    section.fmtp(number)?.split(';').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        key.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+fn packetizes(section: &Section, number: u8) -> bool {
+    parameter(section, number, "packetization-mode") == Some("1")
+}
+
+fn servable(section: &Section, number: u8) -> Option<Codec> {
+    let (name, rate) = section.rtpmap(number)?.split_once('/')?;
+    if rate != "90000" {
+        return None;
+    }
+    let one_of = |name: &str, absent: &str, values: &[&str]| {
+        values.contains(&parameter(section, number, name).unwrap_or(absent))
+    };
+    match name.to_ascii_uppercase().as_str() {
+        // RFC 6184 8.1: profile_idc is the first byte; without one it is baseline.
+        "H264" => {
+            let level = parameter(section, number, "profile-level-id").unwrap_or("420010");
+            let profile = level.get(..2)?.to_ascii_lowercase();
+            let fits = level.len() == 6
+                && matches!(profile.as_str(), "42" | "4d" | "64")
+                && one_of("packetization-mode", "0", &["0", "1"]);
+            fits.then_some(Codec::H264)
+        }
+        // RFC 7798 7.1: main and main 10; transmission over several streams is not taken.
+        "H265" => {
+            let fits =
+                one_of("profile-id", "1", &["1", "2"]) && one_of("tx-mode", "SRST", &["SRST"]);
+            fits.then_some(Codec::H265)
+        }
+        "VP8" => Some(Codec::Vp8),
+        "VP9" => one_of("profile-id", "0", &["0", "2"]).then_some(Codec::Vp9),
+        "AV1" => one_of("profile", "0", &["0"]).then_some(Codec::Av1),
+        _ => None,
+    }
+}
+
+/// The payload type that repairs `number`.
+fn repair(section: &Section, number: u8) -> Option<u8> {
+    section.attributes.rtpmaps.iter().find_map(|(candidate, encoding)| {
+        let is_rtx = encoding.eq_ignore_ascii_case("rtx/90000")
+            && parameter(section, *candidate, "apt").and_then(|apt| apt.parse().ok())
+                == Some(number)
+            && !(64..96).contains(candidate);
+        is_rtx.then_some(*candidate)
+    })
+}
+
+/// Names and parameters of what was offered, cut where a message gets unreadable.
+fn offered(section: &Section) -> String {
+    let names: Vec<String> = section
+        .attributes
+        .rtpmaps
+        .iter()
+        .filter(|(_, encoding)| !encoding.to_ascii_lowercase().starts_with("rtx/"))
+        .take(16)
+        .map(|(number, encoding)| {
+            let name: String =
+                encoding.split('/').next().unwrap_or_default().chars().take(32).collect();
+            match section.fmtp(*number) {
+                Some(fmtp) => {
+                    format!("{name} ({})", fmtp.chars().take(96).collect::<String>())
+                }
+                None => name,
+            }
+        })
+        .collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,204 @@
+//! What a port and a session count, for metrics and for the end of a session.
+//!
+//! Written by the port's thread, read by anyone; no count depends on another.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Why a datagram, or what was in it, was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Refused {
+    /// No protocol of RFC 7983 starts like this.
+    Unrecognised,
+    /// Not STUN, and from an address that no session learned.
+    UnknownSource,
+    /// STUN that breaks RFC 8489.
+    StunMalformed,
+    /// A STUN request for a user that is not there.
+    StunUnknownUser,
+    /// A STUN request that is not signed with the session's password.
+    StunUnauthenticated,
+    /// The source used up its unauthenticated requests.
+    StunLimited,
+    /// DTLS past what a handshake needs.
+    DtlsLimited,
+    /// DTLS that the association does not take.
+    DtlsMalformed,
+    /// SRTP or SRTCP before there are keys.
+    MediaEarly,
+    /// SRTP or SRTCP that breaks its format.
+    MediaMalformed,
+    /// SRTP or SRTCP whose tag is wrong.
+    MediaUnauthenticated,
+    /// SRTP or SRTCP that came before, or is too old to tell.
+    MediaReplayed,
+    /// More sources of media than a session has.
+    MediaSources,
+    /// A payload type that was not negotiated.
+    MediaPayload,
+    /// A reply that the socket did not take.
+    ReplyUnsent,
+}
+
+impl Refused {
+    /// Every reason, in order of declaration.
+    pub const ALL: [Refused; 15] = [
+        Refused::Unrecognised,
+        Refused::UnknownSource,
+        Refused::StunMalformed,
+        Refused::StunUnknownUser,
+        Refused::StunUnauthenticated,
+        Refused::StunLimited,
+        Refused::DtlsLimited,
+        Refused::DtlsMalformed,
+        Refused::MediaEarly,
+        Refused::MediaMalformed,
+        Refused::MediaUnauthenticated,
+        Refused::MediaReplayed,
+        Refused::MediaSources,
+        Refused::MediaPayload,
+        Refused::ReplyUnsent,
+    ];
+
+    /// The word for labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refused::Unrecognised => "unrecognised",
+            Refused::UnknownSource => "unknown_source",
+            Refused::StunMalformed => "stun_malformed",
+            Refused::StunUnknownUser => "stun_unknown_user",
+            Refused::StunUnauthenticated => "stun_unauthenticated",
+            Refused::StunLimited => "stun_limited",
+            Refused::DtlsLimited => "dtls_limited",
+            Refused::DtlsMalformed => "dtls_malformed",
+            Refused::MediaEarly => "media_early",
+            Refused::MediaMalformed => "media_malformed",
+            Refused::MediaUnauthenticated => "media_unauthenticated",
+            Refused::MediaReplayed => "media_replayed",
+            Refused::MediaSources => "media_sources",
+            Refused::MediaPayload => "media_payload",
+            Refused::ReplyUnsent => "reply_unsent",
+        }
+    }
+}
+
+/// The live counts of a port.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) datagrams: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) replies: AtomicU64,
+    pub(super) wakeups: AtomicU64,
+    pub(super) sessions: AtomicUsize,
+    pub(super) connected: AtomicUsize,
+    refused: [AtomicU64; Refused::ALL.len()],
+}
+
+impl Counts {
+    /// One more of a reason.
+    pub(super) fn refuse(&self, why: Refused) {
+        self.refused[why as usize].fetch_add(1, Relaxed);
+    }
+
+    /// What stands now.
+    pub(super) fn snapshot(&self) -> PortCounts {
+        let sessions = self.sessions.load(Relaxed);
+        PortCounts {
+            datagrams: self.datagrams.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            replies: self.replies.load(Relaxed),
+            wakeups: self.wakeups.load(Relaxed),
+            sessions,
+            half_open: sessions.saturating_sub(self.connected.load(Relaxed)),
+            refused: std::array::from_fn(|at| self.refused[at].load(Relaxed)),
+        }
+    }
+}
+
+/// What a port has counted since it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Datagrams sent.
+    pub replies: u64,
+    /// Times that the thread woke.
+    pub wakeups: u64,
+    /// Sessions open now.
+    pub sessions: usize,
+    /// Those of them that have no keys yet.
+    pub half_open: usize,
+    refused: [u64; Refused::ALL.len()],
+}
+
+impl PortCounts {
+    /// How often something was dropped for `why`.
+    pub fn refused(&self, why: Refused) -> u64 {
+        self.refused[why as usize]
+    }
+}
+
+/// What a handle and the port's thread share about one session.
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    pub(super) ended: AtomicBool,
+    pub(super) packets: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) units: AtomicU64,
+    pub(super) nacks: AtomicU64,
+    pub(super) keyframes_asked: AtomicU64,
+    pub(super) lost: AtomicU64,
+}
+
+impl SessionState {
+    /// What stands now.
+    pub(super) fn snapshot(&self) -> SessionCounts {
+        SessionCounts {
+            packets: self.packets.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            units: self.units.load(Relaxed),
+            nacks: self.nacks.load(Relaxed),
+            keyframes_asked: self.keyframes_asked.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+        }
+    }
+}
+
+/// What a session has counted since its offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts {
+    /// Authenticated packets of video, retransmissions included.
+    pub packets: u64,
+    /// Bytes of them on the wire.
+    pub bytes: u64,
+    /// Access units given to the sink.
+    pub units: u64,
+    /// Packets asked for again.
+    pub nacks: u64,
+    /// Requests for a keyframe that were sent.
+    pub keyframes_asked: u64,
+    /// Packets of the current source that never came, as RFC 3550 6.4.1 counts them.
+    pub lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_own_place_and_word() {
+        let counts = Counts::default();
+        for (at, why) in Refused::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, at, "{why:?}");
+            (0..=at).for_each(|_| counts.refuse(why));
+        }
+        let snapshot = counts.snapshot();
+        let mut words = std::collections::HashSet::new();
+        for (at, why) in Refused::ALL.into_iter().enumerate() {
+            assert_eq!(snapshot.refused(why), at as u64 + 1);
+            assert!(words.insert(why.name()));
+        }
+    }
+}

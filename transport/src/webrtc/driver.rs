@@ -1,0 +1,128 @@
+//! The thread of a port: waits for the socket, a command or a timer, and runs the sessions.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    PortSettings, counts::Refused, dtls::Identity, port::Shared, sessions::Sessions, socket::Socket,
+};
+
+/// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB
+/// of the kernel hold of full-sized packets.
+const READS_MAX: usize = 16;
+/// Longest sleep without a timer; what ends a port wakes it.
+const IDLE: Duration = Duration::from_secs(60);
+/// Wait after the socket refused to be read, so that a broken one does not take a core.
+const BROKEN: Duration = Duration::from_millis(100);
+
+/// Everything the thread owns.
+pub(super) struct Driver {
+    socket: Socket,
+    shared: Arc<Shared>,
+    sessions: Sessions,
+}
+
+impl Driver {
+    /// A driver that has not started.
+    pub(super) fn new(
+        socket: Socket,
+        shared: Arc<Shared>,
+        identity: Arc<Identity>,
+        settings: PortSettings,
+    ) -> Driver {
+        let sessions = Sessions::new(Arc::clone(&shared), identity, &settings, Instant::now());
+        Driver { socket, shared, sessions }
+    }
+
+    /// Runs until the last handle of the port is gone.
+    pub(super) fn run(mut self) {
+        while !self.shared.ended.load(Relaxed) {
+            self.wait();
+            self.shared.counts.wakeups.fetch_add(1, Relaxed);
+            self.sessions.obey(Instant::now());
+            if let Err(error) = self.receive() {
+                tracing::error!(%error, "could not read the WebRTC socket");
+                std::thread::sleep(BROKEN);
+            }
+            self.sessions.settle(Instant::now());
+            self.send();
+        }
+        self.sessions.end(Instant::now());
+        self.send();
+    }
+
+    fn wait(&self) {
+        let until = self.sessions.deadline();
+        let now = Instant::now();
+        let wait = until.map_or(IDLE, |until| until.saturating_duration_since(now).min(IDLE));
+        let wait = Timespec {
+            tv_sec: wait.as_secs().try_into().unwrap_or_default(),
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let mut ready = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(self.shared.waker(), PollFlags::IN),
+        ];
+        match poll(&mut ready, Some(&wait)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return,
+            Err(error) => {
+                tracing::error!(%error, "could not wait for the WebRTC socket");
+                std::thread::sleep(BROKEN);
+            }
+        }
+        if !ready[1].revents().is_empty() {
+            // Reading resets the counter; a wake that comes after it wakes the next round.
+            let mut counter = [0u8; 8];
+            if let Err(error) = rustix::io::read(self.shared.waker(), &mut counter)
+                && error != rustix::io::Errno::AGAIN
+            {
+                tracing::error!(%error, "could not reset the waker of the WebRTC receiver");
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let Driver { socket, shared, sessions } = self;
+        let (mut datagrams, mut bytes) = (0, 0);
+        let mut read = Ok(());
+        for _ in 0..READS_MAX {
+            let now = Instant::now();
+            let received = socket.receive(|datagram, path| {
+                datagrams += 1;
+                bytes += datagram.len() as u64;
+                sessions.datagram(datagram, path, now);
+            });
+            match received {
+                Ok(0) => break,
+                Ok(_) => sessions.settle(now),
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
+            }
+        }
+        shared.counts.datagrams.fetch_add(datagrams, Relaxed);
+        shared.counts.bytes.fetch_add(bytes, Relaxed);
+        read
+    }
+
+    fn send(&mut self) {
+        let Driver { socket, shared, sessions } = self;
+        sessions.send(|path, datagram| match socket.send(path, datagram) {
+            Ok(()) => {
+                shared.counts.replies.fetch_add(1, Relaxed);
+            }
+            // A full queue or a route that is gone: the peer asks again.
+            Err(error) => {
+                tracing::trace!(%error, "a reply is not sent");
+                shared.counts.refuse(Refused::ReplyUnsent);
+            }
+        });
+    }
+}

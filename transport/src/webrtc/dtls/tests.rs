@@ -1,0 +1,198 @@
+//! Handshakes with a client of the same library, on paper: no sockets, time by hand.
+
+use rtc_dtls::config::ExtendedMasterSecretType;
+
+use super::*;
+
+/// A client with a certificate of its own.
+pub(in crate::webrtc) struct Client {
+    endpoint: Endpoint,
+    /// Hash of its certificate.
+    pub(in crate::webrtc) fingerprint: Fingerprint,
+}
+
+const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4));
+
+impl Client {
+    pub(in crate::webrtc) fn new(profiles: &[Profile], now: Instant) -> Client {
+        let provider: Arc<dyn RTCCryptoProvider> = Arc::new(AwsLcRsProvider::new());
+        let certificate =
+            Certificate::generate_self_signed(Vec::new(), provider.crypto()).expect("certificate");
+        let fingerprint = Fingerprint::of(&certificate.certificate[0]);
+        let named = profiles.iter().map(|profile| match profile {
+            Profile::Gcm => Srtp_Aead_Aes_128_Gcm,
+            Profile::Sha1 => Srtp_Aes128_Cm_Hmac_Sha1_80,
+        });
+        let config = ConfigBuilder::default()
+            .with_crypto_provider(provider)
+            .with_certificates(vec![certificate])
+            .with_insecure_skip_verify(true)
+            .with_extended_master_secret(ExtendedMasterSecretType::Require)
+            .with_srtp_protection_profiles(named.collect())
+            .build(true, None)
+            .expect("a valid configuration");
+        let mut endpoint = Endpoint::new(PEER, TransportProtocol::UDP, None);
+        endpoint.connect(now, SERVER, Arc::new(config), None).expect("a first flight");
+        Client { endpoint, fingerprint }
+    }
+
+    pub(in crate::webrtc) fn send(&mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.endpoint.poll_transmit())
+            .map(|transmit| transmit.message.to_vec())
+            .collect()
+    }
+
+    /// Takes a datagram; whether the handshake has just ended.
+    pub(in crate::webrtc) fn read(&mut self, datagram: &[u8], now: Instant) -> bool {
+        let events = self.endpoint.read(now, SERVER, None, datagram.into()).unwrap_or_default();
+        events.iter().any(|event| matches!(event, EndpointEvent::HandshakeComplete))
+    }
+
+    pub(in crate::webrtc) fn advance(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(SERVER, now).expect("not given up");
+    }
+
+    pub(in crate::webrtc) fn close(&mut self, now: Instant) {
+        drop(self.endpoint.stop(now, SERVER));
+    }
+
+    /// Exported keys and their profile.
+    pub(in crate::webrtc) fn keys(&self) -> (Profile, Vec<u8>) {
+        let state = self.endpoint.get_connection_state(SERVER).expect("connected");
+        let profile = Profile::negotiated(state.srtp_protection_profile()).expect("one of ours");
+        let material = state.export_keying_material(EXPORTER, &[], profile.exported_bytes());
+        (profile, material.expect("keys").as_ref().to_vec())
+    }
+}
+
+/// Runs a handshake; `lose` takes the number of a datagram and says whether it is lost.
+fn handshake(
+    client: &mut Client,
+    fingerprints: &[Fingerprint],
+    lose: impl Fn(u32) -> bool,
+) -> (Option<Association>, Result<bool, Failure>) {
+    let identity = Identity::generate().expect("an identity");
+    let mut now = Instant::now();
+    let mut association: Option<Association> = None;
+    let (mut count, mut keys, mut complete) = (0, false, false);
+    for _ in 0..40 {
+        for datagram in client.send() {
+            count += 1;
+            if lose(count) {
+                continue;
+            }
+            let server = association.get_or_insert_with(|| Association::new(&identity, &datagram));
+            match server.read(&datagram, fingerprints, now) {
+                Ok(Brought::Keys(_)) => keys = true,
+                Ok(_) | Err(Trouble::Refused(_)) => {}
+                Err(Trouble::Failed(failure)) => return (association, Err(failure)),
+            }
+        }
+        let mut sent = Vec::new();
+        if let Some(server) = &mut association {
+            server.send(|datagram| sent.push(datagram.to_vec()));
+        }
+        for datagram in sent {
+            count += 1;
+            if !lose(count) {
+                complete |= client.read(&datagram, now);
+            }
+        }
+        if keys && complete {
+            return (association, Ok(true));
+        }
+        now += Duration::from_millis(250);
+        client.advance(now);
+        if let Some(server) = &mut association {
+            server.advance(now);
+        }
+    }
+    (association, Ok(false))
+}
+
+#[test]
+fn gcm_is_taken_when_it_is_offered_at_all() {
+    let cases: [(&[Profile], Profile); 3] = [
+        (&[Profile::Gcm, Profile::Sha1], Profile::Gcm),
+        (&[Profile::Sha1, Profile::Gcm], Profile::Gcm),
+        (&[Profile::Sha1], Profile::Sha1),
+    ];
+    for (offered, expected) in cases {
+        let mut client = Client::new(offered, Instant::now());
+        let fingerprint = client.fingerprint.clone();
+        let (_, done) = handshake(&mut client, &[fingerprint], |_| false);
+        assert_eq!(done, Ok(true), "{offered:?}");
+        assert_eq!(client.keys().0, expected);
+    }
+}
+
+#[test]
+fn lost_datagrams_are_repeated() {
+    for lost in 1..=8 {
+        for also in lost..=8 {
+            let mut client = Client::new(&[Profile::Gcm], Instant::now());
+            let fingerprint = client.fingerprint.clone();
+            let lose = |count| count == lost || count == also;
+            let (_, done) = handshake(&mut client, &[fingerprint], lose);
+            assert_eq!(done, Ok(true), "without datagrams {lost} and {also}");
+        }
+    }
+}
+
+#[test]
+fn another_certificate_than_the_offered_one_gets_no_keys() {
+    let mut client = Client::new(&[Profile::Gcm], Instant::now());
+    let other = Fingerprint::of(b"another certificate");
+    let (_, done) = handshake(&mut client, &[other], |_| false);
+    assert_eq!(done, Err(Failure::Fingerprint));
+}
+
+#[test]
+fn a_peer_that_closes_is_told_apart_from_one_that_fails() {
+    let now = Instant::now();
+    let mut client = Client::new(&[Profile::Gcm], now);
+    let fingerprint = client.fingerprint.clone();
+    let (server, done) = handshake(&mut client, std::slice::from_ref(&fingerprint), |_| false);
+    assert_eq!(done, Ok(true));
+    let mut server = server.expect("an association");
+    client.close(now);
+    let closed = client.send().iter().any(|datagram| {
+        matches!(
+            server.read(datagram, std::slice::from_ref(&fingerprint), now),
+            Ok(Brought::Closed)
+        )
+    });
+    assert!(closed);
+}
+
+#[test]
+fn a_flood_of_dtls_is_cut_off() {
+    let identity = Identity::generate().expect("an identity");
+    let now = Instant::now();
+    let mut client = Client::new(&[Profile::Gcm], now);
+    let hello = client.send().remove(0);
+    let mut server = Association::new(&identity, &hello);
+    let refused = (0..10_000)
+        .filter(|_| {
+            let read = server.read(&hello, &[], now);
+            server.send(|_| {});
+            matches!(read, Err(Trouble::Refused(Refused::DtlsLimited)))
+        })
+        .count();
+    assert_eq!(refused, 10_000 - DATAGRAMS_MAX as usize);
+}
+
+#[test]
+fn broken_records_fail_or_are_refused_and_never_panic() {
+    let identity = Identity::generate().expect("an identity");
+    let now = Instant::now();
+    let mut client = Client::new(&[Profile::Gcm], now);
+    let hello = client.send().remove(0);
+    for at in 0..hello.len() {
+        let mut broken = hello.clone();
+        broken[at] ^= 0xFF;
+        let mut server = Association::new(&identity, &broken);
+        let keys = server.read(&broken, &[], now);
+        assert!(!matches!(keys, Ok(Brought::Keys(_))), "byte {at}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Why a port, an offer, a fragment or a session fails.
+
+use media::ErrorKind;
+
+/// The port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The socket could not be made, bound or set up.
+    #[error("UDP socket for WebRTC: {0}")]
+    Socket(#[from] std::io::Error),
+    /// The certificate of this start could not be made.
+    #[error("certificate for DTLS: {0}")]
+    Certificate(#[from] rtc_shared::error::Error),
+    /// The system's source of random numbers failed.
+    #[error("no random numbers")]
+    Random,
+}
+
+impl PortError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Unavailable
+    }
+}
+
+/// An offer that is not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// Longer than any browser's offer.
+    #[error("the offer has more than {0} bytes")]
+    TooLong(usize),
+    /// A line breaks the grammar of RFC 8866; lines count from one.
+    #[error("line {line} of the offer: {problem}")]
+    Malformed {
+        /// Number of the line.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// More than the receiver keeps of something.
+    #[error("the offer has more than {max} {what}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many are taken.
+        max: usize,
+    },
+    /// No section sends video.
+    #[error("the offer sends no video")]
+    NoVideo,
+    /// Something that every WebRTC offer has is missing.
+    #[error("the offer has no {0}")]
+    Missing(&'static str),
+    /// Something is there that cannot be served.
+    #[error("the offer asks for {0}")]
+    Unserved(&'static str),
+    /// No codec of the video section is served.
+    #[error("no servable video codec: offered {offered}; served {served}")]
+    NoCodec {
+        /// Names and parameters as offered.
+        offered: String,
+        /// What would have been taken.
+        served: &'static str,
+    },
+    /// As many sessions as the port takes.
+    #[error("{0} sessions are open")]
+    Full(usize),
+    /// Too many requests wait for the port's thread.
+    #[error("the receiver is busy")]
+    Busy,
+    /// The port is closing.
+    #[error("the receiver has ended")]
+    Ended,
+    /// The system's source of random numbers failed.
+    #[error("no random numbers")]
+    Random,
+}
+
+impl OfferError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OfferError::NoCodec { .. } => ErrorKind::Unsupported,
+            OfferError::Full(_) | OfferError::Busy => ErrorKind::Exhausted,
+            OfferError::Ended | OfferError::Random => ErrorKind::Unavailable,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// A trickle or restart fragment that is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FragmentError {
+    /// Longer than any client's fragment.
+    #[error("the fragment has more than {0} bytes")]
+    TooLong(usize),
+    /// A line is not what RFC 8840 has there; lines count from one.
+    #[error("line {line} of the fragment: {problem}")]
+    Malformed {
+        /// Number of the line.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// More candidates than one peer has.
+    #[error("the fragment has more than {0} candidates")]
+    TooMany(usize),
+    /// Credentials that are neither the current ones nor, in a restart, new ones.
+    #[error("the fragment is of another ICE session")]
+    OtherSession,
+    /// A restart needs a user fragment and a password.
+    #[error("the fragment has no {0}")]
+    Missing(&'static str),
+    /// The session is over.
+    #[error("the session has ended")]
+    Ended,
+    /// Too many requests wait for the port's thread.
+    #[error("the receiver is busy")]
+    Busy,
+    /// The system's source of random numbers failed.
+    #[error("no random numbers")]
+    Random,
+}
+
+impl FragmentError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            FragmentError::OtherSession => ErrorKind::Conflict,
+            FragmentError::Ended => ErrorKind::NotFound,
+            FragmentError::Busy => ErrorKind::Exhausted,
+            FragmentError::Random => ErrorKind::Unavailable,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// Why a session cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Failure {
+    /// The DTLS handshake was refused by one side or not finished.
+    #[error("DTLS handshake failed")]
+    Handshake,
+    /// The peer's certificate is not the one that its offer named.
+    #[error("certificate is not the offered one")]
+    Fingerprint,
+    /// No SRTP protection profile in common.
+    #[error("no SRTP profile in common")]
+    Protection,
+    /// The peer tore down the DTLS association with an alert.
+    #[error("the peer sent a fatal DTLS alert")]
+    Alert,
+    /// The port ended while the session was open.
+    #[error("the receiver ended")]
+    PortEnded,
+}
+
+impl Failure {
+    /// The word for logs and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Handshake => "dtls_handshake",
+            Failure::Fingerprint => "dtls_fingerprint",
+            Failure::Protection => "srtp_profile",
+            Failure::Alert => "dtls_alert",
+            Failure::PortEnded => "receiver_ended",
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What a session tells its peer, and when: reports, losses, requests for keyframes.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    answer::Agreed,
+    rtcp::{self, Block},
+};
+
+/// Time between reports. RFC 3550 6.2 has five seconds and lets feedback profiles go faster
+/// (RFC 4585 3.4); a sender's estimate of loss is as fresh as this.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two requests for a keyframe: a round trip and a picture.
+const KEYFRAME_GAP: Duration = Duration::from_millis(200);
+/// What a peer may send. Without a bandwidth that this side names, Chromium starts at 300 kb/s and
+/// adds a twelfth a second; with one it starts there, as losses allow.
+const BITS_A_SECOND: u64 = 8_000_000;
+/// Losses that wait to be named.
+const MISSING_MAX: usize = 1024;
+
+/// What is due.
+#[derive(Debug)]
+pub(super) struct Feedback {
+    us: u32,
+    nack: bool,
+    remb: bool,
+    full_intra: bool,
+    announced: Option<u32>,
+    report_at: Option<Instant>,
+    missing: Vec<u16>,
+    keyframe_wanted: bool,
+    keyframe_at: Option<Instant>,
+    full_intras: u8,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Packets asked for again.
+    pub(super) missing: usize,
+    /// A keyframe was asked for.
+    pub(super) keyframe: bool,
+}
+
+impl Feedback {
+    /// Feedback from the source `us`, of the kinds that were agreed.
+    pub(super) fn new(us: u32, agreed: &Agreed) -> Feedback {
+        Feedback {
+            us,
+            nack: agreed.nack,
+            remb: agreed.remb,
+            // RFC 8888's kin aside, a loss indication is what every sender understands.
+            full_intra: agreed.fir && !agreed.pli,
+            announced: agreed.ssrcs.first().copied(),
+            report_at: None,
+            missing: Vec::new(),
+            keyframe_wanted: false,
+            keyframe_at: None,
+            full_intras: 0,
+        }
+    }
+
+    /// The keys are there: ask for a keyframe now, report from now on.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.report_at = Some(now + REPORT_EVERY);
+        self.keyframe_wanted = true;
+    }
+
+    /// A keyframe is needed.
+    pub(super) fn want_keyframe(&mut self) {
+        self.keyframe_wanted = true;
+    }
+
+    /// These are missing.
+    pub(super) fn want(&mut self, missing: &[u16]) {
+        if self.nack {
+            let room = MISSING_MAX - self.missing.len();
+            self.missing.extend(missing.iter().take(room));
+        }
+    }
+
+    fn keyframe_due(&self) -> Option<Instant> {
+        let due = self.keyframe_at.map(|at| at + KEYFRAME_GAP);
+        (self.keyframe_wanted && self.report_at.is_some()).then_some(due).flatten()
+    }
+
+    /// When something is due though nothing comes.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.report_at, self.keyframe_due()].into_iter().flatten().min()
+    }
+
+    /// Appends one compound packet with what is due at `now`, if anything is; `block` is asked for
+    /// when a report is.
+    pub(super) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        ssrc: Option<u32>,
+        block: impl FnOnce() -> Option<Block>,
+        now: Instant,
+    ) -> Option<Written> {
+        let reports = self.report_at?;
+        let is_report = reports <= now;
+        let ssrc = ssrc.or(self.announced);
+        let asks = self.keyframe_wanted
+            && ssrc.is_some()
+            && self.keyframe_at.is_none_or(|at| at + KEYFRAME_GAP <= now);
+        if !is_report && !asks && self.missing.is_empty() {
+            return None;
+        }
+        let mut written = Written::default();
+        rtcp::report(out, self.us, if is_report { block() } else { None });
+        if is_report {
+            self.report_at = Some(now + REPORT_EVERY);
+        }
+        let Some(ssrc) = ssrc else { return Some(written) };
+        if is_report && self.remb {
+            rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
+        }
+        if !self.missing.is_empty() {
+            written.missing = rtcp::negative(out, self.us, ssrc, &self.missing);
+            self.missing.clear();
+        }
+        if asks {
+            if self.full_intra {
+                self.full_intras = self.full_intras.wrapping_add(1);
+                rtcp::full_intra(out, self.us, ssrc, self.full_intras);
+            } else {
+                rtcp::picture_loss(out, self.us, ssrc);
+            }
+            self.keyframe_wanted = false;
+            self.keyframe_at = Some(now);
+            written.keyframe = true;
+        }
+        Some(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webrtc::{
+        answer,
+        sdp::{Offer, tests::CHROMIUM},
+    };
+
+    fn feedback(change: impl Fn(&mut Agreed)) -> Feedback {
+        let offer = Offer::parse(CHROMIUM).expect("an offer");
+        let mut agreed = answer::agree(&offer).expect("agreed");
+        change(&mut agreed);
+        Feedback::new(9, &agreed)
+    }
+
+    /// Kind and format of each packet written, without the report and the description.
+    fn written(feedback: &mut Feedback, ssrc: Option<u32>, now: Instant) -> Vec<(u8, u8)> {
+        let mut out = Vec::new();
+        feedback.write(&mut out, ssrc, || None, now);
+        let mut kinds = Vec::new();
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            kinds.push((rest[1], rest[0] & 31));
+            rest = &rest[4 * (usize::from(rest[3]) + 1)..];
+        }
+        kinds
+    }
+
+    const REPORT: [(u8, u8); 2] = [(201, 0), (202, 1)];
+
+    #[test]
+    fn nothing_is_sent_before_the_keys_and_a_keyframe_is_asked_for_with_them() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.want_keyframe();
+        assert_eq!(written(&mut feedback, None, start), []);
+        assert_eq!(feedback.deadline(), None);
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, None, start), [REPORT[0], REPORT[1], (206, 1)]);
+        assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
+        let later = start + REPORT_EVERY;
+        assert_eq!(written(&mut feedback, Some(1), later), [REPORT[0], REPORT[1], (206, 15)]);
+    }
+
+    #[test]
+    fn requests_for_keyframes_keep_their_distance() {
+        let start = Instant::now();
+        let mut feedback = feedback(|agreed| agreed.pli = false);
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, Some(1), start)[2..], [(206, 4)], "FIR where PLI is not");
+        feedback.want_keyframe();
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP / 2), []);
+        assert_eq!(feedback.deadline(), Some(start + KEYFRAME_GAP));
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP)[2..], [(206, 4)]);
+        assert_eq!(written(&mut feedback, Some(1), start + 2 * KEYFRAME_GAP), []);
+    }
+
+    #[test]
+    fn a_keyframe_waits_for_a_source_to_ask() {
+        let start = Instant::now();
+        let mut feedback = feedback(|agreed| agreed.ssrcs.clear());
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, None, start), []);
+        assert_eq!(written(&mut feedback, Some(4), start)[2..], [(206, 1)]);
+    }
+
+    #[test]
+    fn losses_are_named_where_that_was_agreed() {
+        let start = Instant::now();
+        let mut with = feedback(|agreed| agreed.ssrcs.clear());
+        let mut without = feedback(|agreed| agreed.nack = false);
+        for feedback in [&mut with, &mut without] {
+            feedback.start(start);
+            written(feedback, Some(1), start);
+            feedback.want(&[5, 6, 9]);
+        }
+        assert_eq!(written(&mut with, Some(1), start), [REPORT[0], REPORT[1], (205, 1)]);
+        assert_eq!(written(&mut with, Some(1), start), []);
+        assert_eq!(written(&mut without, Some(1), start), []);
+        with.want(&vec![1; 5000]);
+        assert_eq!(with.missing.len(), MISSING_MAX);
+    }
+}

@@ -1,0 +1,103 @@
+//! Certificate fingerprints as SDP carries them (RFC 8122 5).
+
+use aws_lc_rs::{constant_time::verify_slices_are_equal, digest};
+
+/// A hash of a certificate in DER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    hash: Hash,
+    bytes: Vec<u8>,
+}
+
+/// The hashes that are strong enough to name a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hash {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Hash {
+    fn algorithm(self) -> &'static digest::Algorithm {
+        match self {
+            Hash::Sha256 => &digest::SHA256,
+            Hash::Sha384 => &digest::SHA384,
+            Hash::Sha512 => &digest::SHA512,
+        }
+    }
+}
+
+impl Fingerprint {
+    /// SHA-256 of `certificate`, as our answers carry it.
+    pub(super) fn of(certificate: &[u8]) -> Fingerprint {
+        let bytes = digest::digest(Hash::Sha256.algorithm(), certificate).as_ref().to_vec();
+        Fingerprint { hash: Hash::Sha256, bytes }
+    }
+
+    /// The value of `a=fingerprint:`; `None` for a weaker hash or a length that is not its own.
+    pub(super) fn parse(value: &str) -> Option<Fingerprint> {
+        let (name, hex) = value.trim().split_once(' ')?;
+        let hash = match name.to_ascii_lowercase().as_str() {
+            "sha-256" => Hash::Sha256,
+            "sha-384" => Hash::Sha384,
+            "sha-512" => Hash::Sha512,
+            _ => return None,
+        };
+        let bytes = hex
+            .trim()
+            .split(':')
+            .map(|pair| {
+                let hex = pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+                hex.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
+            })
+            .collect::<Option<Vec<u8>>>()?;
+        let fits = bytes.len() == hash.algorithm().output_len();
+        fits.then_some(Fingerprint { hash, bytes })
+    }
+
+    /// Whether this is the hash of `certificate`.
+    pub(super) fn matches(&self, certificate: &[u8]) -> bool {
+        let digest = digest::digest(self.hash.algorithm(), certificate);
+        verify_slices_are_equal(digest.as_ref(), &self.bytes).is_ok()
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.hash {
+            Hash::Sha256 => "sha-256",
+            Hash::Sha384 => "sha-384",
+            Hash::Sha512 => "sha-512",
+        })?;
+        for (at, byte) in self.bytes.iter().enumerate() {
+            let separator = if at == 0 { ' ' } else { ':' };
+            write!(f, "{separator}{byte:02X}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_parsed_and_matches() {
+        let certificate = b"not a certificate, and it need not be one";
+        let printed = Fingerprint::of(certificate).to_string();
+        let parsed = Fingerprint::parse(&printed).expect("our own is parsed");
+        assert!(parsed.matches(certificate));
+        assert!(!parsed.matches(b"another"));
+        assert_eq!(Fingerprint::parse(&printed.to_lowercase()), Some(parsed), "case is ignored");
+    }
+
+    #[test]
+    fn weak_and_broken_ones_are_refused() {
+        let sha1 = format!("sha-1 {}", vec!["AB"; 20].join(":"));
+        let short = format!("sha-256 {}", vec!["AB"; 31].join(":"));
+        let odd = format!("sha-256 {}:+1", vec!["AB"; 31].join(":"));
+        for value in ["", "sha-256", "sha-256 ", "sha-256 AB", &sha1, &short, &odd] {
+            assert_eq!(Fingerprint::parse(value), None, "{value}");
+        }
+    }
+}

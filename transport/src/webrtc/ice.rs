@@ -1,0 +1,270 @@
+//! An ICE-lite agent (RFC 8445 2.5): answers checks, learns addresses, obeys nominations.
+//!
+//! Promises that an address is learned from an authenticated request only, that it keeps no more
+//! than eight, and that a restart leaves the old pair in use until the peer nominates a new one.
+//! Opens no checks of its own, so the peer's consent (RFC 7675) shows in its checks and media.
+
+use aws_lc_rs::hmac;
+
+use super::{answer::Credentials, socket::Path, stun::Request};
+
+/// Addresses of one peer: hosts with four interfaces in both families.
+pub(super) const ADDRESSES_MAX: usize = 8;
+
+/// What a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// Signed with no password of ours: no reply, nothing learned.
+    Unauthenticated,
+    /// Authentic and refused; the reply says why.
+    Refused,
+    /// Authentic. `learned`: the path is new; `forgot`: the path that made room for it.
+    Accepted { learned: bool, forgot: Option<Path> },
+}
+
+/// One generation of our credentials.
+struct Generation {
+    ufrag: String,
+    key: hmac::Key,
+}
+
+impl Generation {
+    fn new(local: &Credentials) -> Generation {
+        Generation {
+            ufrag: local.ufrag.clone(),
+            key: hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, local.pwd.as_bytes()),
+        }
+    }
+}
+
+/// The agent of one session.
+pub(super) struct Agent {
+    current: Generation,
+    previous: Option<Generation>,
+    /// Least recently checked first.
+    paths: Vec<Path>,
+    nominated: Option<Path>,
+}
+
+impl Agent {
+    /// An agent that no one has checked yet.
+    pub(super) fn new(local: &Credentials) -> Agent {
+        Agent {
+            current: Generation::new(local),
+            previous: None,
+            paths: Vec::new(),
+            nominated: None,
+        }
+    }
+
+    /// User fragments that requests may name, the current one first.
+    pub(super) fn ufrags(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.current).chain(&self.previous).map(|one| one.ufrag.as_str())
+    }
+
+    /// New credentials. Returns the user fragment that no request may name any more.
+    pub(super) fn restart(&mut self, local: &Credentials) -> Option<String> {
+        let old = std::mem::replace(&mut self.current, Generation::new(local));
+        self.previous.replace(old).map(|older| older.ufrag)
+    }
+
+    /// Where media and feedback of the peer come from and go to.
+    pub(super) fn selected(&self) -> Option<Path> {
+        self.nominated.or_else(|| self.paths.last().copied())
+    }
+
+    /// Every learned path.
+    pub(super) fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// Answers one request into `out`. `retired` takes the user fragment that a nomination of the
+    /// new generation ends.
+    pub(super) fn check(
+        &mut self,
+        request: &Request<'_>,
+        path: Path,
+        out: &mut Vec<u8>,
+        retired: &mut Option<String>,
+    ) -> Checked {
+        let Some((ours, _)) = request.users() else { return Checked::Unauthenticated };
+        let mut generations = std::iter::once(&self.current).chain(&self.previous);
+        let Some(generation) = generations.find(|generation| generation.ufrag == ours) else {
+            return Checked::Unauthenticated;
+        };
+        if !request.is_signed_with(&generation.key) {
+            return Checked::Unauthenticated;
+        }
+        if let Some(unknown) = request.unknown {
+            request.refuse_attribute(unknown, &generation.key, out);
+            return Checked::Refused;
+        }
+        // A lite agent is always the controlled one.
+        if request.controlled {
+            request.refuse_role(&generation.key, out);
+            return Checked::Refused;
+        }
+        request.accept(path.remote, &generation.key, out);
+        let is_current = std::ptr::eq(generation, &self.current);
+        let (learned, forgot) = self.learn(path);
+        if request.nominates && (is_current || self.nominated.is_none()) {
+            self.nominated = Some(path);
+            if is_current && let Some(previous) = self.previous.take() {
+                *retired = Some(previous.ufrag);
+            }
+        }
+        Checked::Accepted { learned, forgot }
+    }
+
+    /// Puts a path last, making room where there is none.
+    fn learn(&mut self, path: Path) -> (bool, Option<Path>) {
+        if let Some(at) = self.paths.iter().position(|known| known.remote == path.remote) {
+            self.paths.remove(at);
+            self.paths.push(path);
+            return (false, None);
+        }
+        let mut forgot = None;
+        if self.paths.len() == ADDRESSES_MAX {
+            let nominated = self.nominated.map(|path| path.remote);
+            let stale = self.paths.iter().position(|path| Some(path.remote) != nominated);
+            forgot = stale.map(|at| self.paths.remove(at));
+        }
+        self.paths.push(path);
+        (true, forgot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::webrtc::stun::tests::{CONTROLLED, CONTROLLING, NOMINATE, check, response};
+
+    fn path(port: u16) -> Path {
+        Path { remote: ([192, 0, 2, 1], port).into(), local: None }
+    }
+
+    fn credentials(ufrag: &str) -> Credentials {
+        Credentials { ufrag: ufrag.to_owned(), pwd: format!("{ufrag} password") }
+    }
+
+    fn offer(agent: &mut Agent, bytes: &[u8], port: u16) -> (Checked, Vec<u8>, Option<String>) {
+        let (mut out, mut retired) = (Vec::new(), None);
+        let request = Request::parse(bytes).expect("a check");
+        let checked = agent.check(&request, path(port), &mut out, &mut retired);
+        (checked, out, retired)
+    }
+
+    const NEW: Checked = Checked::Accepted { learned: true, forgot: None };
+    const KNOWN: Checked = Checked::Accepted { learned: false, forgot: None };
+
+    #[test]
+    fn checks_are_answered_and_the_nominated_pair_is_used() {
+        let mut agent = Agent::new(&credentials("ours"));
+        assert_eq!(agent.selected(), None);
+        let plain = check("ours:theirs", "ours password", &[CONTROLLING]);
+        let nominating = check("ours:theirs", "ours password", &[CONTROLLING, NOMINATE]);
+        let (checked, out, _) = offer(&mut agent, &plain, 1);
+        assert_eq!(checked, NEW);
+        let seen = response(&out, "ours password");
+        assert_eq!(seen.1, Some(path(1).remote));
+        assert_eq!(agent.selected(), Some(path(1)), "media may come before a nomination");
+        assert_eq!(offer(&mut agent, &nominating, 2).0, NEW);
+        assert_eq!(offer(&mut agent, &plain, 1).0, KNOWN);
+        assert_eq!(agent.selected(), Some(path(2)));
+        assert_eq!(offer(&mut agent, &nominating, 1).0, KNOWN, "a peer may nominate again");
+        assert_eq!(agent.selected(), Some(path(1)));
+    }
+
+    #[test]
+    fn what_is_not_authentic_teaches_nothing() {
+        let mut agent = Agent::new(&credentials("ours"));
+        for (name, bytes) in [
+            ("another password", check("ours:theirs", "guess", &[CONTROLLING])),
+            ("another user", check("other:theirs", "ours password", &[CONTROLLING])),
+            ("no colon", check("ours", "ours password", &[CONTROLLING])),
+        ] {
+            let (checked, out, _) = offer(&mut agent, &bytes, 1);
+            assert_eq!((checked, out.len()), (Checked::Unauthenticated, 0), "{name}");
+        }
+        let conflict = check("ours:theirs", "ours password", &[CONTROLLED]);
+        let (checked, out, _) = offer(&mut agent, &conflict, 1);
+        assert_eq!((checked, response(&out, "ours password").2), (Checked::Refused, 487));
+        let strange = check("ours:theirs", "ours password", &[(0x0033, b"x")]);
+        let (checked, out, _) = offer(&mut agent, &strange, 1);
+        assert_eq!((checked, response(&out, "ours password").2), (Checked::Refused, 420));
+        assert_eq!(agent.paths(), []);
+    }
+
+    #[test]
+    fn the_old_pair_lives_until_the_restart_nominates() {
+        let mut agent = Agent::new(&credentials("one"));
+        let old = check("one:theirs", "one password", &[NOMINATE]);
+        offer(&mut agent, &old, 1);
+        assert_eq!(agent.restart(&credentials("two")), None);
+        assert_eq!(agent.ufrags().collect::<Vec<_>>(), ["two", "one"]);
+        assert_eq!(offer(&mut agent, &old, 1).0, KNOWN, "consent goes on for the old pair");
+        let plain = check("two:new", "two password", &[]);
+        assert_eq!(offer(&mut agent, &plain, 2).0, NEW);
+        assert_eq!(agent.selected(), Some(path(1)));
+        let nominating = check("two:new", "two password", &[NOMINATE]);
+        let (_, _, retired) = offer(&mut agent, &nominating, 2);
+        assert_eq!(retired.as_deref(), Some("one"));
+        assert_eq!(agent.selected(), Some(path(2)));
+        assert_eq!(offer(&mut agent, &old, 1).0, Checked::Unauthenticated);
+
+        assert_eq!(agent.restart(&credentials("three")), None);
+        let retired = agent.restart(&credentials("four"));
+        assert_eq!(retired.as_deref(), Some("two"), "one old generation is kept, not more");
+    }
+
+    #[test]
+    fn the_ninth_address_takes_the_place_of_the_one_checked_longest_ago() {
+        let mut agent = Agent::new(&credentials("ours"));
+        let plain = check("ours:theirs", "ours password", &[]);
+        offer(&mut agent, &check("ours:theirs", "ours password", &[NOMINATE]), 1);
+        for port in 2..=8 {
+            assert_eq!(offer(&mut agent, &plain, port).0, NEW);
+        }
+        let (checked, ..) = offer(&mut agent, &plain, 9);
+        let expected = Checked::Accepted { learned: true, forgot: Some(path(2)) };
+        assert_eq!(checked, expected, "the nominated one stays");
+        assert_eq!(agent.paths().len(), ADDRESSES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn an_agent_keeps_its_bounds(steps in proptest::collection::vec((0u16..20, 0u8..6), 0..80)) {
+            let mut agent = Agent::new(&credentials("u0"));
+            let mut generation = 0;
+            for (port, step) in steps {
+                let user = format!("u{generation}");
+                let password = format!("{user} password");
+                let bytes = match step {
+                    0 => check(&format!("{user}:x"), "wrong", &[NOMINATE]),
+                    1 => check(&format!("{user}:x"), &password, &[NOMINATE]),
+                    2 => check(&format!("{user}:x"), &password, &[CONTROLLED]),
+                    3 => {
+                        generation += 1;
+                        agent.restart(&credentials(&format!("u{generation}")));
+                        continue;
+                    }
+                    _ => check(&format!("{user}:x"), &password, &[CONTROLLING]),
+                };
+                let before = agent.paths().to_vec();
+                let (checked, ..) = offer(&mut agent, &bytes, port);
+                prop_assert!(agent.paths().len() <= ADDRESSES_MAX);
+                match checked {
+                    Checked::Accepted { .. } => {
+                        prop_assert_eq!(agent.paths().last(), Some(&path(port)));
+                    }
+                    _ => prop_assert_eq!(agent.paths(), &before[..]),
+                }
+                if let Some(selected) = agent.selected() {
+                    prop_assert!(agent.paths().contains(&selected));
+                }
+            }
+        }
+    }
+}

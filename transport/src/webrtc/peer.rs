@@ -1,0 +1,297 @@
+//! One session: ICE, DTLS, SRTP, RTCP and its video, as a value.
+//!
+//! Datagrams and `now` go in, datagrams to send and units for the sink come out. Promises that a
+//! session ends once, with one word of what became of it, and that media of a peer without keys
+//! costs nothing but a look at its first bytes.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Failure, Sink, Told,
+    answer::Credentials,
+    codecs::Carries,
+    counts::{Refused, SessionState},
+    dtls::{Association, Brought, Identity, Trouble},
+    feedback::Feedback,
+    fingerprint::Fingerprint,
+    ice::{Agent, Checked},
+    intake::Intake,
+    outbox::Outbox,
+    port::Opening,
+    rtcp::{self, Said},
+    socket::Path,
+    srtp::{Inbound, Outbound},
+    stun::Request,
+};
+use crate::rtp::{Output, Packet};
+
+/// A source that says goodbye may be paused and go on; after this long it has ended.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How long a session may take and be silent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) connect_within: Duration,
+    pub(super) lost_after: Duration,
+}
+
+/// One session.
+pub(super) struct Peer {
+    agent: Agent,
+    association: Option<Box<Association>>,
+    keys: Option<Box<(Inbound, Outbound)>>,
+    fingerprints: Vec<Fingerprint>,
+    intake: Intake,
+    feedback: Feedback,
+    sink: Box<dyn Sink>,
+    state: Arc<SessionState>,
+    patience: Patience,
+    opened_at: Instant,
+    heard_at: Instant,
+    goodbye_at: Option<Instant>,
+    ended: Option<Told>,
+    /// Packets and bytes since the last settling.
+    taken: (u64, u64),
+    /// Something came since the last settling.
+    pub(super) touched: bool,
+}
+
+impl Peer {
+    /// A session whose peer has the answer.
+    pub(super) fn new(opening: Opening, us: u32, patience: Patience, now: Instant) -> Peer {
+        let Opening { agreed, local, sink, state, .. } = opening;
+        let feedback = Feedback::new(us, &agreed);
+        Peer {
+            agent: Agent::new(&local),
+            association: None,
+            keys: None,
+            fingerprints: agreed.fingerprints,
+            intake: Intake::new(agreed.payloads, agreed.video),
+            feedback,
+            sink,
+            state,
+            patience,
+            opened_at: now,
+            heard_at: now,
+            goodbye_at: None,
+            ended: None,
+            taken: (0, 0),
+            touched: false,
+        }
+    }
+
+    /// Its ICE agent.
+    pub(super) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Whether there are keys.
+    pub(super) fn is_connected(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// What became of it, once it is over.
+    pub(super) fn ended(&self) -> Option<Told> {
+        self.ended
+    }
+
+    /// New ICE credentials; returns the user fragment that is no longer one of ours.
+    pub(super) fn restart(&mut self, local: &Credentials) -> Option<String> {
+        self.agent.restart(local)
+    }
+
+    /// Someone wants a keyframe.
+    pub(super) fn want_keyframe(&mut self) {
+        self.feedback.want_keyframe();
+    }
+
+    /// Answers a check.
+    pub(super) fn check(
+        &mut self,
+        request: &Request<'_>,
+        path: Path,
+        outbox: &mut Outbox,
+        retired: &mut Option<String>,
+        now: Instant,
+    ) -> Checked {
+        let mut checked = Checked::Unauthenticated;
+        outbox.write(path, |out| {
+            checked = self.agent.check(request, path, out, retired);
+            true
+        });
+        if checked != Checked::Unauthenticated {
+            self.heard_at = now;
+        }
+        checked
+    }
+
+    /// Takes a DTLS datagram.
+    pub(super) fn dtls(
+        &mut self,
+        datagram: &[u8],
+        path: Path,
+        identity: &Identity,
+        outbox: &mut Outbox,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let association =
+            self.association.get_or_insert_with(|| Box::new(Association::new(identity, datagram)));
+        let read = association.read(datagram, &self.fingerprints, now);
+        association.send(|reply| outbox.push(path, reply));
+        match read {
+            Ok(Brought::Nothing) => Ok(()),
+            Ok(Brought::Keys(keys)) => {
+                self.keys = Some(keys);
+                self.heard_at = now;
+                self.feedback.start(now);
+                self.sink.told(Told::Connected);
+                Ok(())
+            }
+            Ok(Brought::Closed) => {
+                self.end(Told::Closed);
+                Ok(())
+            }
+            Err(Trouble::Refused(why)) => Err(why),
+            Err(Trouble::Failed(failure)) => {
+                self.end(Told::Failed(failure));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an SRTP or SRTCP datagram, which is decrypted in place.
+    pub(super) fn media(&mut self, datagram: &mut [u8], now: Instant) -> Result<(), Refused> {
+        let Some(keys) = &mut self.keys else { return Err(Refused::MediaEarly) };
+        let [_, kind, ..] = *datagram else { return Err(Refused::MediaMalformed) };
+        // RFC 5761 4: these would be RTCP packet types.
+        if (192..224).contains(&kind) {
+            let packet = keys.0.control(datagram)?;
+            self.heard_at = now;
+            let (intake, goodbye_at) = (&mut self.intake, &mut self.goodbye_at);
+            rtcp::read(packet, |said| match said {
+                Said::Report { ssrc, ntp, rtp } => {
+                    intake.reported(ssrc, ntp, rtp, now);
+                }
+                Said::Goodbye { ssrc } if intake.ssrc() == Some(ssrc) => *goodbye_at = Some(now),
+                Said::Goodbye { .. } => {}
+            });
+            return Ok(());
+        }
+        match self.intake.carries(kind) {
+            // Sound is not even decrypted.
+            Carries::Audio => return Ok(()),
+            Carries::Unknown => return Err(Refused::MediaPayload),
+            Carries::Video(_) | Carries::Repair(_) => {}
+        }
+        let bytes = datagram.len() as u64;
+        let packet = keys.0.media(datagram)?;
+        self.heard_at = now;
+        self.goodbye_at = None;
+        self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
+        let packet = Packet::parse(packet).map_err(|_| Refused::MediaMalformed)?;
+        self.intake.packet(&packet, now)
+    }
+
+    /// Gives the sink what is ready, sends what is due, and ends what has taken too long. Called
+    /// after each batch of datagrams and at each [`Peer::deadline`].
+    pub(super) fn settle(&mut self, outbox: &mut Outbox, now: Instant) {
+        self.touched = false;
+        if self.ended.is_some() {
+            return;
+        }
+        let (packets, bytes) = std::mem::take(&mut self.taken);
+        self.state.packets.fetch_add(packets, Relaxed);
+        self.state.bytes.fetch_add(bytes, Relaxed);
+        while let Some(output) = self.intake.poll(now) {
+            match output {
+                Output::Unit(unit) => {
+                    self.state.units.fetch_add(1, Relaxed);
+                    self.sink.unit(unit);
+                }
+                Output::Nack(missing) => self.feedback.want(&missing),
+                Output::NeedKeyframe => self.feedback.want_keyframe(),
+            }
+        }
+        let path = self.agent.selected();
+        if let (Some(path), Some(keys)) = (path, &mut self.keys) {
+            let (feedback, intake, state) = (&mut self.feedback, &mut self.intake, &self.state);
+            outbox.write(path, |out| {
+                let start = out.len();
+                let (ssrc, lost) = (intake.ssrc(), intake.lost());
+                let Some(written) = feedback.write(out, ssrc, || intake.block(now), now) else {
+                    return false;
+                };
+                state.lost.store(lost, Relaxed);
+                state.nacks.fetch_add(written.missing as u64, Relaxed);
+                state.keyframes_asked.fetch_add(u64::from(written.keyframe), Relaxed);
+                keys.1.control(out, start)
+            });
+        }
+        if let (Some(path), Some(association)) = (path, &mut self.association) {
+            association.advance(now);
+            association.send(|datagram| outbox.push(path, datagram));
+        }
+        if let Some(told) = self.overdue(now) {
+            self.end(told);
+        }
+    }
+
+    /// What has taken too long.
+    fn overdue(&self, now: Instant) -> Option<Told> {
+        if self.goodbye_at.is_some_and(|at| at + GOODBYE <= now) {
+            Some(Told::Closed)
+        } else if self.limit() > now {
+            None
+        } else if self.is_connected() {
+            Some(Told::Lost)
+        } else {
+            Some(Told::NeverConnected)
+        }
+    }
+
+    /// When patience ends.
+    fn limit(&self) -> Instant {
+        match self.keys {
+            Some(_) => self.heard_at + self.patience.lost_after,
+            None => self.opened_at + self.patience.connect_within,
+        }
+    }
+
+    /// When to settle next, even if nothing comes.
+    pub(super) fn deadline(&self) -> Instant {
+        let association = self.association.as_ref().and_then(|one| one.deadline());
+        let goodbye = self.goodbye_at.map(|at| at + GOODBYE);
+        let feedback = self.keys.as_ref().and_then(|_| self.feedback.deadline());
+        [association, goodbye, feedback, self.intake.timeout()]
+            .into_iter()
+            .flatten()
+            .fold(self.limit(), Instant::min)
+    }
+
+    fn end(&mut self, told: Told) {
+        if self.ended.is_none() {
+            self.ended = Some(told);
+        }
+    }
+
+    /// Says goodbye to the peer, and to the sink what became of it: nothing when this side closed
+    /// it. The session is not used after that.
+    pub(super) fn close(&mut self, told: Option<Told>, outbox: &mut Outbox, now: Instant) {
+        self.state.ended.store(true, Relaxed);
+        if let (Some(path), Some(association)) = (self.agent.selected(), &mut self.association) {
+            association.close(now);
+            association.send(|datagram| outbox.push(path, datagram));
+        }
+        if let Some(told) = told {
+            self.sink.told(told);
+        }
+    }
+
+    /// Ends it because the port ends.
+    pub(super) fn end_with_port(&mut self) {
+        self.end(Told::Failed(Failure::PortEnded));
+    }
+}

@@ -1,0 +1,334 @@
+//! The port of all sessions and the handles to it and to a session.
+//!
+//! Handles leave commands for the port's thread in a bounded queue and wake it. Promises that a
+//! dropped session is closed even when the queue is full, and that no handle waits for the thread.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{
+    Answer, FragmentError, OfferError, PortCounts, PortError, PortSettings, Restarted,
+    SessionCounts, Sink,
+    answer::{self, Agreed, Credentials, Local},
+    codecs,
+    counts::{Counts, SessionState},
+    driver::Driver,
+    dtls::Identity,
+    random,
+    sdp::Offer,
+    sdpfrag::{self, Fragment},
+    socket::Socket,
+};
+
+/// Commands that wait for the thread, the closing of sessions not counted: far more than HTTP
+/// requests can make between two of its rounds.
+const COMMANDS_MAX: usize = 4096;
+/// Stack of the thread: parsing DTLS fragments recurses, and sinks run on it.
+const STACK_BYTES: usize = 4 << 20;
+
+/// What handles ask of the port's thread.
+pub(super) enum Command {
+    /// Serve a new session.
+    Open(Box<Opening>),
+    /// Take new ICE credentials.
+    Restart { id: u64, local: Credentials },
+    /// Ask the peer for a keyframe.
+    Keyframe(u64),
+    /// End a session from this side.
+    Close(u64),
+}
+
+/// A session that the thread does not know yet.
+pub(super) struct Opening {
+    pub(super) id: u64,
+    pub(super) agreed: Agreed,
+    pub(super) local: Credentials,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) state: Arc<SessionState>,
+}
+
+/// What handles and the thread share.
+pub(super) struct Shared {
+    commands: Mutex<VecDeque<Command>>,
+    wake: OwnedFd,
+    /// The last handle of the port is gone.
+    pub(super) ended: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+impl Shared {
+    /// Nothing to do yet.
+    pub(super) fn new() -> io::Result<Shared> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Shared {
+            commands: Mutex::default(),
+            wake: eventfd(0, flags)?,
+            ended: AtomicBool::new(false),
+            counts: Counts::default(),
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Command>> {
+        // Nothing panics while it holds the lock; were it poisoned, the queue would still be whole.
+        self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Leaves a command and wakes the thread; `false` when too many wait.
+    pub(super) fn send(&self, command: Command) -> bool {
+        let closes = matches!(command, Command::Close(_));
+        let mut queue = self.queue();
+        if !closes && queue.len() >= COMMANDS_MAX {
+            return false;
+        }
+        queue.push_back(command);
+        drop(queue);
+        self.wake();
+        true
+    }
+
+    fn wake(&self) {
+        // A counter that is full wakes just as well.
+        if let Err(error) = rustix::io::write(&self.wake, &1u64.to_ne_bytes())
+            && error != rustix::io::Errno::AGAIN
+        {
+            tracing::error!(%error, "could not wake the WebRTC receiver");
+        }
+    }
+
+    /// Everything that was left, oldest first.
+    pub(super) fn take(&self) -> VecDeque<Command> {
+        std::mem::take(&mut *self.queue())
+    }
+
+    /// What the thread polls to be woken.
+    pub(super) fn waker(&self) -> &OwnedFd {
+        &self.wake
+    }
+}
+
+/// One UDP socket and one thread for every session. Dropping the last clone ends both.
+#[derive(Clone)]
+pub struct Port(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    settings: PortSettings,
+    local: SocketAddr,
+    candidates: Arc<[SocketAddr]>,
+    identity: Arc<Identity>,
+    next: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Relaxed);
+        self.shared.wake();
+        let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
+        // A sink may hold the last handle; then this is the thread itself, which ends by itself.
+        if let Some(thread) =
+            thread.filter(|thread| thread.thread().id() != std::thread::current().id())
+            && thread.join().is_err()
+        {
+            tracing::error!("the WebRTC receiver panicked");
+        }
+    }
+}
+
+impl Port {
+    /// Opens the socket, makes the certificate of this start, and starts the thread.
+    pub fn open(settings: PortSettings) -> Result<Port, PortError> {
+        let socket = Socket::bind(settings.bind)?;
+        let local = socket.local_addr();
+        let identity = Arc::new(Identity::generate()?);
+        let candidates = candidates(&settings, local)?.into();
+        let shared = Arc::new(Shared::new()?);
+        let driver =
+            Driver::new(socket, Arc::clone(&shared), Arc::clone(&identity), settings.clone());
+        let thread = std::thread::Builder::new()
+            .name("webrtc".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || driver.run())?;
+        Ok(Port(Arc::new(Inner {
+            shared,
+            settings,
+            local,
+            candidates,
+            identity,
+            next: AtomicU64::new(1),
+            thread: Mutex::new(Some(thread)),
+        })))
+    }
+
+    /// Address of the socket.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.0.local
+    }
+
+    /// What the port has counted.
+    pub fn counts(&self) -> PortCounts {
+        self.0.shared.counts.snapshot()
+    }
+
+    /// Answers an offer. Media goes to `sink` once the peer has connected; the session ends when
+    /// the returned handle is dropped, if it does not end before.
+    pub fn answer(
+        &self,
+        offer: &str,
+        sink: Box<dyn Sink>,
+    ) -> Result<(Session, Answer), OfferError> {
+        let inner = &self.0;
+        let offer = Offer::parse(offer)?;
+        let agreed = answer::agree(&offer)?;
+        let local = random::credentials().ok_or(OfferError::Random)?;
+        let etag = random::etag().ok_or(OfferError::Random)?;
+        let sdp = answer::write(
+            &offer,
+            &agreed,
+            &Local {
+                credentials: &local,
+                fingerprint: inner.identity.fingerprint(),
+                candidates: &inner.candidates,
+                session: random::number().ok_or(OfferError::Random)? >> 1,
+            },
+        );
+        let codecs = codecs::distinct(&agreed.video);
+        let max = inner.settings.sessions_max;
+        let sessions = &inner.shared.counts.sessions;
+        let more = |open: usize| (open < max).then_some(open + 1);
+        sessions.fetch_update(Relaxed, Relaxed, more).map_err(|_| OfferError::Full(max))?;
+        let state = Arc::new(SessionState::default());
+        let session = Session {
+            id: inner.next.fetch_add(1, Relaxed),
+            shared: Arc::clone(&inner.shared),
+            state: Arc::clone(&state),
+            candidates: Arc::clone(&inner.candidates),
+            mid: agreed.transport_mid.clone(),
+            ice: Mutex::new(IceSession { remote: agreed.remote.clone(), etag: etag.clone() }),
+        };
+        let opening = Opening { id: session.id, agreed, local, sink, state };
+        if !inner.shared.send(Command::Open(Box::new(opening))) {
+            sessions.fetch_sub(1, Relaxed);
+            return Err(OfferError::Busy);
+        }
+        Ok((session, Answer { sdp, etag, codecs }))
+    }
+}
+
+/// The addresses that peers are told to send to.
+fn candidates(settings: &PortSettings, local: SocketAddr) -> Result<Vec<SocketAddr>, PortError> {
+    let addresses: Vec<IpAddr> = if !settings.public_ips.is_empty() {
+        settings.public_ips.clone()
+    } else if !local.ip().is_unspecified() {
+        vec![local.ip()]
+    } else {
+        super::interfaces::addresses(local.is_ipv6())?
+    };
+    Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect())
+}
+
+struct IceSession {
+    remote: Credentials,
+    etag: String,
+}
+
+/// One session. Dropping it closes it: the peer is told, its state is freed, the sink dropped.
+pub struct Session {
+    id: u64,
+    shared: Arc<Shared>,
+    state: Arc<SessionState>,
+    candidates: Arc<[SocketAddr]>,
+    mid: String,
+    ice: Mutex<IceSession>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.state.ended.load(Relaxed) {
+            self.shared.send(Command::Close(self.id));
+        }
+    }
+}
+
+impl Session {
+    /// Takes trickled candidates: a fragment of RFC 8840 or a bare candidate line.
+    pub fn trickle(&self, fragment: &str) -> Result<(), FragmentError> {
+        let fragment = self.read(fragment)?;
+        match fragment.ufrag {
+            Some(ufrag) if ufrag != self.ice().remote.ufrag => Err(FragmentError::OtherSession),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a fragment asks for an ICE restart: it names other credentials than the current.
+    pub fn is_restart(&self, fragment: &str) -> bool {
+        Fragment::parse(fragment).is_ok_and(|fragment| {
+            fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
+        })
+    }
+
+    /// Restarts ICE. The old pair carries media until the peer has nominated a new one.
+    pub fn restart(&self, fragment: &str) -> Result<Restarted, FragmentError> {
+        let fragment = self.read(fragment)?;
+        let ufrag = fragment.ufrag.ok_or(FragmentError::Missing("a=ice-ufrag"))?;
+        let pwd = fragment.pwd.ok_or(FragmentError::Missing("a=ice-pwd"))?;
+        let mut ice = self.ice();
+        // RFC 8445 9: a restart changes both.
+        if ufrag == ice.remote.ufrag || pwd == ice.remote.pwd {
+            return Err(FragmentError::OtherSession);
+        }
+        let remote = Credentials { ufrag, pwd };
+        let local = random::credentials().ok_or(FragmentError::Random)?;
+        let etag = random::etag().ok_or(FragmentError::Random)?;
+        let sdpfrag = sdpfrag::write(&local, &self.mid, &self.candidates);
+        let command = Command::Restart { id: self.id, local };
+        if !self.shared.send(command) {
+            return Err(FragmentError::Busy);
+        }
+        *ice = IceSession { remote, etag: etag.clone() };
+        Ok(Restarted { sdpfrag, etag })
+    }
+
+    /// Entity tag of the current ICE session, quotes included.
+    pub fn etag(&self) -> String {
+        self.ice().etag.clone()
+    }
+
+    /// Asks the peer for a keyframe, unless that has just been done.
+    pub fn request_keyframe(&self) {
+        // When too many commands wait, the next loss asks again.
+        if !self.shared.send(Command::Keyframe(self.id)) {
+            tracing::debug!(session = self.id, "a keyframe is not asked for: receiver is busy");
+        }
+    }
+
+    /// What the session has counted.
+    pub fn counts(&self) -> SessionCounts {
+        self.state.snapshot()
+    }
+
+    fn ice(&self) -> MutexGuard<'_, IceSession> {
+        self.ice.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn read(&self, fragment: &str) -> Result<Fragment, FragmentError> {
+        if self.state.ended.load(Relaxed) {
+            return Err(FragmentError::Ended);
+        }
+        Fragment::parse(fragment)
+    }
+}
+
+#[cfg(test)]
+mod tests;

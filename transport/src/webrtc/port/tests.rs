@@ -1,0 +1,306 @@
+//! Publishers over loopback, and what is left when they are gone.
+
+use std::{
+    net::UdpSocket,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::{
+    rtp::Unit,
+    webrtc::{Refused, Told, client::Client},
+};
+
+/// What comes to a sink.
+#[derive(Debug)]
+enum Came {
+    Unit(Unit),
+    Told(Told),
+    Dropped,
+}
+
+struct Forward(SyncSender<Came>);
+
+impl Forward {
+    fn pass(&self, came: Came) {
+        // A test that has ended listens no more.
+        self.0.try_send(came).ok();
+    }
+}
+
+impl Sink for Forward {
+    fn unit(&mut self, unit: Unit) {
+        self.pass(Came::Unit(unit));
+    }
+
+    fn told(&mut self, what: Told) {
+        self.pass(Came::Told(what));
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.pass(Came::Dropped);
+    }
+}
+
+/// A sink that wants nothing.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn unit(&mut self, _: Unit) {}
+    fn told(&mut self, _: Told) {}
+}
+
+fn settings() -> PortSettings {
+    PortSettings {
+        bind: ([127, 0, 0, 1], 0).into(),
+        public_ips: Vec::new(),
+        sessions_max: 20_000,
+        connect_within: Duration::from_secs(30),
+        lost_after: Duration::from_secs(10),
+    }
+}
+
+/// A publisher with a socket.
+struct Live {
+    client: Client,
+    socket: UdpSocket,
+    session: Session,
+    came: Receiver<Came>,
+}
+
+impl Live {
+    fn new(port: &Port) -> Live {
+        let mut client = Client::new("theirs", Instant::now());
+        let (sender, came) = sync_channel(4096);
+        let (session, answer) =
+            port.answer(&client.offer(), Box::new(Forward(sender))).expect("answered");
+        client.accept(&answer.sdp);
+        let local: SocketAddr = match client.candidates[0] {
+            SocketAddr::V4(_) => ([127, 0, 0, 1], 0).into(),
+            SocketAddr::V6(_) => "[::1]:0".parse().expect("an address"),
+        };
+        let socket = UdpSocket::bind(local).expect("a socket");
+        socket.connect(client.candidates[0]).expect("connected");
+        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        Live { client, socket, session, came }
+    }
+
+    fn send(&self, datagrams: &[Vec<u8>]) {
+        for datagram in datagrams {
+            self.socket.send(datagram).expect("sent");
+        }
+    }
+
+    /// Reads one datagram, if one comes, and sends what the handshake answers.
+    fn turn(&mut self) {
+        let mut buffer = [0u8; 2048];
+        let now = Instant::now();
+        if let Ok(bytes) = self.socket.recv(&mut buffer) {
+            self.client.read(&buffer[..bytes], now);
+        }
+        self.client.advance(now);
+        let flight = self.client.send();
+        self.send(&flight);
+    }
+
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Live) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "{what} within a minute");
+            self.turn();
+        }
+    }
+
+    fn connect(&mut self) {
+        self.send(&[self.client.check(true)]);
+        let flight = self.client.send();
+        self.send(&flight);
+        self.until("keys", |live| live.client.has_keys());
+    }
+
+    fn next_told(&self) -> Told {
+        loop {
+            match self.came.recv_timeout(Duration::from_secs(60)).expect("something comes") {
+                Came::Told(told) => return told,
+                Came::Unit(_) => {}
+                Came::Dropped => panic!("dropped without a word"),
+            }
+        }
+    }
+}
+
+fn sees_first_unit(port: &Port) -> Duration {
+    let started = Instant::now();
+    let mut live = Live::new(port);
+    live.connect();
+    let packets = live.client.picture(true, 5000, 3000);
+    live.send(&packets);
+    assert_eq!(live.next_told(), Told::Connected);
+    let came = live.came.recv_timeout(Duration::from_secs(60)).expect("a unit comes");
+    let took = started.elapsed();
+    let Came::Unit(unit) = came else { panic!("{came:?}") };
+    assert!(unit.access_unit.keyframe);
+    assert_eq!(unit.access_unit.data.len(), 5000);
+    live.until("a request for a keyframe", |live| live.client.keyframes_asked > 0);
+    assert_eq!(live.session.counts().units, 1);
+    assert_eq!(port.counts().half_open, 0);
+    let Live { session, came, .. } = live;
+    drop(session);
+    let last = came.recv_timeout(Duration::from_secs(60)).expect("the sink is dropped");
+    assert!(matches!(last, Came::Dropped), "closing from this side tells nothing: {last:?}");
+    took
+}
+
+#[test]
+fn a_publisher_is_received_over_both_families() {
+    let v4 = Port::open(settings()).expect("opened");
+    let took = sees_first_unit(&v4);
+    println!("first unit after {took:?} over IPv4");
+    let mapped = PortSettings {
+        bind: "[::]:0".parse().expect("an address"),
+        public_ips: vec![[127, 0, 0, 1].into()],
+        ..settings()
+    };
+    // A machine without IPv6 has nothing to test here but IPv4.
+    if let Ok(port) = Port::open(mapped.clone()) {
+        sees_first_unit(&port);
+        let v6 = PortSettings { public_ips: vec!["::1".parse().expect("an address")], ..mapped };
+        sees_first_unit(&Port::open(v6).expect("opened"));
+    }
+}
+
+#[test]
+fn handles_refuse_what_they_cannot_do() {
+    let port = Port::open(PortSettings { sessions_max: 1, ..settings() }).expect("opened");
+    let client = Client::new("theirs", Instant::now());
+    let (session, answer) = port.answer(&client.offer(), Box::new(Deaf)).expect("answered");
+    assert_eq!(port.answer(&client.offer(), Box::new(Deaf)).err(), Some(OfferError::Full(1)));
+    assert_eq!(session.etag(), answer.etag);
+    let candidate = "a=ice-ufrag:theirs\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n";
+    assert_eq!(session.trickle(candidate), Ok(()));
+    assert!(!session.is_restart(candidate));
+    let other = "a=ice-ufrag:other\r\na=ice-pwd:0123456789012345678901\r\n";
+    assert!(session.is_restart(other));
+    assert_eq!(session.trickle(other), Err(FragmentError::OtherSession));
+    let restarted = session.restart(other).expect("restarted");
+    assert_ne!(restarted.etag, answer.etag);
+    assert_eq!(session.etag(), restarted.etag);
+    assert!(
+        restarted.sdpfrag.contains("a=ice-ufrag:") && restarted.sdpfrag.contains("a=candidate:")
+    );
+    assert!(matches!(session.restart(other), Err(FragmentError::OtherSession)));
+    assert_eq!(session.trickle(other), Ok(()), "it is the current one now");
+    session.request_keyframe();
+    drop(session);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "a dropped session is freed within a minute");
+        std::thread::yield_now();
+    }
+    port.answer(&client.offer(), Box::new(Deaf)).expect("there is room again");
+}
+
+#[test]
+fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
+    let port = Port::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
+    live.connect();
+    assert_eq!(live.next_told(), Told::Connected);
+    drop(port);
+    assert_eq!(live.next_told(), Told::Failed(super::super::Failure::PortEnded));
+    assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));
+}
+
+#[test]
+fn offers_that_nobody_follows_are_reclaimed() {
+    let within = Duration::from_secs(5);
+    let port = Port::open(PortSettings { connect_within: within, ..settings() }).expect("opened");
+    let offer = Client::new("theirs", Instant::now()).offer();
+    let before = resident_bytes();
+    let mut sessions = Vec::new();
+    while sessions.len() < 10_000 {
+        match port.answer(&offer, Box::new(Deaf)) {
+            Ok((session, _)) => sessions.push(session),
+            // The thread is behind: as a client would, ask again.
+            Err(OfferError::Busy) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("{} bytes for each of 10,000 half-open offers", (resident_bytes() - before) / 10_000);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "all are reclaimed within two minutes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(sessions.iter().all(|session| session.trickle("candidate:").is_err()));
+    drop(sessions);
+    println!("{} bytes more than before", resident_bytes() - before);
+}
+
+/// Anonymous memory of this process.
+fn resident_bytes() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux");
+    line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") * 1024
+}
+
+#[test]
+fn connecting_and_leaving_leaves_nothing_behind() {
+    let port = Port::open(settings()).expect("opened");
+    let files = || std::fs::read_dir("/proc/self/fd").expect("Linux").count();
+    let (mut early, files_before) = (0, files());
+    let cycles = 100;
+    for cycle in 0..cycles {
+        let mut live = Live::new(&port);
+        live.connect();
+        assert_eq!(live.next_told(), Told::Connected);
+        if cycle == cycles / 2 {
+            early = resident_bytes();
+        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "every session is freed within a minute");
+        std::thread::yield_now();
+    }
+    assert_eq!(files(), files_before);
+    let grown = resident_bytes() - early;
+    println!("{grown} bytes more after the second half of {cycles} cycles");
+    assert!(grown < 8 << 20, "{grown} bytes more");
+}
+
+#[test]
+fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
+    let port = Port::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
+    live.connect();
+    let to = port.local_addr();
+    let flood = std::thread::Builder::new()
+        .name("flood".to_owned())
+        .spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let kinds: Vec<Vec<u8>> = [0u8, 22, 70, 0x80, 255]
+                .iter()
+                .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
+                .collect();
+            for at in 0..50_000 {
+                // A full queue of the sender is no matter here.
+                socket.send_to(&kinds[at % kinds.len()], to).ok();
+            }
+        })
+        .expect("a thread");
+    for at in 0..30 {
+        let packets = live.client.picture(at == 0, 3000, 3000);
+        live.send(&packets);
+        live.until("a picture's time", |live| live.session.counts().units > at);
+    }
+    flood.join().expect("flooded");
+    let counts = port.counts();
+    assert!(counts.refused(Refused::UnknownSource) > 0);
+    assert!(counts.refused(Refused::Unrecognised) > 0);
+    assert!(counts.refused(Refused::StunMalformed) > 0);
+    assert_eq!(live.session.counts().units, 30);
+}

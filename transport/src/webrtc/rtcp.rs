@@ -1,0 +1,257 @@
+//! RTCP (RFC 3550 6): sender reports and goodbyes in, reports and requests out.
+//!
+//! Reads compound packets in place, skips what it does not know, and writes into a buffer that its
+//! caller keeps. Promises that what it writes is a valid compound packet: a receiver report first,
+//! then a source description.
+
+const SENDER_REPORT: u8 = 200;
+const RECEIVER_REPORT: u8 = 201;
+const SOURCE_DESCRIPTION: u8 = 202;
+const GOODBYE: u8 = 203;
+const TRANSPORT_FEEDBACK: u8 = 205;
+const PAYLOAD_FEEDBACK: u8 = 206;
+
+const NACK: u8 = 1;
+const PLI: u8 = 1;
+const FIR: u8 = 4;
+const APPLICATION: u8 = 15;
+
+/// Losses that one request may name: 64 entries of 17 packets keep a datagram below 400 bytes.
+const NACK_ENTRIES_MAX: usize = 64;
+
+/// What a sender says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// At this wall clock time of the sender its media clock stood here.
+    Report { ssrc: u32, ntp: u64, rtp: u32 },
+    /// A source ends.
+    Goodbye { ssrc: u32 },
+}
+
+/// Gives out what a compound packet says; what is broken ends it.
+pub(super) fn read(mut packet: &[u8], mut each: impl FnMut(Said)) {
+    while let [head, kind, high, low, ..] = *packet {
+        let bytes = 4 * (usize::from(u16::from_be_bytes([high, low])) + 1);
+        if head >> 6 != 2 || packet.len() < bytes {
+            return;
+        }
+        let (one, rest) = packet.split_at(bytes);
+        match kind {
+            SENDER_REPORT if one.len() >= 28 => each(Said::Report {
+                ssrc: long(one, 4),
+                ntp: (u64::from(long(one, 8)) << 32) | u64::from(long(one, 12)),
+                rtp: long(one, 16),
+            }),
+            GOODBYE => {
+                let sources = one[4..].chunks_exact(4).take(usize::from(head & 31));
+                sources.for_each(|source| each(Said::Goodbye { ssrc: long(source, 0) }));
+            }
+            _ => {}
+        }
+        packet = rest;
+    }
+}
+
+fn long(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// What a receiver report says about one source (RFC 3550 6.4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The source.
+    pub(super) ssrc: u32,
+    /// Share lost since the last report, in 256ths.
+    pub(super) fraction_lost: u8,
+    /// Lost since the first packet; negative when duplicates came.
+    pub(super) lost: i32,
+    /// Highest sequence number, with the count of its wraps above it.
+    pub(super) highest: u32,
+    /// Mean deviation of transit times, in media clock ticks.
+    pub(super) jitter: u32,
+    /// Middle 32 bits of the last sender report's time; zero before one.
+    pub(super) last_report: u32,
+    /// Time since it came, in 65,536ths of a second.
+    pub(super) since_report: u32,
+}
+
+/// Appends a receiver report from `us` and its source description.
+pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<Block>) {
+    let words = if block.is_some() { 7 } else { 1 };
+    head(out, u8::from(block.is_some()), RECEIVER_REPORT, words);
+    push(out, us);
+    if let Some(block) = block {
+        push(out, block.ssrc);
+        // 24 bits, two's complement, saturating (RFC 3550 A.3).
+        let lost = block.lost.clamp(-0x80_0000, 0x7F_FFFF) as u32 & 0xFF_FFFF;
+        push(out, (u32::from(block.fraction_lost) << 24) | lost);
+        push(out, block.highest);
+        push(out, block.jitter);
+        push(out, block.last_report);
+        push(out, block.since_report);
+    }
+    // One CNAME item of eight letters, and the zeros that end the list and fill its last word.
+    head(out, 1, SOURCE_DESCRIPTION, 4);
+    push(out, us);
+    out.extend_from_slice(&[1, 8]);
+    for nibble in (0..8).rev() {
+        out.push(b'a' + ((us >> (4 * nibble)) & 15) as u8);
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Appends a picture loss indication (RFC 4585 6.3.1).
+pub(super) fn picture_loss(out: &mut Vec<u8>, us: u32, ssrc: u32) {
+    head(out, PLI, PAYLOAD_FEEDBACK, 2);
+    push(out, us);
+    push(out, ssrc);
+}
+
+/// Appends a full intra request (RFC 5104 4.3.1); `number` counts requests.
+pub(super) fn full_intra(out: &mut Vec<u8>, us: u32, ssrc: u32, number: u8) {
+    head(out, FIR, PAYLOAD_FEEDBACK, 4);
+    push(out, us);
+    push(out, 0);
+    push(out, ssrc);
+    push(out, u32::from(number) << 24);
+}
+
+/// Appends a generic negative acknowledgement (RFC 4585 6.2.1) of sequence numbers in order.
+/// Returns how many it names.
+pub(super) fn negative(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> usize {
+    let start = out.len();
+    head(out, NACK, TRANSPORT_FEEDBACK, 2);
+    push(out, us);
+    push(out, ssrc);
+    let (mut entries, mut named, mut at) = (0usize, 0usize, 0usize);
+    while at < missing.len() && entries < NACK_ENTRIES_MAX {
+        let first = missing[at];
+        let mut following = 0u16;
+        at += 1;
+        named += 1;
+        while let Some(distance) = missing.get(at).map(|next| next.wrapping_sub(first)) {
+            if !(1..=16).contains(&distance) {
+                break;
+            }
+            following |= 1 << (distance - 1);
+            at += 1;
+            named += 1;
+        }
+        push(out, (u32::from(first) << 16) | u32::from(following));
+        entries += 1;
+    }
+    // Two words for the sources and one for each entry, all below 70.
+    out[start + 3] = (2 + entries) as u8;
+    named
+}
+
+/// Appends the bit rate that this side can take (draft-alvestrand-rmcat-remb-03 2.2).
+pub(super) fn bit_rate(out: &mut Vec<u8>, us: u32, ssrc: u32, bits_a_second: u64) {
+    head(out, APPLICATION, PAYLOAD_FEEDBACK, 5);
+    push(out, us);
+    push(out, 0);
+    out.extend_from_slice(b"REMB");
+    // A mantissa of 18 bits and its exponent.
+    let exponent = (64 - bits_a_second.leading_zeros()).saturating_sub(18);
+    let mantissa = (bits_a_second >> exponent) as u32;
+    push(out, (1 << 24) | (exponent << 18) | mantissa);
+    push(out, ssrc);
+}
+
+/// A packet's head; `words` counts those behind it.
+fn head(out: &mut Vec<u8>, count: u8, kind: u8, words: u8) {
+    out.extend_from_slice(&[0x80 | count, kind, 0, words]);
+}
+
+fn push(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said(packet: &[u8]) -> Vec<Said> {
+        let mut all = Vec::new();
+        read(packet, |one| all.push(one));
+        all
+    }
+
+    /// Kinds and lengths of the packets in a compound one; panics where they do not add up.
+    fn kinds(mut packet: &[u8]) -> Vec<(u8, u8, usize)> {
+        let mut all = Vec::new();
+        while !packet.is_empty() {
+            let bytes = 4 * (usize::from(u16::from_be_bytes([packet[2], packet[3]])) + 1);
+            all.push((packet[1], packet[0] & 31, bytes));
+            packet = &packet[bytes..];
+        }
+        all
+    }
+
+    #[test]
+    fn reports_and_goodbyes_are_read() {
+        let mut packet = vec![0x80, SENDER_REPORT, 0, 6];
+        for word in [7u32, 0xE000_0001, 0x8000_0000, 90_000, 10, 1000] {
+            push(&mut packet, word);
+        }
+        packet.extend_from_slice(&[0x82, GOODBYE, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8]);
+        assert_eq!(
+            said(&packet),
+            [
+                Said::Report { ssrc: 7, ntp: 0xE000_0001_8000_0000, rtp: 90_000 },
+                Said::Goodbye { ssrc: 7 },
+                Said::Goodbye { ssrc: 8 },
+            ]
+        );
+        assert_eq!(said(&packet[..27]), [], "a cut report says nothing");
+        assert_eq!(said(&packet[..32]).len(), 1, "what is whole before a cut counts");
+    }
+
+    #[test]
+    fn what_is_written_adds_up() {
+        let block = Block { ssrc: 7, lost: -1, fraction_lost: 3, ..Block::default() };
+        let mut out = Vec::new();
+        report(&mut out, 0x0123_4567, Some(block));
+        picture_loss(&mut out, 9, 7);
+        full_intra(&mut out, 9, 7, 3);
+        bit_rate(&mut out, 9, 7, 6_000_000);
+        assert_eq!(
+            kinds(&out),
+            [(201, 1, 32), (202, 1, 20), (206, 1, 12), (206, 4, 20), (206, 15, 24)]
+        );
+        assert_eq!(long(&out, 12), 0x03FF_FFFF, "minus one in 24 bits");
+        assert_eq!(&out[40..51], b"\x01\x08abcdefgh\0");
+        let remb = &out[84..];
+        let (exponent, mantissa) = (remb[17] >> 2, long(remb, 16) & 0x3_FFFF);
+        let rate = u64::from(mantissa) << exponent;
+        assert!((5_999_900..=6_000_000).contains(&rate), "{rate}");
+        out.clear();
+        report(&mut out, 9, None);
+        assert_eq!(kinds(&out), [(201, 0, 8), (202, 1, 20)]);
+    }
+
+    #[test]
+    fn losses_are_packed_over_the_wrap() {
+        let mut out = Vec::new();
+        let missing = [65_534, 65_535, 3, 14, 15, 400];
+        assert_eq!(negative(&mut out, 9, 7, &missing), missing.len());
+        assert_eq!(kinds(&out), [(205, 1, 24)]);
+        // 65,534 and then, by distance, 65,535 (1), 3 (5), 14 (16); 15 starts anew.
+        assert_eq!(long(&out, 12), (65_534 << 16) | 0b1000_0000_0001_0001);
+        assert_eq!(long(&out, 16), 15 << 16);
+        assert_eq!(long(&out, 20), 400 << 16);
+        let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
+        out.clear();
+        assert_eq!(negative(&mut out, 9, 7, &far), NACK_ENTRIES_MAX);
+        assert_eq!(out.len(), 12 + 4 * NACK_ENTRIES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(said(&bytes).len() <= bytes.len());
+        }
+    }
+}

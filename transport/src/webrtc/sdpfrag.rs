@@ -1,0 +1,188 @@
+//! Trickled candidates and ICE restarts of a peer: `application/trickle-ice-sdpfrag` (RFC 8840)
+//! or one bare candidate line.
+//!
+//! A lite agent opens no checks (RFC 8445 2.5), so a candidate is only checked for its grammar:
+//! the address that counts is the one from which an authenticated request comes.
+
+use std::net::SocketAddr;
+
+use super::{
+    FragmentError,
+    answer::{Credentials, write_candidates},
+    sdp::credential,
+};
+
+/// Longest fragment in bytes.
+pub(super) const FRAGMENT_BYTES_MAX: usize = 16 * 1024;
+/// Most candidates in a fragment.
+const CANDIDATES_MAX: usize = 64;
+
+/// What a fragment says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fragment {
+    /// User fragment, when it names one.
+    pub(super) ufrag: Option<String>,
+    /// Password, when it names one.
+    pub(super) pwd: Option<String>,
+    /// How many candidates it brings.
+    pub(super) candidates: usize,
+    /// No more candidates follow.
+    pub(super) ended: bool,
+}
+
+impl Fragment {
+    /// Reads a fragment or a bare candidate line.
+    pub(super) fn parse(text: &str) -> Result<Fragment, FragmentError> {
+        if text.len() > FRAGMENT_BYTES_MAX {
+            return Err(FragmentError::TooLong(FRAGMENT_BYTES_MAX));
+        }
+        let mut fragment = Fragment::default();
+        for (at, line) in text.lines().enumerate() {
+            let broken = |problem| FragmentError::Malformed { line: at + 1, problem };
+            if line.chars().any(char::is_control) {
+                return Err(broken("a control character"));
+            }
+            if line.is_empty() {
+                continue;
+            }
+            // A bare line is what `RTCIceCandidate.candidate` holds.
+            if line.starts_with("candidate:") {
+                fragment.attribute(line).map_err(broken)?;
+            } else if let Some(attribute) = line.strip_prefix("a=") {
+                fragment.attribute(attribute).map_err(broken)?;
+            } else if line.as_bytes().get(1) != Some(&b'=') {
+                return Err(broken("neither an attribute nor a candidate"));
+            }
+            if fragment.candidates > CANDIDATES_MAX {
+                return Err(FragmentError::TooMany(CANDIDATES_MAX));
+            }
+        }
+        if fragment == Fragment::default() {
+            return Err(FragmentError::Missing("candidate, end of candidates or credentials"));
+        }
+        Ok(fragment)
+    }
+
+    fn attribute(&mut self, attribute: &str) -> Result<(), &'static str> {
+        let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
+        match name {
+            "ice-ufrag" => same(&mut self.ufrag, credential(value.trim(), 4)?),
+            "ice-pwd" => same(&mut self.pwd, credential(value.trim(), 22)?),
+            "end-of-candidates" => {
+                self.ended = true;
+                Ok(())
+            }
+            // An empty candidate is how a browser says that it has no more.
+            "candidate" if value.is_empty() => {
+                self.ended = true;
+                Ok(())
+            }
+            "candidate" => {
+                check(value)?;
+                self.candidates += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sections of one transport repeat its credentials; others would be of another one.
+fn same(kept: &mut Option<String>, value: String) -> Result<(), &'static str> {
+    match kept {
+        Some(kept) if *kept != value => Err("credentials of two transports"),
+        _ => {
+            *kept = Some(value);
+            Ok(())
+        }
+    }
+}
+
+/// RFC 8839 5.1: foundation, component, transport, priority, address, port, `typ`, type.
+fn check(candidate: &str) -> Result<(), &'static str> {
+    let parts: Vec<&str> = candidate.split(' ').take(8).collect();
+    let [foundation, component, _, priority, address, port, typ, _] = parts[..] else {
+        return Err("a candidate has eight parts or more");
+    };
+    let fits = (1..=32).contains(&foundation.len())
+        && component.parse::<u16>().is_ok_and(|component| (1..=256).contains(&component))
+        && priority.parse::<u32>().is_ok()
+        && !address.is_empty()
+        && port.parse::<u16>().is_ok()
+        && typ == "typ";
+    if fits { Ok(()) } else { Err("a part of the candidate is not what it should be") }
+}
+
+/// The answer to a restart: our new credentials and all our candidates (RFC 9725 4.3.3).
+pub(super) fn write(credentials: &Credentials, mid: &str, candidates: &[SocketAddr]) -> String {
+    let mut text = format!(
+        "a=ice-lite\r\na=ice-ufrag:{}\r\na=ice-pwd:{}\r\nm=video 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:{mid}\r\n",
+        credentials.ufrag, credentials.pwd
+    );
+    write_candidates(&mut text, candidates);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CANDIDATE: &str =
+        "candidate:1387637174 1 udp 2122260223 192.0.2.1 61764 typ host generation 0 ufrag EsAw";
+
+    #[test]
+    fn fragments_are_read() {
+        let full = format!(
+            "a=group:BUNDLE 0 1\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
+             a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\na={CANDIDATE}\r\n\
+             a=end-of-candidates\r\n"
+        );
+        let read = Fragment::parse(&full).expect("RFC 9725's own example is read");
+        assert_eq!(read.ufrag.as_deref(), Some("EsAw"));
+        assert_eq!(read.pwd.as_deref(), Some("P2uYro0UCOQ4zxjKXaWCBui1"));
+        assert_eq!((read.candidates, read.ended), (1, true));
+
+        let bare = Fragment::parse(CANDIDATE).expect("a bare candidate is read");
+        assert_eq!((bare.candidates, bare.ended, bare.ufrag), (1, false, None));
+        let with_prefix = Fragment::parse(&format!("a={CANDIDATE}\n")).expect("so is one with a=");
+        assert_eq!(with_prefix.candidates, 1);
+        let none = Fragment::parse("candidate:").expect("no more of them");
+        assert_eq!((none.candidates, none.ended), (0, true));
+    }
+
+    #[test]
+    fn what_is_no_fragment_is_refused() {
+        let line = |text: &str| match Fragment::parse(text) {
+            Err(FragmentError::Malformed { line, .. }) => Some(line),
+            _ => None,
+        };
+        let cases = [
+            ("no attribute", "hello", Some(1)),
+            ("too few parts", "candidate:1 1 udp 1 192.0.2.1 1 typ", Some(1)),
+            ("a port out of range", "candidate:1 1 udp 1 192.0.2.1 70000 typ host", Some(1)),
+            ("no type", "candidate:1 1 udp 1 192.0.2.1 1 kind host", Some(1)),
+            ("a short password", "a=ice-ufrag:abcd\na=ice-pwd:short", Some(2)),
+            ("two transports", "a=ice-ufrag:abcd\na=ice-ufrag:efgh", Some(2)),
+            ("a control character", "a=mid:\u{1}", Some(1)),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(line(text), expected, "{name}");
+        }
+        assert!(matches!(Fragment::parse(""), Err(FragmentError::Missing(_))));
+        let many = format!("a={CANDIDATE}\n").repeat(CANDIDATES_MAX + 1);
+        assert_eq!(Fragment::parse(&many), Err(FragmentError::TooMany(CANDIDATES_MAX)));
+        let long = "a".repeat(FRAGMENT_BYTES_MAX + 1);
+        assert_eq!(Fragment::parse(&long), Err(FragmentError::TooLong(FRAGMENT_BYTES_MAX)));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_is_read_or_refused(text in "(a=|candidate:|m=)?[ -~\r\n]{0,200}") {
+            if let Ok(fragment) = Fragment::parse(&text) {
+                prop_assert!(fragment.candidates <= CANDIDATES_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Every session of a port, and which of them a datagram belongs to (RFC 7983, RFC 8445 2).
+//!
+//! STUN goes by the user fragment that it names, everything else by a source address that an
+//! authentic check has taught. Promises that its tables hold only what its sessions put there and
+//! are freed with them. Reads no clock and no socket.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use super::{
+    PortSettings, Told,
+    counts::Refused,
+    dtls::Identity,
+    ice::Checked,
+    outbox::Outbox,
+    peer::{Patience, Peer},
+    port::{Command, Opening, Shared},
+    random,
+    socket::Path,
+    sources::Sources,
+    stun::{NotARequest, Request},
+    timers::Timers,
+};
+
+/// A session that asks to be settled at once is settled after this long: no session can keep the
+/// thread from the others.
+const SOONEST: Duration = Duration::from_millis(1);
+
+/// All sessions.
+pub(super) struct Sessions {
+    shared: Arc<Shared>,
+    identity: Arc<Identity>,
+    patience: Patience,
+    peers: HashMap<u64, Peer>,
+    users: HashMap<String, u64>,
+    addresses: HashMap<SocketAddr, u64>,
+    sources: Sources,
+    timers: Timers,
+    touched: Vec<u64>,
+    outbox: Outbox,
+}
+
+impl Sessions {
+    /// None yet.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        identity: Arc<Identity>,
+        settings: &PortSettings,
+        now: Instant,
+    ) -> Sessions {
+        Sessions {
+            shared,
+            identity,
+            patience: Patience {
+                connect_within: settings.connect_within,
+                lost_after: settings.lost_after,
+            },
+            peers: HashMap::new(),
+            users: HashMap::new(),
+            addresses: HashMap::new(),
+            sources: Sources::new(now),
+            timers: Timers::default(),
+            touched: Vec::new(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// When [`Sessions::settle`] is next needed.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Does what handles asked for.
+    pub(super) fn obey(&mut self, now: Instant) {
+        for command in self.shared.take() {
+            match command {
+                Command::Open(opening) => self.open(*opening, now),
+                Command::Restart { id, local } => {
+                    let Some(peer) = self.peers.get_mut(&id) else { continue };
+                    let older = peer.restart(&local);
+                    self.users.insert(local.ufrag, id);
+                    self.retire(older, id);
+                }
+                Command::Keyframe(id) => {
+                    if let Some(peer) = self.peers.get_mut(&id) {
+                        peer.want_keyframe();
+                        touch(&mut self.touched, id, peer);
+                    }
+                }
+                Command::Close(id) => self.remove(id, None, now),
+            }
+        }
+    }
+
+    fn open(&mut self, opening: Opening, now: Instant) {
+        let id = opening.id;
+        self.users.insert(opening.local.ufrag.clone(), id);
+        // A source of ours that meets another session's does no harm: their keys differ.
+        let us = random::number().map_or(1, |number| number as u32);
+        let peer = Peer::new(opening, us, self.patience, now);
+        self.timers.arm(id, peer.deadline());
+        self.peers.insert(id, peer);
+    }
+
+    fn retire(&mut self, ufrag: Option<String>, id: u64) {
+        if let Some(ufrag) = ufrag.filter(|ufrag| self.users.get(ufrag) == Some(&id)) {
+            self.users.remove(&ufrag);
+        }
+    }
+
+    /// Takes one datagram, which media changes in place.
+    pub(super) fn datagram(&mut self, datagram: &mut [u8], path: Path, now: Instant) {
+        let taken = match datagram.first() {
+            Some(0..=3) => self.stun(datagram, path, now),
+            Some(20..=63) | Some(128..=191) => match self.addresses.get(&path.remote) {
+                Some(id) => self.known(*id, datagram, path, now),
+                None => Err(Refused::UnknownSource),
+            },
+            _ => Err(Refused::Unrecognised),
+        };
+        if let Err(why) = taken {
+            self.shared.counts.refuse(why);
+        }
+    }
+
+    fn known(
+        &mut self,
+        id: u64,
+        datagram: &mut [u8],
+        path: Path,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let peer = self.peers.get_mut(&id).ok_or(Refused::UnknownSource)?;
+        let taken = if datagram[0] >= 128 {
+            peer.media(datagram, now)
+        } else {
+            let was_connected = peer.is_connected();
+            let taken = peer.dtls(datagram, path, &self.identity, &mut self.outbox, now);
+            if !was_connected && peer.is_connected() {
+                self.shared.counts.connected.fetch_add(1, Relaxed);
+            }
+            taken
+        };
+        touch(&mut self.touched, id, peer);
+        taken
+    }
+
+    fn stun(&mut self, datagram: &[u8], path: Path, now: Instant) -> Result<(), Refused> {
+        let request = match Request::parse(datagram) {
+            Ok(request) => request,
+            // Keep-alives are indications, and we ask nothing that could be answered.
+            Err(NotARequest::Other) => return Ok(()),
+            Err(NotARequest::Malformed) => return Err(Refused::StunMalformed),
+        };
+        let source = path.remote.ip();
+        let known = self.addresses.get(&path.remote).copied();
+        if known.is_none() && !self.sources.allows(source, now) {
+            return Err(Refused::StunLimited);
+        }
+        let id = request.users().and_then(|(ours, _)| self.users.get(ours).copied());
+        let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
+        let Some((id, peer)) = peer else {
+            self.sources.failed(source, now);
+            return Err(Refused::StunUnknownUser);
+        };
+        let mut retired = None;
+        let checked = peer.check(&request, path, &mut self.outbox, &mut retired, now);
+        match checked {
+            Checked::Unauthenticated => {
+                self.sources.failed(source, now);
+                return Err(Refused::StunUnauthenticated);
+            }
+            Checked::Refused => {}
+            Checked::Accepted { forgot, .. } => {
+                touch(&mut self.touched, id, peer);
+                // The newest authentic session of an address has it: a client may reuse its port.
+                if known != Some(id) {
+                    self.addresses.insert(path.remote, id);
+                }
+                if let Some(forgot) = forgot
+                    && self.addresses.get(&forgot.remote) == Some(&id)
+                {
+                    self.addresses.remove(&forgot.remote);
+                }
+                self.retire(retired, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles the sessions that something came for and those whose time has come.
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(id) = self.timers.due(now) {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                touch(&mut self.touched, id, peer);
+            }
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for id in touched.drain(..) {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.settle(&mut self.outbox, now);
+            match peer.ended() {
+                None => {
+                    let at = peer.deadline().max(now + SOONEST);
+                    self.timers.arm(id, at);
+                }
+                Some(told) => self.remove(id, Some(told), now),
+            }
+        }
+        self.touched = touched;
+    }
+
+    fn remove(&mut self, id: u64, told: Option<Told>, now: Instant) {
+        let Some(mut peer) = self.peers.remove(&id) else { return };
+        peer.close(told, &mut self.outbox, now);
+        self.timers.disarm(id);
+        for ufrag in peer.agent().ufrags() {
+            if self.users.get(ufrag) == Some(&id) {
+                self.users.remove(ufrag);
+            }
+        }
+        for path in peer.agent().paths() {
+            if self.addresses.get(&path.remote) == Some(&id) {
+                self.addresses.remove(&path.remote);
+            }
+        }
+        let counts = &self.shared.counts;
+        counts.sessions.fetch_sub(1, Relaxed);
+        if peer.is_connected() {
+            counts.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Ends every session because the port ends.
+    pub(super) fn end(&mut self, now: Instant) {
+        self.obey(now);
+        let ids: Vec<u64> = self.peers.keys().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.end_with_port();
+                let told = peer.ended();
+                self.remove(id, told, now);
+            }
+        }
+    }
+
+    /// Gives out what is to be sent.
+    pub(super) fn send(&mut self, each: impl FnMut(Path, &[u8])) {
+        self.outbox.drain(each);
+    }
+}
+
+/// Notes that a session is to be settled.
+fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut Peer) {
+    if !peer.touched {
+        peer.touched = true;
+        touched.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! Sessions and their publishers in virtual time, without sockets.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::{
+    rtp::Unit,
+    webrtc::{
+        Answer, Failure, Sink,
+        answer::{self, Local},
+        client::{CODEC, Client},
+        codecs,
+        counts::SessionState,
+        sdp::Offer,
+    },
+};
+
+/// What a sink was given.
+#[derive(Default)]
+struct Given {
+    units: Vec<Unit>,
+    told: Vec<Told>,
+    dropped: bool,
+}
+
+struct Record(Arc<Mutex<Given>>);
+
+impl Sink for Record {
+    fn unit(&mut self, unit: Unit) {
+        self.0.lock().expect("not poisoned").units.push(unit);
+    }
+
+    fn told(&mut self, what: Told) {
+        self.0.lock().expect("not poisoned").told.push(what);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").dropped = true;
+    }
+}
+
+/// A port without a socket, and its clock.
+struct World {
+    sessions: Sessions,
+    shared: Arc<Shared>,
+    identity: Arc<Identity>,
+    now: Instant,
+    next: u64,
+}
+
+/// One publisher and its session.
+struct Pair {
+    id: u64,
+    client: Client,
+    path: Path,
+    given: Arc<Mutex<Given>>,
+}
+
+impl Pair {
+    fn told(&self) -> Vec<Told> {
+        self.given.lock().expect("not poisoned").told.clone()
+    }
+
+    fn units(&self) -> usize {
+        self.given.lock().expect("not poisoned").units.len()
+    }
+}
+
+fn path(port: u16) -> Path {
+    Path { remote: ([192, 0, 2, 9], port).into(), local: None }
+}
+
+impl World {
+    fn new() -> World {
+        let now = Instant::now();
+        let shared = Arc::new(Shared::new().expect("an event counter"));
+        let identity = Arc::new(Identity::generate().expect("an identity"));
+        let settings = PortSettings {
+            bind: ([127, 0, 0, 1], 0).into(),
+            public_ips: Vec::new(),
+            sessions_max: 10,
+            connect_within: Duration::from_secs(30),
+            lost_after: Duration::from_secs(10),
+        };
+        let sessions = Sessions::new(Arc::clone(&shared), Arc::clone(&identity), &settings, now);
+        World { sessions, shared, identity, now, next: 1 }
+    }
+
+    fn answer(&mut self, client: &Client, sink: Box<dyn Sink>) -> (u64, Answer) {
+        let offer = Offer::parse(&client.offer()).expect("an offer");
+        let agreed = answer::agree(&offer).expect("agreed");
+        let local = random::credentials().expect("random numbers");
+        let parts = Local {
+            credentials: &local,
+            fingerprint: self.identity.fingerprint(),
+            candidates: &[([192, 0, 2, 1], 4000).into()],
+            session: 1,
+        };
+        let sdp = answer::write(&offer, &agreed, &parts);
+        let (id, codecs) = (self.next, codecs::distinct(&agreed.video));
+        self.next += 1;
+        self.shared.counts.sessions.fetch_add(1, Relaxed);
+        let state = Arc::new(SessionState::default());
+        let opening = Opening { id, agreed, local, sink, state };
+        assert!(self.shared.send(Command::Open(Box::new(opening))));
+        self.sessions.obey(self.now);
+        (id, Answer { sdp, etag: String::new(), codecs })
+    }
+
+    fn pair(&mut self, port: u16) -> Pair {
+        let mut client = Client::new("theirs", self.now);
+        let given = Arc::new(Mutex::new(Given::default()));
+        let (id, answer) = self.answer(&client, Box::new(Record(Arc::clone(&given))));
+        assert_eq!(answer.codecs, [CODEC]);
+        client.accept(&answer.sdp);
+        Pair { id, client, path: path(port), given }
+    }
+
+    /// Brings datagrams to the port and its replies to the publisher.
+    fn bring(&mut self, pair: &mut Pair, datagrams: Vec<Vec<u8>>) {
+        for mut datagram in datagrams {
+            self.sessions.datagram(&mut datagram, pair.path, self.now);
+        }
+        self.sessions.settle(self.now);
+        let now = self.now;
+        self.sessions.send(|path, datagram| {
+            if path.remote == pair.path.remote {
+                pair.client.read(datagram, now);
+            }
+        });
+    }
+
+    fn pass(&mut self, pair: &mut Pair, time: Duration) {
+        self.now += time;
+        self.bring(pair, Vec::new());
+    }
+
+    /// Checks and shakes hands; no time passes.
+    fn connect(&mut self, pair: &mut Pair) {
+        let check = pair.client.check(true);
+        self.bring(pair, vec![check]);
+        for _ in 0..10 {
+            let flight = pair.client.send();
+            self.bring(pair, flight);
+        }
+        assert!(pair.client.is_connected, "no time is needed to connect");
+    }
+
+    fn picture(&mut self, pair: &mut Pair, keyframe: bool) {
+        let packets = pair.client.picture(keyframe, 5000, 3000);
+        self.bring(pair, packets);
+        self.pass(pair, Duration::from_millis(33));
+    }
+
+    fn refused(&self, why: Refused) -> u64 {
+        self.shared.counts.snapshot().refused(why)
+    }
+}
+
+#[test]
+fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [Told::Connected]);
+    assert_eq!(pair.client.keyframes_asked, 1, "a keyframe is asked for with the keys");
+    assert_eq!(world.shared.counts.snapshot().half_open, 0);
+    for at in 0..40 {
+        world.picture(&mut pair, at == 0);
+    }
+    {
+        let given = pair.given.lock().expect("not poisoned");
+        let times: Vec<i64> = given.units.iter().map(|unit| unit.access_unit.pts.ticks).collect();
+        let expected: Vec<i64> = (0..40).map(|at| at * 3000).collect();
+        assert_eq!(times, expected, "ticks wrap and times do not");
+        assert!(given.units[0].access_unit.keyframe && !given.units[1].access_unit.keyframe);
+        assert!(given.units.iter().all(|unit| unit.access_unit.data.len() == 5000));
+    }
+    world.pass(&mut pair, Duration::from_secs(1));
+    assert!(pair.client.reports.len() >= 2);
+    assert!(pair.client.reports.iter().all(|lost| *lost == 0));
+}
+
+#[test]
+fn nothing_is_learned_without_the_password() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let hello = pair.client.send();
+    let count = hello.len() as u64;
+    world.bring(&mut pair, hello);
+    assert_eq!(world.refused(Refused::UnknownSource), count);
+    let right = pair.client.check(true);
+    let mut forged = right.clone();
+    // Into the user fragment of the peer: the fingerprint fails before the integrity would.
+    forged[35] ^= 1;
+    world.bring(&mut pair, vec![forged]);
+    assert_eq!(world.refused(Refused::StunMalformed), 1);
+    assert!(world.sessions.addresses.is_empty());
+    world.bring(&mut pair, vec![right]);
+    assert_eq!(pair.client.checked, 1);
+    assert_eq!(world.sessions.addresses.len(), 1);
+}
+
+#[test]
+fn what_is_no_protocol_of_ours_is_counted() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.bring(&mut pair, vec![vec![4; 30], vec![70; 30], vec![200; 30], vec![]]);
+    assert_eq!(world.refused(Refused::Unrecognised), 4);
+    world.bring(&mut pair, vec![vec![0x80; 30], vec![0; 30]]);
+    assert_eq!(world.refused(Refused::UnknownSource), 1);
+    assert_eq!(world.refused(Refused::StunMalformed), 1);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check, vec![0x80; 30]]);
+    assert_eq!(world.refused(Refused::MediaEarly), 1);
+}
+
+#[test]
+fn a_source_that_guesses_is_cut_off_and_the_others_are_not() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let guess = crate::webrtc::stun::tests::check("nobody:x", "guess", &[]);
+    for _ in 0..1000 {
+        world.sessions.datagram(&mut guess.clone(), path(7), world.now);
+    }
+    assert_eq!(world.refused(Refused::StunUnknownUser), 200);
+    assert_eq!(world.refused(Refused::StunLimited), 800);
+    let other = Path { remote: "198.51.100.1:1".parse().expect("an address"), local: None };
+    pair.path = other;
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [Told::Connected]);
+}
+
+#[test]
+fn an_offer_that_nobody_follows_is_reclaimed() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check]);
+    world.pass(&mut pair, Duration::from_secs(29));
+    assert_eq!(pair.told(), []);
+    world.pass(&mut pair, Duration::from_secs(2));
+    assert_eq!(pair.told(), [Told::NeverConnected]);
+    assert!(pair.given.lock().expect("not poisoned").dropped);
+    let left = (
+        world.sessions.peers.len(),
+        world.sessions.users.len(),
+        world.sessions.addresses.len(),
+        world.sessions.deadline(),
+        world.shared.counts.snapshot().sessions,
+    );
+    assert_eq!(left, (0, 0, 0, None, 0));
+}
+
+#[test]
+fn a_silent_peer_is_lost_and_checks_keep_it() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    for _ in 0..10 {
+        world.pass(&mut pair, Duration::from_secs(5));
+        let check = pair.client.check(false);
+        world.bring(&mut pair, vec![check]);
+    }
+    assert_eq!(pair.told(), [Told::Connected], "consent is fresh though no media comes");
+    world.pass(&mut pair, Duration::from_secs(11));
+    assert_eq!(pair.told(), [Told::Connected, Told::Lost]);
+}
+
+#[test]
+fn a_peer_that_says_goodbye_has_ended() {
+    let mut world = World::new();
+    let mut closes = world.pair(1);
+    world.connect(&mut closes);
+    let alert = closes.client.close(world.now);
+    world.bring(&mut closes, alert);
+    assert_eq!(closes.told(), [Told::Connected, Told::Closed]);
+
+    let mut pauses = world.pair(2);
+    world.connect(&mut pauses);
+    world.picture(&mut pauses, true);
+    let goodbye = pauses.client.goodbye();
+    world.bring(&mut pauses, vec![goodbye]);
+    world.picture(&mut pauses, false);
+    world.pass(&mut pauses, Duration::from_secs(2));
+    assert_eq!(pauses.told(), [Told::Connected], "a source that goes on has not ended");
+    let goodbye = pauses.client.goodbye();
+    world.bring(&mut pauses, vec![goodbye]);
+    world.pass(&mut pauses, Duration::from_secs(2));
+    assert_eq!(pauses.told(), [Told::Connected, Told::Closed]);
+}
+
+#[test]
+fn a_stranger_with_the_password_gets_no_keys() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let mut check = pair.client.check(true);
+    // Who goes on knows the answer, and has another certificate than the offer names.
+    pair.client = Client::new("theirs", world.now);
+    world.sessions.datagram(&mut check, pair.path, world.now);
+    for _ in 0..10 {
+        let flight = pair.client.send();
+        for mut datagram in flight {
+            world.sessions.datagram(&mut datagram, pair.path, world.now);
+        }
+        world.sessions.settle(world.now);
+        let now = world.now;
+        world.sessions.send(|_, datagram| {
+            if (20..64).contains(&datagram[0]) {
+                pair.client.read(datagram, now);
+            }
+        });
+    }
+    assert_eq!(pair.told(), [Told::Failed(Failure::Fingerprint)]);
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_and_a_flood_of_forgeries_takes_nothing() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    world.picture(&mut pair, true);
+    let mut packets = pair.client.picture(false, 5000, 3000);
+    let lost = packets.remove(2);
+    world.bring(&mut pair, packets);
+    for _ in 0..20 {
+        world.pass(&mut pair, Duration::from_millis(10));
+    }
+    assert_eq!(pair.units(), 1);
+    assert!(!pair.client.missing.is_empty(), "it is asked for");
+    world.bring(&mut pair, vec![lost.clone()]);
+    assert_eq!(pair.units(), 2, "what comes again completes the picture");
+    let forged: Vec<Vec<u8>> = (0..500u32)
+        .map(|at| {
+            let mut forged = lost.clone();
+            forged[8..12].copy_from_slice(&at.to_be_bytes());
+            forged
+        })
+        .collect();
+    world.bring(&mut pair, forged);
+    assert_eq!(world.refused(Refused::MediaUnauthenticated), 500);
+    world.bring(&mut pair, vec![lost]);
+    assert_eq!(world.refused(Refused::MediaReplayed), 1);
+    world.picture(&mut pair, false);
+    assert_eq!(pair.units(), 3);
+}
+
+#[test]
+fn a_restart_moves_to_a_new_address_and_media_never_stops() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    world.picture(&mut pair, true);
+    let fragment = pair.client.restart("newer");
+    assert!(fragment.contains("newer"));
+    let local = random::credentials().expect("random numbers");
+    let text = format!("a=ice-ufrag:{}\r\na=ice-pwd:{}\r\n", local.ufrag, local.pwd);
+    assert!(world.shared.send(Command::Restart { id: pair.id, local }));
+    world.sessions.obey(world.now);
+    world.picture(&mut pair, false);
+    pair.client.accept(&text);
+    pair.path = path(2);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check]);
+    world.picture(&mut pair, false);
+    assert_eq!(pair.units(), 3);
+    assert_eq!(world.sessions.users.len(), 1, "the old user fragment is retired");
+    world.pass(&mut pair, Duration::from_secs(1));
+    assert!(!pair.client.reports.is_empty(), "feedback goes to the new address");
+}
+
+#[test]
+fn a_port_that_ends_tells_every_sink() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    let half_open = world.pair(2);
+    world.sessions.end(world.now);
+    assert_eq!(pair.told(), [Told::Connected, Told::Failed(Failure::PortEnded)]);
+    assert_eq!(half_open.told(), [Told::Failed(Failure::PortEnded)]);
+    assert_eq!(world.shared.counts.snapshot().sessions, 0);
+}

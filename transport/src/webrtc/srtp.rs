@@ -1,0 +1,239 @@
+//! SRTP and SRTCP of one session (RFC 3711, RFC 7714): packets in are opened in place.
+//!
+//! Promises that nothing is kept for a source before one of its packets was authentic, that a
+//! packet is taken once, and that opening allocates nothing. The transforms are those that WebRTC
+//! must have (RFC 8827 6.5) and AES-128-GCM, which costs a third of the work.
+
+mod keys;
+mod replay;
+
+use rtc_dtls::extension::extension_use_srtp::SrtpProtectionProfile;
+
+use self::{
+    keys::{Cipher, Rejected, Tag},
+    replay::Window,
+};
+use super::counts::Refused;
+
+/// Sources of media that a session may have: video, its repair, and those of an encoder that was
+/// restarted a few times.
+const SOURCES_MAX: usize = 16;
+/// RTP header without contributing sources.
+const RTP_HEADER_BYTES: usize = 12;
+/// RTCP header and the sender's source, which stay in the clear.
+const RTCP_HEADER_BYTES: usize = 8;
+/// The flag and number that SRTCP appends.
+const TRAILER_BYTES: usize = 4;
+
+/// The transforms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// AEAD_AES_128_GCM.
+    Gcm,
+    /// AES_CM_128_HMAC_SHA1_80.
+    Sha1,
+}
+
+impl Profile {
+    /// The profile of a DTLS negotiation.
+    pub(super) fn negotiated(profile: SrtpProtectionProfile) -> Option<Profile> {
+        match profile {
+            SrtpProtectionProfile::Srtp_Aead_Aes_128_Gcm => Some(Profile::Gcm),
+            SrtpProtectionProfile::Srtp_Aes128_Cm_Hmac_Sha1_80 => Some(Profile::Sha1),
+            _ => None,
+        }
+    }
+
+    fn salt_bytes(self) -> usize {
+        match self {
+            Profile::Gcm => 12,
+            Profile::Sha1 => 14,
+        }
+    }
+
+    /// Bytes to export for both directions (RFC 5764 4.2).
+    pub(super) fn exported_bytes(self) -> usize {
+        2 * (keys::KEY_BYTES + self.salt_bytes())
+    }
+
+    fn tag_bytes(self) -> usize {
+        match self {
+            Profile::Gcm => 16,
+            Profile::Sha1 => 10,
+        }
+    }
+}
+
+/// What an authentic packet of a source left behind.
+struct Source {
+    ssrc: u32,
+    window: Window,
+}
+
+/// Opens what the peer, the DTLS client, sends.
+pub(super) struct Inbound {
+    profile: Profile,
+    media: Cipher,
+    control: Cipher,
+    sources: Vec<Source>,
+    /// SRTCP counts by source too (RFC 3711 3.4).
+    control_sources: Vec<Source>,
+    scratch: Vec<u8>,
+}
+
+/// Seals our feedback.
+pub(super) struct Outbound {
+    profile: Profile,
+    control: Cipher,
+    index: u32,
+}
+
+/// Both directions from exported keying material: client key, server key, client salt, server salt
+/// (RFC 5764 4.2). `None` when the material is not of the profile's length.
+pub(super) fn open(profile: Profile, material: &[u8]) -> Option<(Inbound, Outbound)> {
+    if material.len() != profile.exported_bytes() {
+        return None;
+    }
+    let (master_keys, salts) = material.split_at(2 * keys::KEY_BYTES);
+    let (client, server) = master_keys.split_at(keys::KEY_BYTES);
+    let (client_salt, server_salt) = salts.split_at(profile.salt_bytes());
+    let inbound = Inbound {
+        profile,
+        media: Cipher::derive(profile, client, client_salt, keys::MEDIA)?,
+        control: Cipher::derive(profile, client, client_salt, keys::CONTROL)?,
+        sources: Vec::new(),
+        control_sources: Vec::new(),
+        scratch: Vec::new(),
+    };
+    let control = Cipher::derive(profile, server, server_salt, keys::CONTROL)?;
+    Some((inbound, Outbound { profile, control, index: 0 }))
+}
+
+impl Inbound {
+    /// Opens an RTP packet in place and returns it without its tag.
+    pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+        let header = rtp_header_bytes(packet).ok_or(Refused::MediaMalformed)?;
+        let tag_bytes = self.profile.tag_bytes();
+        if packet.len() < header + tag_bytes {
+            return Err(Refused::MediaMalformed);
+        }
+        let sequence = u16::from_be_bytes([packet[2], packet[3]]);
+        let ssrc = u32::from_be_bytes([packet[8], packet[9], packet[10], packet[11]]);
+        let end = packet.len() - tag_bytes;
+        if let Some(at) = self.sources.iter().position(|source| source.ssrc == ssrc) {
+            let window = &mut self.sources[at].window;
+            let index = window.guess(sequence);
+            if !window.is_new(index) {
+                return Err(Refused::MediaReplayed);
+            }
+            self.media.open(packet, header, Tag::Media { ssrc, index }).map_err(refused)?;
+            window.take(index);
+        } else {
+            let index = self.first_of(packet, header, ssrc, sequence)?;
+            let mut window = Window::default();
+            window.take(index);
+            self.sources.push(Source { ssrc, window });
+        }
+        Ok(&packet[..end])
+    }
+
+    /// Opens the first packet of a source. Its rollover counter is zero, or one when the packets
+    /// before the wrap were lost with the handshake (RFC 3711 3.3.1 leaves that to signalling).
+    fn first_of(
+        &mut self,
+        packet: &mut [u8],
+        header: usize,
+        ssrc: u32,
+        sequence: u16,
+    ) -> Result<u64, Refused> {
+        if self.sources.len() == SOURCES_MAX {
+            return Err(Refused::MediaSources);
+        }
+        // A failed attempt destroys what it was made on.
+        self.scratch.clear();
+        self.scratch.extend_from_slice(packet);
+        for rollover in [0u64, 1] {
+            let index = (rollover << 16) | u64::from(sequence);
+            if self.media.open(packet, header, Tag::Media { ssrc, index }).is_ok() {
+                return Ok(index);
+            }
+            packet.copy_from_slice(&self.scratch);
+        }
+        Err(Refused::MediaUnauthenticated)
+    }
+
+    /// Opens a compound RTCP packet in place and returns it without its trailer.
+    pub(super) fn control<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+        let overhead = self.profile.tag_bytes() + TRAILER_BYTES;
+        if packet.len() < RTCP_HEADER_BYTES + overhead {
+            return Err(Refused::MediaMalformed);
+        }
+        let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
+        let end = packet.len() - overhead;
+        let at = match self.profile {
+            Profile::Gcm => packet.len() - TRAILER_BYTES,
+            Profile::Sha1 => end,
+        };
+        let trailer =
+            u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+        // WebRTC never leaves RTCP unencrypted.
+        if trailer >> 31 == 0 {
+            return Err(Refused::MediaMalformed);
+        }
+        let index = u64::from(trailer & 0x7FFF_FFFF);
+        let known = self.control_sources.iter().position(|source| source.ssrc == ssrc);
+        match known {
+            Some(at) if !self.control_sources[at].window.is_new(index) => {
+                return Err(Refused::MediaReplayed);
+            }
+            None if self.control_sources.len() == SOURCES_MAX => {
+                return Err(Refused::MediaSources);
+            }
+            _ => {}
+        }
+        let tag = Tag::Control { ssrc, index: index as u32 };
+        self.control.open(packet, RTCP_HEADER_BYTES, tag).map_err(refused)?;
+        let at = known.unwrap_or_else(|| {
+            self.control_sources.push(Source { ssrc, window: Window::default() });
+            self.control_sources.len() - 1
+        });
+        self.control_sources[at].window.take(index);
+        Ok(&packet[..end])
+    }
+}
+
+fn refused(_: Rejected) -> Refused {
+    Refused::MediaUnauthenticated
+}
+
+impl Outbound {
+    /// Seals the compound RTCP packet that stands in `out` from `start`. `false`: nothing may be
+    /// sent, because the numbers of this key are used up.
+    #[must_use]
+    pub(super) fn control(&mut self, out: &mut Vec<u8>, start: usize) -> bool {
+        if self.index == 0x7FFF_FFFF || out.len() < start + RTCP_HEADER_BYTES {
+            return false;
+        }
+        self.index += 1;
+        let head = &out[start..];
+        let ssrc = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+        let tag = Tag::Control { ssrc, index: self.index };
+        self.control.seal(out, start, RTCP_HEADER_BYTES, tag, self.profile)
+    }
+}
+
+/// Length of the header that stays in the clear: contributing sources and extension included.
+fn rtp_header_bytes(packet: &[u8]) -> Option<usize> {
+    if packet.len() < RTP_HEADER_BYTES || packet[0] >> 6 != 2 {
+        return None;
+    }
+    let mut bytes = RTP_HEADER_BYTES + 4 * usize::from(packet[0] & 15);
+    if packet[0] & 0x10 != 0 {
+        let words = packet.get(bytes + 2..bytes + 4)?;
+        bytes += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));
+    }
+    (bytes <= packet.len()).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Session keys and the two transforms: AES-GCM (RFC 7714) and AES-CM with HMAC-SHA1 (RFC 3711).
+
+use aws_lc_rs::{
+    aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
+    cipher::{AES_128, DecryptingKey, DecryptionContext, UnboundCipherKey},
+    constant_time::verify_slices_are_equal,
+    hmac,
+};
+
+use super::{Profile, TRAILER_BYTES};
+
+/// Bytes of a master key and of a session's encryption key.
+pub(super) const KEY_BYTES: usize = 16;
+const SALT_BYTES_MAX: usize = 14;
+const AUTHENTICATION_BYTES: usize = 20;
+const SHA1_TAG_BYTES: usize = 10;
+
+/// Labels of encryption, authentication and salt (RFC 3711 4.3.2).
+pub(super) const MEDIA: [u8; 3] = [0, 1, 2];
+/// The same for SRTCP.
+pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
+
+/// The packet is not authentic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rejected;
+
+/// What makes the transform of each packet its own.
+#[derive(Clone, Copy)]
+pub(super) enum Tag {
+    /// 48-bit packet index: rollover counter and sequence number.
+    Media { ssrc: u32, index: u64 },
+    /// 31-bit SRTCP index.
+    Control { ssrc: u32, index: u32 },
+}
+
+impl Tag {
+    fn ssrc(self) -> u32 {
+        match self {
+            Tag::Media { ssrc, .. } | Tag::Control { ssrc, .. } => ssrc,
+        }
+    }
+
+    fn index(self) -> u64 {
+        match self {
+            Tag::Media { index, .. } => index,
+            Tag::Control { index, .. } => u64::from(index),
+        }
+    }
+}
+
+/// The keys of one direction and one protocol.
+pub(super) enum Cipher {
+    Gcm {
+        key: LessSafeKey,
+        salt: [u8; 12],
+    },
+    /// Boxed: an HMAC key holds two hash states.
+    Sha1(Box<Sha1>),
+}
+
+/// The keys of AES-CM with HMAC-SHA1.
+pub(super) struct Sha1 {
+    key: DecryptingKey,
+    authentication: hmac::Key,
+    salt: [u8; SALT_BYTES_MAX],
+}
+
+impl Cipher {
+    /// Derives session keys (RFC 3711 4.3, key derivation rate zero).
+    pub(super) fn derive(
+        profile: Profile,
+        master_key: &[u8],
+        master_salt: &[u8],
+        [encryption, authentication, salting]: [u8; 3],
+    ) -> Option<Cipher> {
+        let master = counter_mode(master_key)?;
+        let derive = |label, out: &mut [u8]| keystream(&master, master_salt, label, out);
+        let mut key = [0u8; KEY_BYTES];
+        derive(encryption, &mut key)?;
+        match profile {
+            Profile::Gcm => {
+                let mut salt = [0u8; 12];
+                derive(salting, &mut salt)?;
+                let key = UnboundKey::new(&AES_128_GCM, &key).ok()?;
+                Some(Cipher::Gcm { key: LessSafeKey::new(key), salt })
+            }
+            Profile::Sha1 => {
+                let mut salt = [0u8; SALT_BYTES_MAX];
+                derive(salting, &mut salt)?;
+                let mut secret = [0u8; AUTHENTICATION_BYTES];
+                derive(authentication, &mut secret)?;
+                let authentication = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &secret);
+                Some(Cipher::Sha1(Box::new(Sha1 {
+                    key: counter_mode(&key)?,
+                    authentication,
+                    salt,
+                })))
+            }
+        }
+    }
+
+    /// Checks and decrypts what follows `header` bytes of `packet`, which ends with what the
+    /// transform appended. On failure the packet's content is undefined.
+    pub(super) fn open(&self, packet: &mut [u8], header: usize, tag: Tag) -> Result<(), Rejected> {
+        match self {
+            Cipher::Gcm { key, salt } => {
+                let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
+                let (head, rest) = packet.split_at_mut(header);
+                let opened = match tag {
+                    Tag::Media { .. } => key.open_in_place(nonce, Aad::from(&*head), rest),
+                    Tag::Control { .. } => {
+                        let (sealed, trailer) = rest.split_at_mut(rest.len() - TRAILER_BYTES);
+                        let mut associated = [0u8; 12];
+                        associated[..8].copy_from_slice(head);
+                        associated[8..].copy_from_slice(trailer);
+                        key.open_in_place(nonce, Aad::from(&associated), sealed)
+                    }
+                };
+                opened.map(|_| ()).map_err(|_| Rejected)
+            }
+            Cipher::Sha1(keys) => {
+                let Sha1 { key, authentication, salt } = &**keys;
+                let (signed, given) = packet.split_at_mut(packet.len() - SHA1_TAG_BYTES);
+                let expected = sign(authentication, signed, tag);
+                if verify_slices_are_equal(&expected, given).is_err() {
+                    return Err(Rejected);
+                }
+                let trailer = if matches!(tag, Tag::Control { .. }) { TRAILER_BYTES } else { 0 };
+                let end = signed.len() - trailer;
+                apply(key, salt, tag, &mut signed[header..end])
+            }
+        }
+    }
+
+    /// Encrypts and signs an SRTCP packet that stands in `out` from `start`. Its trailer and tag
+    /// are appended in the order of its profile.
+    pub(super) fn seal(
+        &self,
+        out: &mut Vec<u8>,
+        start: usize,
+        header: usize,
+        tag: Tag,
+        profile: Profile,
+    ) -> bool {
+        let trailer = ((tag.index() as u32) | 0x8000_0000).to_be_bytes();
+        debug_assert!(
+            matches!(tag, Tag::Control { .. }),
+            "profile {profile:?} seals feedback only"
+        );
+        match self {
+            Cipher::Gcm { key, salt } => {
+                let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
+                let (head, body) = out[start..].split_at_mut(header);
+                let mut associated = [0u8; 12];
+                associated[..8].copy_from_slice(head);
+                associated[8..].copy_from_slice(&trailer);
+                let Ok(sum) = key.seal_in_place_separate_tag(nonce, Aad::from(&associated), body)
+                else {
+                    return false;
+                };
+                out.extend_from_slice(sum.as_ref());
+                out.extend_from_slice(&trailer);
+            }
+            Cipher::Sha1(keys) => {
+                let Sha1 { key, authentication, salt } = &**keys;
+                // Counter mode is its own inverse.
+                if apply(key, salt, tag, &mut out[start + header..]).is_err() {
+                    return false;
+                }
+                out.extend_from_slice(&trailer);
+                let sum = sign(authentication, &out[start..], tag);
+                out.extend_from_slice(&sum);
+            }
+        }
+        true
+    }
+}
+
+fn counter_mode(key: &[u8]) -> Option<DecryptingKey> {
+    DecryptingKey::ctr(UnboundCipherKey::new(&AES_128, key).ok()?).ok()
+}
+
+/// The key stream for a label: the counter starts at the salt with the label in its eighth byte
+/// (RFC 3711 4.3.1; a 96-bit salt is padded on the right, RFC 7714 11).
+fn keystream(master: &DecryptingKey, salt: &[u8], label: u8, out: &mut [u8]) -> Option<()> {
+    let mut counter = [0u8; 16];
+    counter[..salt.len()].copy_from_slice(salt);
+    counter[7] ^= label;
+    out.fill(0);
+    master.decrypt(out, DecryptionContext::Iv128(counter.into())).ok()?;
+    Some(())
+}
+
+/// RFC 3711 4.1.1: salt, source and packet index, exclusive-or.
+fn apply(
+    key: &DecryptingKey,
+    salt: &[u8; SALT_BYTES_MAX],
+    tag: Tag,
+    content: &mut [u8],
+) -> Result<(), Rejected> {
+    let mut counter = [0u8; 16];
+    counter[..SALT_BYTES_MAX].copy_from_slice(salt);
+    for (at, byte) in tag.ssrc().to_be_bytes().into_iter().enumerate() {
+        counter[4 + at] ^= byte;
+    }
+    for (at, byte) in tag.index().to_be_bytes()[2..].iter().enumerate() {
+        counter[8 + at] ^= byte;
+    }
+    let context = DecryptionContext::Iv128(counter.into());
+    key.decrypt(content, context).map(|_| ()).map_err(|_| Rejected)
+}
+
+/// The first 80 bits over the packet and, for media, its rollover counter (RFC 3711 4.2).
+fn sign(key: &hmac::Key, signed: &[u8], tag: Tag) -> [u8; SHA1_TAG_BYTES] {
+    let mut context = hmac::Context::with_key(key);
+    context.update(signed);
+    if let Tag::Media { index, .. } = tag {
+        context.update(&((index >> 16) as u32).to_be_bytes());
+    }
+    let mut sum = [0u8; SHA1_TAG_BYTES];
+    sum.copy_from_slice(&context.sign().as_ref()[..SHA1_TAG_BYTES]);
+    sum
+}
+
+/// RFC 7714 8.1 and 9.1: source and index, exclusive-or with the salt.
+fn gcm_nonce(salt: &[u8; 12], tag: Tag) -> [u8; 12] {
+    let mut nonce = [0u8; 12];
+    nonce[2..6].copy_from_slice(&tag.ssrc().to_be_bytes());
+    nonce[6..].copy_from_slice(&tag.index().to_be_bytes()[2..]);
+    for (byte, salt) in nonce.iter_mut().zip(salt) {
+        *byte ^= salt;
+    }
+    nonce
+}

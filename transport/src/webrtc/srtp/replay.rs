@@ -1,0 +1,122 @@
+//! Which packets of a source were taken, and the index of the next one.
+
+/// Packets behind the newest that can still be told apart. A repair without a stream of its own
+/// comes as late as a jitter buffer waits; RFC 3711 3.3.2 asks for 64 at least.
+const PACKETS: u64 = 1024;
+const WORDS: usize = (PACKETS / 64) as usize;
+
+/// The newest index and a bit for each of those behind it.
+#[derive(Clone, Default)]
+pub(super) struct Window {
+    newest: Option<u64>,
+    bits: [u64; WORDS],
+}
+
+impl Window {
+    /// The index whose low bits are `sequence` and which is nearest to the newest one
+    /// (RFC 3711 appendix A).
+    pub(super) fn guess(&self, sequence: u16) -> u64 {
+        let Some(newest) = self.newest else { return u64::from(sequence) };
+        let distance = i64::from(sequence.wrapping_sub(newest as u16) as i16);
+        // Nothing is before the first round: then it is later in it.
+        newest.checked_add_signed(distance).unwrap_or(u64::from(sequence))
+    }
+
+    /// Whether a packet of this index may still be taken.
+    pub(super) fn is_new(&self, index: u64) -> bool {
+        match self.newest {
+            None => true,
+            Some(newest) if index > newest => true,
+            Some(newest) if newest - index >= PACKETS => false,
+            Some(_) => {
+                let (word, bit) = place(index);
+                self.bits[word] & bit == 0
+            }
+        }
+    }
+
+    /// Marks an index as taken. Only for one that is new and authentic.
+    pub(super) fn take(&mut self, index: u64) {
+        match self.newest {
+            Some(newest) if index > newest => {
+                if index - newest >= PACKETS {
+                    self.bits = [0; WORDS];
+                } else {
+                    for skipped in newest + 1..index {
+                        let (word, bit) = place(skipped);
+                        self.bits[word] &= !bit;
+                    }
+                }
+                self.newest = Some(index);
+            }
+            Some(_) => {}
+            None => self.newest = Some(index),
+        }
+        let (word, bit) = place(index);
+        self.bits[word] |= bit;
+    }
+}
+
+/// The window is a ring: an index has one place in it.
+fn place(index: u64) -> (usize, u64) {
+    let at = index % PACKETS;
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn indices_follow_the_sequence_over_its_end() {
+        let mut window = Window::default();
+        for (sequence, expected) in [
+            (65_530, 65_530),
+            (65_535, 65_535),
+            (2, 65_538),
+            (65_534, 65_534),
+            (40_000, 40_000),
+            (20_000, 85_536),
+        ] {
+            let index = window.guess(sequence);
+            assert_eq!(index, expected, "{sequence}");
+            if window.is_new(index) {
+                window.take(index);
+            }
+        }
+        let mut early = Window::default();
+        early.take(3);
+        assert_eq!(early.guess(65_535), 65_535, "nothing is before zero");
+    }
+
+    #[test]
+    fn what_is_too_old_is_not_new() {
+        let mut window = Window::default();
+        window.take(5_000);
+        assert!(window.is_new(5_001) && window.is_new(5_000 - PACKETS + 1));
+        assert!(!window.is_new(5_000) && !window.is_new(5_000 - PACKETS));
+        window.take(50_000);
+        assert!(!window.is_new(5_001) && window.is_new(49_999));
+    }
+
+    proptest! {
+        #[test]
+        fn each_index_is_taken_once(steps in proptest::collection::vec(0u64..4000, 1..400)) {
+            let mut window = Window::default();
+            let mut taken = BTreeSet::new();
+            for index in steps {
+                let newest = taken.last().copied();
+                let old = newest.is_some_and(|newest: u64| newest.saturating_sub(index) >= PACKETS);
+                prop_assert_eq!(window.is_new(index), !old && !taken.contains(&index));
+                if window.is_new(index) {
+                    window.take(index);
+                    taken.insert(index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The key derivation of RFC 3711 B.3, and packets that another implementation sealed.
+
+use proptest::prelude::*;
+use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvider};
+use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
+
+use super::*;
+
+fn material(profile: Profile) -> Vec<u8> {
+    (0..profile.exported_bytes()).map(|byte| byte as u8 ^ 0x5A).collect()
+}
+
+/// The peer's side by `rtc-srtp`: what it sends is sealed with the client's keys.
+fn peer(profile: Profile, client: bool) -> Context {
+    let material = material(profile);
+    let (keys, salts) = material.split_at(32);
+    let (key, salt) = match client {
+        true => (&keys[..16], &salts[..profile.salt_bytes()]),
+        false => (&keys[16..], &salts[profile.salt_bytes()..]),
+    };
+    let named = match profile {
+        Profile::Gcm => ProtectionProfile::AeadAes128Gcm,
+        Profile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
+    };
+    let provider = AwsLcRsProvider::new();
+    Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
+}
+
+fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x80, 96];
+    packet.extend_from_slice(&sequence.to_be_bytes());
+    packet.extend_from_slice(&90_000u32.to_be_bytes());
+    packet.extend_from_slice(&ssrc.to_be_bytes());
+    packet.extend_from_slice(content);
+    packet
+}
+
+const PROFILES: [Profile; 2] = [Profile::Gcm, Profile::Sha1];
+
+#[test]
+fn packets_of_another_implementation_are_opened_over_a_wrap() {
+    for profile in PROFILES {
+        let mut peer = peer(profile, true);
+        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        for step in 0..200u32 {
+            let sequence = 65_400u16.wrapping_add(step as u16);
+            let plain = packet(7, sequence, &[step as u8; 100]);
+            let mut sealed = peer.encrypt_rtp(&plain).expect("sealed").to_vec();
+            let mut again = sealed.clone();
+            assert_eq!(inbound.media(&mut sealed), Ok(&plain[..]), "{profile:?} {sequence}");
+            let replayed = inbound.media(&mut again);
+            assert_eq!(replayed, Err(Refused::MediaReplayed));
+        }
+    }
+}
+
+#[test]
+fn a_source_may_have_wrapped_before_its_first_packet_came() {
+    for profile in PROFILES {
+        let mut peer = peer(profile, true);
+        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        for sequence in [65_534u16, 65_535] {
+            peer.encrypt_rtp(&packet(7, sequence, b"lost")).expect("sealed");
+        }
+        for sequence in [0u16, 1, 2] {
+            let plain = packet(7, sequence, b"comes");
+            let mut sealed = peer.encrypt_rtp(&plain).expect("sealed").to_vec();
+            assert_eq!(inbound.media(&mut sealed), Ok(&plain[..]), "{profile:?} {sequence}");
+        }
+    }
+}
+
+#[test]
+fn headers_with_sources_and_extensions_stay_in_the_clear() {
+    for profile in PROFILES {
+        let mut peer = peer(profile, true);
+        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let mut plain = packet(7, 1, b"");
+        plain[0] |= 0x12;
+        plain.extend_from_slice(&[1; 8]);
+        plain.extend_from_slice(&[0xBE, 0xDE, 0, 1, 0x10, b'0', 0, 0]);
+        plain.extend_from_slice(b"content");
+        let mut sealed = peer.encrypt_rtp(&plain).expect("sealed").to_vec();
+        assert_eq!(inbound.media(&mut sealed), Ok(&plain[..]), "{profile:?}");
+    }
+}
+
+#[test]
+fn changed_packets_are_refused_and_leave_nothing_behind() {
+    for profile in PROFILES {
+        let mut peer = peer(profile, true);
+        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let plain = packet(7, 10, b"some content of a packet");
+        let sealed = peer.encrypt_rtp(&plain).expect("sealed").to_vec();
+        for bit in 0..sealed.len() * 8 {
+            let mut changed = sealed.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(inbound.media(&mut changed).is_err(), "{profile:?} bit {bit}");
+        }
+        assert_eq!(inbound.sources.len(), 0, "nothing was authentic");
+        assert_eq!(inbound.media(&mut sealed.clone()), Ok(&plain[..]));
+        for ssrc in 100..200 {
+            let mut sealed = peer.encrypt_rtp(&packet(ssrc, 1, b"x")).expect("sealed").to_vec();
+            let taken = inbound.media(&mut sealed).map(|_| ());
+            let room = ssrc < 100 + SOURCES_MAX as u32 - 1;
+            assert_eq!(taken, if room { Ok(()) } else { Err(Refused::MediaSources) });
+        }
+    }
+}
+
+#[test]
+fn feedback_goes_both_ways() {
+    // A receiver report without blocks, and a source description behind it.
+    let plain = [0x80, 201, 0, 1, 0, 0, 0, 9, 0x81, 202, 0, 2, 0, 0, 0, 9, 1, 1, b'c', 0];
+    for profile in PROFILES {
+        let (mut inbound, mut outbound) = open(profile, &material(profile)).expect("keys");
+        let (mut theirs, mut ours) = (peer(profile, true), peer(profile, false));
+        for _ in 0..3 {
+            let sealed = theirs.encrypt_rtcp(&plain).expect("sealed").to_vec();
+            assert_eq!(inbound.control(&mut sealed.clone()), Ok(&plain[..]), "{profile:?}");
+            assert_eq!(inbound.control(&mut sealed.clone()), Err(Refused::MediaReplayed));
+            let mut out = b"before".to_vec();
+            out.extend_from_slice(&plain);
+            assert!(outbound.control(&mut out, 6));
+            let opened = ours.decrypt_rtcp(&out[6..]).expect("the peer opens it");
+            assert_eq!(&opened[..], &plain[..], "{profile:?}");
+        }
+        let mut sealed = theirs.encrypt_rtcp(&plain).expect("sealed").to_vec();
+        sealed[9] ^= 1;
+        assert_eq!(inbound.control(&mut sealed), Err(Refused::MediaUnauthenticated));
+    }
+}
+
+#[test]
+fn material_of_another_length_is_refused() {
+    for profile in PROFILES {
+        let material = material(profile);
+        assert!(open(profile, &material[1..]).is_none());
+        assert!(open(profile, &[]).is_none());
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        for profile in PROFILES {
+            let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+            prop_assert!(inbound.media(&mut bytes.clone()).is_err());
+            prop_assert!(inbound.control(&mut bytes.clone()).is_err());
+            prop_assert!(inbound.sources.is_empty());
+        }
+    }
+}

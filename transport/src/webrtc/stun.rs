@@ -1,0 +1,254 @@
+//! STUN messages (RFC 8489) as ICE uses them: binding requests in, responses out.
+//!
+//! Reads in place and allocates nothing, because every datagram of a flood comes through here
+//! before anything about its sender is known. Promises to refuse what breaks the format, not to
+//! trust it: integrity is checked apart, with the password of whoever the request names.
+
+use std::net::{IpAddr, SocketAddr};
+
+use aws_lc_rs::{constant_time::verify_slices_are_equal, hmac};
+
+const HEADER_BYTES: usize = 20;
+const COOKIE: u32 = 0x2112_A442;
+const FINGERPRINT_XOR: u32 = 0x5354_554E;
+/// Longest message that is read; ICE's own are below 200 bytes.
+const MESSAGE_BYTES_MAX: usize = 1280;
+
+const BINDING_REQUEST: u16 = 0x0001;
+const BINDING_SUCCESS: u16 = 0x0101;
+const BINDING_ERROR: u16 = 0x0111;
+
+const USERNAME: u16 = 0x0006;
+const MESSAGE_INTEGRITY: u16 = 0x0008;
+const ERROR_CODE: u16 = 0x0009;
+const UNKNOWN_ATTRIBUTES: u16 = 0x000A;
+const XOR_MAPPED_ADDRESS: u16 = 0x0020;
+const PRIORITY: u16 = 0x0024;
+const USE_CANDIDATE: u16 = 0x0025;
+const FINGERPRINT: u16 = 0x8028;
+const ICE_CONTROLLED: u16 = 0x8029;
+
+/// Bytes of MESSAGE-INTEGRITY with its head, and of FINGERPRINT with its head.
+const INTEGRITY_BYTES: usize = 24;
+const FINGERPRINT_BYTES: usize = 8;
+
+/// Why bytes are no binding request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotARequest {
+    /// A message of another kind; nothing is wrong with it.
+    Other,
+    /// Broken, or without what RFC 8445 7.1 puts into every check.
+    Malformed,
+}
+
+/// A binding request whose format and fingerprint are right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    bytes: &'a [u8],
+    integrity_at: usize,
+    username: &'a [u8],
+    /// The peer nominates the pair.
+    pub(super) nominates: bool,
+    /// The peer takes the role that is ours.
+    pub(super) controlled: bool,
+    /// The first attribute that must be understood and is not.
+    pub(super) unknown: Option<u16>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a datagram that RFC 7983 gives to STUN.
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Request<'a>, NotARequest> {
+        let malformed = Err(NotARequest::Malformed);
+        if bytes.len() < HEADER_BYTES || bytes.len() > MESSAGE_BYTES_MAX {
+            return malformed;
+        }
+        let length = usize::from(word(bytes, 2));
+        if length != bytes.len() - HEADER_BYTES || length % 4 != 0 || long(bytes, 4) != COOKIE {
+            return malformed;
+        }
+        if word(bytes, 0) != BINDING_REQUEST {
+            return Err(NotARequest::Other);
+        }
+        let mut read = Request {
+            bytes,
+            integrity_at: 0,
+            username: &[],
+            nominates: false,
+            controlled: false,
+            unknown: None,
+        };
+        let fingerprint_at = read.attributes()?;
+        // RFC 8445 7.1.2: every check has all three.
+        if read.username.is_empty() || read.integrity_at == 0 || fingerprint_at == 0 {
+            return malformed;
+        }
+        let expected = crc32(&bytes[..fingerprint_at]) ^ FINGERPRINT_XOR;
+        if long(bytes, fingerprint_at + 4) != expected {
+            return malformed;
+        }
+        Ok(read)
+    }
+
+    /// Walks the attributes; returns where the fingerprint is.
+    fn attributes(&mut self) -> Result<usize, NotARequest> {
+        let bytes = self.bytes;
+        let mut at = HEADER_BYTES;
+        while at < bytes.len() {
+            let (kind, length) = (word(bytes, at), usize::from(word(bytes, at + 2)));
+            let value_at = at + 4;
+            let Some(value) = bytes.get(value_at..value_at + length) else {
+                return Err(NotARequest::Malformed);
+            };
+            match kind {
+                FINGERPRINT => {
+                    // RFC 8489 14.7: it is the last attribute.
+                    let last = length == 4 && value_at + length == bytes.len();
+                    return if last { Ok(at) } else { Err(NotARequest::Malformed) };
+                }
+                // RFC 8489 14.5: what follows the integrity is ignored.
+                _ if self.integrity_at != 0 => {}
+                USERNAME => self.username = value,
+                MESSAGE_INTEGRITY if length == 20 => self.integrity_at = at,
+                MESSAGE_INTEGRITY => return Err(NotARequest::Malformed),
+                USE_CANDIDATE => self.nominates = true,
+                ICE_CONTROLLED => self.controlled = true,
+                PRIORITY => {}
+                // The lower half must be understood (RFC 8489 14).
+                0x0000..=0x7FFF => {
+                    self.unknown.get_or_insert(kind);
+                }
+                _ => {}
+            }
+            at = value_at + length.next_multiple_of(4);
+        }
+        Ok(0)
+    }
+
+    /// The user fragments that the request names: ours and the peer's.
+    pub(super) fn users(&self) -> Option<(&'a str, &'a str)> {
+        std::str::from_utf8(self.username).ok()?.split_once(':')
+    }
+
+    /// Whether it was signed with this password.
+    pub(super) fn is_signed_with(&self, key: &hmac::Key) -> bool {
+        // The length in the header counts up to and with the integrity (RFC 8489 14.5).
+        let length = self.integrity_at + INTEGRITY_BYTES - HEADER_BYTES;
+        let tag = sign(key, &self.bytes[..self.integrity_at], length);
+        let given = &self.bytes[self.integrity_at + 4..self.integrity_at + INTEGRITY_BYTES];
+        verify_slices_are_equal(tag.as_ref(), given).is_ok()
+    }
+
+    fn transaction(&self) -> &'a [u8] {
+        &self.bytes[8..HEADER_BYTES]
+    }
+
+    /// Appends the success response: where we see the peer.
+    pub(super) fn accept(&self, from: SocketAddr, key: &hmac::Key, out: &mut Vec<u8>) {
+        let start = self.head(BINDING_SUCCESS, out);
+        let ip = from.ip().to_canonical();
+        let port = from.port() ^ (COOKIE >> 16) as u16;
+        let mut mask = [0u8; 16];
+        mask[..4].copy_from_slice(&COOKIE.to_be_bytes());
+        mask[4..].copy_from_slice(self.transaction());
+        let (family, octets, bytes) = match ip {
+            IpAddr::V4(ip) => {
+                let mut octets = [0u8; 16];
+                octets[..4].copy_from_slice(&ip.octets());
+                (1u8, octets, 4)
+            }
+            IpAddr::V6(ip) => (2, ip.octets(), 16),
+        };
+        let mut value = [0u8; 20];
+        value[1] = family;
+        value[2..4].copy_from_slice(&port.to_be_bytes());
+        for (at, octet) in octets.iter().enumerate() {
+            value[4 + at] = octet ^ mask[at];
+        }
+        attribute(XOR_MAPPED_ADDRESS, &value[..4 + bytes], out);
+        close(start, key, out);
+    }
+
+    /// Appends the error response 487: both sides think they are controlled (RFC 8445 7.3.1.1).
+    pub(super) fn refuse_role(&self, key: &hmac::Key, out: &mut Vec<u8>) {
+        let start = self.head(BINDING_ERROR, out);
+        attribute(ERROR_CODE, b"\0\0\x04\x57Role Conflict", out);
+        close(start, key, out);
+    }
+
+    /// Appends the error response 420, naming what is not understood (RFC 8489 6.3.1).
+    pub(super) fn refuse_attribute(&self, unknown: u16, key: &hmac::Key, out: &mut Vec<u8>) {
+        let start = self.head(BINDING_ERROR, out);
+        attribute(ERROR_CODE, b"\0\0\x04\x14Unknown Attribute", out);
+        attribute(UNKNOWN_ATTRIBUTES, &unknown.to_be_bytes(), out);
+        close(start, key, out);
+    }
+
+    fn head(&self, kind: u16, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.bytes[4..HEADER_BYTES]);
+        start
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn long(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&kind.to_be_bytes());
+    // Every value that is written here is below 100 bytes.
+    out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len() + value.len().next_multiple_of(4) - value.len(), 0);
+}
+
+fn sign(key: &hmac::Key, message: &[u8], length: usize) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    context.update(&message[..2]);
+    context.update(&(length as u16).to_be_bytes());
+    context.update(&message[4..]);
+    context.sign()
+}
+
+/// Signs what stands from `start`, adds the fingerprint, and sets the length.
+fn close(start: usize, key: &hmac::Key, out: &mut Vec<u8>) {
+    let length = out.len() - start - HEADER_BYTES + INTEGRITY_BYTES;
+    let tag = sign(key, &out[start..], length);
+    attribute(MESSAGE_INTEGRITY, tag.as_ref(), out);
+    let length = ((length + FINGERPRINT_BYTES) as u16).to_be_bytes();
+    out[start + 2..start + 4].copy_from_slice(&length);
+    let fingerprint = crc32(&out[start..]) ^ FINGERPRINT_XOR;
+    attribute(FINGERPRINT, &fingerprint.to_be_bytes(), out);
+}
+
+/// The CRC-32 of ITU-T V.42, bits reflected.
+fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0u32; 256];
+        let mut at = 0;
+        while at < 256 {
+            let mut value = at as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { (value >> 1) ^ 0xEDB8_8320 } else { value >> 1 };
+                bit += 1;
+            }
+            table[at] = value;
+            at += 1;
+        }
+        table
+    };
+    !bytes
+        .iter()
+        .fold(!0u32, |crc, byte| TABLE[usize::from((crc ^ u32::from(*byte)) as u8)] ^ (crc >> 8))
+}
+
+#[cfg(test)]
+#[path = "stun/tests.rs"]
+pub(super) mod tests;
