@@ -5,7 +5,7 @@ VIDEO ?=
 OUT ?= demo-out
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-log clean
+.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-log clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,13 +36,17 @@ schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 
-bench: bench-decode bench-gate bench-log ## Every bench that prints a figure of benches/BASELINE.md
+bench: bench-decode bench-gate bench-live bench-log ## Every bench that prints a figure of benches/BASELINE.md
 
 bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternating pairs
 	benches/decode.sh
 
 bench-gate: ## Nanoseconds a frame for every measurer
 	$(CARGO) run --release --locked -q -p gate --example measure_cost
+
+bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
+	$(CARGO) build --release --locked -q -p worker --example live_cost
+	benches/live.sh
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost

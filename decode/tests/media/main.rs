@@ -3,5 +3,6 @@
 mod clips;
 mod damage;
 mod live;
+mod live_clips;
 mod live_loss;
 mod support;

@@ -1,0 +1,56 @@
+//! Real clips as live streams: what is taken for damage is damage.
+
+use std::{fs::File, io::BufReader, path::Path};
+
+use decode::{DecodeError, Decoder, Demuxer, Limits};
+
+use crate::{live::open, support::*};
+
+/// Coded pictures looked at of each clip.
+const PICTURES: usize = 90;
+
+/// Complaints about the start of a clip that is whole.
+fn complaints(path: &Path) -> Vec<String> {
+    let input = Box::new(BufReader::new(File::open(path).expect("opens")));
+    let demuxer = match Demuxer::open(input, Limits::default()) {
+        Err(DecodeError::NoVideoStream { .. }) => return Vec::new(),
+        opened => opened.expect("media"),
+    };
+    let codec = demuxer.stream().codec;
+    let (mut decoder, mut frames, mut pictures) = (open(codec), 0, 0);
+    let mut found = Vec::new();
+    for (at, picture) in demuxer.into_coded_pictures().take(PICTURES).enumerate() {
+        pictures += 1;
+        if let Err(error) = decoder.push(&picture.access_unit) {
+            found.push(format!("{codec:?}, picture {at}: {error}"));
+        }
+        frames += polled(&mut *decoder);
+    }
+    found.extend(decoder.flush().err().map(|error| format!("{codec:?}, at the end: {error}")));
+    frames += polled(&mut *decoder);
+    // Some are coded and not meant to be shown.
+    if frames < pictures * 9 / 10 {
+        found.push(format!("{codec:?}: {frames} frames of {pictures} pictures"));
+    }
+    found
+}
+
+fn polled(decoder: &mut dyn Decoder) -> usize {
+    std::iter::from_fn(|| decoder.poll().expect("no error")).count()
+}
+
+#[test]
+fn whole_clips_are_not_taken_for_damaged() {
+    let Some(folder) = media_dir() else { return };
+    let mut clips: Vec<_> = std::fs::read_dir(folder.join("clips"))
+        .expect("a folder of clips")
+        .map(|entry| entry.expect("an entry").path())
+        // Pictures of raw streams have no times of their own.
+        .filter(|path| path.extension().is_some_and(|ending| ending != "264"))
+        .collect();
+    clips.sort();
+    assert!(!clips.is_empty(), "no clip in {}", folder.display());
+    for path in clips {
+        assert_eq!(complaints(&path), Vec::<String>::new(), "{}", path.display());
+    }
+}
