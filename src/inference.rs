@@ -399,7 +399,8 @@ mod tests {
     fn what_a_backend_did_not_tell_is_charged_as_estimated() {
         let failed = |failure| {
             let tokens = Tokens { prompt: 4, completion: 1, thinking: 0, total: 5 };
-            InferError::Failed(vec![infer::Failed { provider: "a".into(), failure, tokens }])
+            let (provider, attempts, latency) = ("a".into(), 1, Duration::ZERO);
+            InferError::Failed(vec![infer::Failed { provider, failure, tokens, attempts, latency }])
         };
         let spent = |error: &InferError| charge(error.tokens(), error.uncounted(), 100).total;
         let after = Duration::from_secs(1);

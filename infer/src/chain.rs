@@ -120,6 +120,7 @@ impl Chain {
             let (http, observer) = (&*self.http, &*self.observer);
             let terms = Terms { http, observer, limit, is_last };
             let mut spent = Spent::default();
+            let began = Instant::now();
             let given = backend.ask(request, &terms, &mut spent).await;
             tokens = tokens + spent.tokens;
             attempts = attempts.saturating_add(spent.attempts);
@@ -140,7 +141,11 @@ impl Chain {
                         attempts,
                     });
                 }
-                Err(failure) => failed.push(Failed { provider, failure, tokens: spent.tokens }),
+                Err(failure) => {
+                    let Spent { tokens, attempts } = spent;
+                    let latency = began.elapsed();
+                    failed.push(Failed { provider, failure, tokens, attempts, latency });
+                }
             }
         }
         Err(InferError::Failed(failed))

@@ -180,10 +180,50 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{fixture, refuses_form};
-    use crate::config::Api;
+    use std::sync::Arc;
+
+    use super::{Ask, fixture, refuses_form};
+    use crate::{OutputSchema, Request, config::Api, finding::default_schema};
 
     const APIS: [Api; 2] = [Api::Openai(None), Api::Gemini];
+
+    /// A model that is held to a schema writes its fields in the order in which it reads them.
+    #[test]
+    fn a_schema_is_sent_in_the_order_of_its_author() {
+        let schema = json!({"type": "object", "properties": {
+            "zebra": {"type": "string"}, "mule": {"type": "string"}, "ape": {"type": "number"}}});
+        let fields = ["event_type", "object_label", "summary", "confidence"];
+        for (schema, fields) in
+            [(&schema, &["zebra", "mule", "ape"][..]), (default_schema(), &fields)]
+        {
+            let request = Request {
+                model: "m".to_owned(),
+                prompt: "?".to_owned(),
+                images: Vec::new(),
+                max_tokens: None,
+                temperature: None,
+                timeout: None,
+                schema: OutputSchema::compile(schema.clone()).ok().map(Arc::new),
+                primary: None,
+                allow_fallback: true,
+            };
+            for (api, form) in
+                APIS.into_iter().flat_map(|api| api.forms().iter().map(move |form| (api, *form)))
+            {
+                let (max_tokens, compact, correction) = (None, false, None);
+                let ask =
+                    Ask { request: &request, model: "m", max_tokens, form, compact, correction };
+                let body = String::from_utf8(api.body(&ask)).expect("JSON is UTF-8");
+                // In the prompt the quotes are escaped.
+                let place = |field: &&str| {
+                    let told = body.find(&format!("{field}\\\":"));
+                    told.or_else(|| body.find(&format!("{field}\":")))
+                };
+                let places: Vec<_> = fields.iter().map(place).collect();
+                assert!(places.is_sorted() && places[0].is_some(), "{api:?} {form:?}: {body}");
+            }
+        }
+    }
 
     /// Replaces the value at some pointer of `value` by `other`.
     fn replaced(value: &mut Value, path: &[prop::sample::Index], other: Value) {

@@ -48,6 +48,9 @@ pub enum Failure {
     /// The model ran out of room.
     #[error("gave a truncated answer: the model ran out of tokens")]
     Truncated,
+    /// There are no words in it.
+    #[error("gave an empty answer")]
+    Empty,
     /// A filter took the answer.
     #[error("filtered the answer")]
     Filtered,
@@ -93,6 +96,7 @@ impl Failure {
             Failure::Malformed { .. } => "malformed",
             Failure::TooLarge { .. } => "too large",
             Failure::Truncated => "truncated",
+            Failure::Empty => "empty",
             Failure::Filtered => "filtered",
             Failure::Schema { .. } => "schema",
             Failure::Open => "open",
@@ -100,7 +104,7 @@ impl Failure {
     }
 
     /// Every class, for metrics that begin at zero.
-    pub const CLASSES: [&'static str; 13] = [
+    pub const CLASSES: [&'static str; 14] = [
         "refused",
         "closed",
         "timeout",
@@ -111,6 +115,7 @@ impl Failure {
         "malformed",
         "too large",
         "truncated",
+        "empty",
         "filtered",
         "schema",
         "open",
@@ -126,6 +131,10 @@ pub struct Failed {
     pub failure: Failure,
     /// What it counted before it failed.
     pub tokens: Tokens,
+    /// Requests that it was sent.
+    pub attempts: u32,
+    /// Time that it took.
+    pub latency: Duration,
 }
 
 /// Why there is no answer.
@@ -173,19 +182,29 @@ impl InferError {
 
     /// What the backends counted although there is no answer.
     pub fn tokens(&self) -> Tokens {
+        self.failed().iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
+    }
+
+    /// Every backend that was asked, in that order.
+    pub fn failed(&self) -> &[Failed] {
         match self {
-            InferError::Failed(failed) => {
-                failed.iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
-            }
-            _ => Tokens::default(),
+            InferError::Failed(failed) => failed,
+            _ => &[],
         }
+    }
+
+    /// Requests that were sent although there is no answer.
+    pub fn attempts(&self) -> u32 {
+        self.failed().iter().fold(0, |sum, one| sum.saturating_add(one.attempts))
+    }
+
+    /// Time that the backends took although there is no answer.
+    pub fn latency(&self) -> Duration {
+        self.failed().iter().map(|one| one.latency).sum()
     }
 
     /// Backends that may have worked and did not tell what that cost.
     pub fn uncounted(&self) -> u32 {
-        match self {
-            InferError::Failed(failed) => uncounted(failed),
-            _ => 0,
-        }
+        uncounted(self.failed())
     }
 }

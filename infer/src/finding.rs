@@ -17,7 +17,8 @@ pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 ///
 /// Every field is required and none may join them, as strict modes of backends want it. Texts have
 /// a length, or a small model under a grammar may never close one; a confidence has no bounds, as
-/// asking again for one of 1.01 would be waste: [`Finding::read`] mends it.
+/// asking again for one of 1.01 would be waste: [`Finding::read`] mends it. It comes last: a model
+/// that writes the fields in their order has described what it sees by then.
 pub fn default_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let text = |chars_max: u32, says: &str| json!({ "type": "string", "maxLength": chars_max, "description": says });

@@ -42,9 +42,9 @@ const DIFF: Template = Template {
 
 const CLIP: Template = Template {
     name: "clip",
-    version: 1,
-    text: "The {count} are one clip of a video in the order of time, between {start} and {end}. \
-           Describe what happens over the clip as a whole, not each picture.\n\n{task}",
+    version: 2,
+    text: "You see {count} of one clip of a video, in the order of time, between {start} and \
+           {end}. Describe what happens over the clip as a whole, not each picture.\n\n{task}",
     caption: "At {pts}:",
 };
 
@@ -94,7 +94,7 @@ pub struct Parts<'a> {
     pub previous: Option<&'a str>,
 }
 
-/// Which templates made a prompt, such as `describe-1` or `clip-1+chain-1`.
+/// Which templates made a prompt, such as `describe-1` or `clip-2+chain-1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptVersion {
     shape: Shape,
@@ -197,9 +197,9 @@ mod tests {
         let cases = [
             (Shape::Chunk, None, "describe-1"),
             (Shape::Diff, None, "diff-1"),
-            (Shape::Clip, None, "clip-1"),
+            (Shape::Clip, None, "clip-2"),
             (Shape::Chunk, Some("a van"), "describe-1+chain-1"),
-            (Shape::Clip, Some("a van"), "clip-1+chain-1"),
+            (Shape::Clip, Some("a van"), "clip-2+chain-1"),
             (Shape::Chunk, Some("  "), "describe-1"),
         ];
         for (shape, previous, expected) in cases {
@@ -207,6 +207,20 @@ mod tests {
             assert_eq!(found.version.to_string(), expected);
             assert_eq!(found.text.contains("a van"), expected.contains("chain"), "{expected}");
             assert!(found.text.contains(DEFAULT_TASK), "{expected}");
+        }
+    }
+
+    #[test]
+    fn one_picture_and_many_read_as_english() {
+        let cases = [
+            (Shape::Chunk, 1, "You see a picture of a video, "),
+            (Shape::Chunk, 2, "You see 2 pictures of a video, "),
+            (Shape::Clip, 1, "You see a picture of one clip of a video, "),
+            (Shape::Clip, 4, "You see 4 pictures of one clip of a video, "),
+        ];
+        for (shape, pictures, expected) in cases {
+            let found = prompt(shape, "", &[0, 1, 2, 3][..pictures], None);
+            assert!(found.text.starts_with(expected), "{}", found.text);
         }
     }
 

@@ -128,16 +128,12 @@ pub enum Refused {
         limit: u64,
     },
     /// The principal's tokens of the day are spent.
-    #[error(
-        "{used} of {limit} tokens of this day (UTC) are spent, and the request may take {asked}"
-    )]
+    #[error("the tokens of this day (UTC) are spent: {used} of {limit}")]
     DaySpent {
         /// Spent so far.
         used: u64,
         /// The limit.
         limit: u64,
-        /// How many this one may take.
-        asked: u64,
     },
 }
 
@@ -226,7 +222,7 @@ impl Scheduler {
         {
             return Err(Refused::TooLarge { what, asked, limit });
         }
-        self.days.check(&ask.principal, day, ask.tokens)?;
+        self.days.check(&ask.principal, day)?;
         let ticket = Ticket(self.next);
         self.next += 1;
         let patience = ask.patience.unwrap_or(self.limits.wait);
@@ -331,8 +327,7 @@ impl Scheduler {
             return self.refuse(ticket, |waiter| Refused::TimedOut { waited: waited(waiter) });
         }
         let spent = self.waiting.iter().find_map(|(&ticket, waiter)| {
-            let ask = &waiter.ask;
-            Some((ticket, self.days.check(&ask.principal, day, ask.tokens).err()?))
+            Some((ticket, self.days.check(&waiter.ask.principal, day).err()?))
         });
         let (ticket, refused) = spent?;
         self.refuse(ticket, |_| refused)

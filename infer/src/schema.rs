@@ -9,7 +9,7 @@ mod tests;
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use media::ErrorKind;
 use serde_json::Value;
 
@@ -44,7 +44,10 @@ pub enum SchemaError {
     #[error("is nested deeper than {DEPTH_MAX} levels")]
     TooDeep,
     /// A keyword whose value could lead out of the schema, or that moves the base of references.
-    #[error("must not use {keyword} at {place}: references are # or #/... into the schema itself")]
+    #[error(
+        "must not use {keyword} at {}: references are # or #/... into the schema itself",
+        at(.place)
+    )]
     Reference {
         /// The keyword.
         keyword: &'static str,
@@ -52,7 +55,7 @@ pub enum SchemaError {
         place: String,
     },
     /// A reference to nothing.
-    #[error("has a $ref to a place that is not there, at {place}")]
+    #[error("has a $ref to a place that is not there, at {}", at(.place))]
     Dangling {
         /// JSON pointer to the object that holds it.
         place: String,
@@ -60,6 +63,15 @@ pub enum SchemaError {
     /// Too many patterns.
     #[error("has more than {PATTERNS_MAX} patterns")]
     TooManyPatterns,
+    /// A pattern that is not matched in bounded memory and time.
+    #[error(
+        "has a pattern at {} that is no regular expression, is too large, or looks around or back",
+        at(.place)
+    )]
+    Pattern {
+        /// JSON pointer to the pattern.
+        place: String,
+    },
     /// Holding an answer against it could take for ever.
     #[error("is recursive in more than one way, or repeats itself too often")]
     TooComplex,
@@ -115,7 +127,7 @@ impl OutputSchema {
             .should_validate_formats(false)
             .with_pattern_options(patterns)
             .build(&value)
-            .map_err(|error| SchemaError::Invalid(told(&error)))?;
+            .map_err(|error| refused(&error))?;
         Ok(OutputSchema { value, bytes, validator })
     }
 
@@ -146,11 +158,25 @@ impl OutputSchema {
     }
 }
 
+/// Why a schema does not compile.
+fn refused(error: &ValidationError<'_>) -> SchemaError {
+    match error.kind() {
+        ValidationErrorKind::Format { format } if format == "regex" => {
+            SchemaError::Pattern { place: error.instance_path().to_string() }
+        }
+        _ => SchemaError::Invalid(told(error)),
+    }
+}
+
+/// A JSON pointer for people: the empty one says nothing to them.
+fn at(place: &str) -> &str {
+    if place.is_empty() { "/" } else { place }
+}
+
 /// A violation and its place, cut.
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn told(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "/".to_owned() } else { place };
-    let mut text = format!("{place}: {error}");
+    let mut text = format!("{}: {error}", at(&place));
     if let Some((at, _)) = text.char_indices().nth(VIOLATION_CHARS_MAX) {
         text.truncate(at);
         text.push('…');

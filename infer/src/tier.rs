@@ -60,7 +60,9 @@ impl Chain {
             Err(error) => {
                 let tokens = first.tokens + error.tokens();
                 let uncounted = first.uncounted.saturating_add(error.uncounted());
-                let answer = Answer { tokens, uncounted, ..first };
+                let attempts = first.attempts.saturating_add(error.attempts());
+                let latency = first.latency + error.latency();
+                let answer = Answer { tokens, uncounted, attempts, latency, ..first };
                 Described { answer, tier: Tier::First, second_failed: Some(error) }
             }
         })

@@ -123,8 +123,7 @@ impl<'a> Turns<'a> {
             return Judged::failed(Failure::Filtered, tokens);
         }
         let Some(schema) = &self.request.schema else {
-            let next = Next::Done { text, json: None, finish };
-            return Judged { next, failure: None, tokens };
+            return self.judge_text(text, finish, tokens);
         };
         let json = text::json(&text);
         let lost = json.is_none() && text::lost_in_white_space(&text);
@@ -142,6 +141,17 @@ impl<'a> Turns<'a> {
             None => Judged { next: Next::Done { text, json, finish }, failure: None, tokens },
             Some(problem) => self.judge_violation(text, problem, tokens),
         }
+    }
+
+    /// Where no schema says what an answer is, words that end early are one; none at all are not.
+    fn judge_text(&mut self, text: String, finish: FinishReason, tokens: Tokens) -> Judged {
+        if finish == FinishReason::Length && text::fades_out(&text) {
+            return self.judge_truncated(tokens, false);
+        }
+        if text.trim().is_empty() {
+            return Judged::failed(Failure::Empty, tokens);
+        }
+        Judged { next: Next::Done { text, json: None, finish }, failure: None, tokens }
     }
 
     fn judge_truncated(&mut self, tokens: Tokens, lost: bool) -> Judged {

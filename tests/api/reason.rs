@@ -269,7 +269,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
     assert_eq!(pictures, [1, 2, 2]);
     let (clips, versions) = asked(json!({"video_clip_mode": true, "video_clip_duration_s": 1.5}));
     assert!(
-        versions.len() > 1 && versions.iter().all(|version| version == "clip-1"),
+        versions.len() > 1 && versions.iter().all(|version| version == "clip-2"),
         "{versions:?}"
     );
     assert_eq!(shown(&clips[0]).1, 4);

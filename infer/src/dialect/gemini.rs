@@ -132,6 +132,9 @@ fn reduced(schema: &Value) -> Value {
         out.insert("nullable".to_owned(), json!(true));
     }
     if let Some(Value::Object(properties)) = fields.get("properties") {
+        // Fields of an object have no order there unless one is named.
+        let names: Vec<&String> = properties.keys().collect();
+        out.insert("propertyOrdering".to_owned(), json!(names));
         let reduced = properties.iter().map(|(name, one)| (name.clone(), reduced(one)));
         out.insert("properties".to_owned(), Value::Object(reduced.collect()));
     }

@@ -34,6 +34,12 @@ pub(crate) fn json(text: &str) -> Option<Value> {
     serde_json::from_str(inside.trim()).ok()
 }
 
+/// The model wrote nothing but white space, or so much of it at the end that it would have gone on.
+pub(crate) fn fades_out(text: &str) -> bool {
+    let words = text.trim_end();
+    words.is_empty() || text[words.len()..].chars().nth(WHITE_SPACE_MAX - 1).is_some()
+}
+
 /// The model ended in white space, or wrote more of it on end than JSON needs.
 pub(crate) fn lost_in_white_space(text: &str) -> bool {
     let mut run = 0;
@@ -47,7 +53,7 @@ pub(crate) fn lost_in_white_space(text: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{json, lost_in_white_space, without_thinking};
+    use super::{fades_out, json, lost_in_white_space, without_thinking};
     use crate::FinishReason;
 
     #[test]
@@ -80,6 +86,23 @@ mod tests {
         ];
         for (name, text, expected) in cases {
             assert_eq!(json(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_fades_out_ends_in_white_space_alone() {
+        let table = format!("a{}b", " ".repeat(200));
+        let cases = [
+            ("", true),
+            ("\n \n", true),
+            ("a car", false),
+            ("a car\n\n", false),
+            (&format!("a car{}", "\u{a0}".repeat(63)), false),
+            (&format!("a car{}", "\u{a0}".repeat(64)), true),
+            (&table, false),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(fades_out(text), expected, "{text:?}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! What each principal has spent of a UTC day, and what it may still spend.
 //!
-//! What is under way counts as its estimate: asks that would pass the limit together wait for each
-//! other, and one that would pass it with what is spent already is refused until the next day.
+//! A day ends when its tokens are spent. What is under way counts as its estimate: asks that could
+//! pass the limit together wait for each other, and go one at a time when little is left. So the
+//! last one of a day may pass the limit, by what it takes, and no estimate ends a day early.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -58,19 +59,18 @@ impl Days {
         (if account.day >= day { account.used } else { 0 }, account.reserved)
     }
 
-    /// Refuses what would pass the limit even alone.
-    pub(super) fn check(&self, principal: &str, day: u64, asked: u64) -> Result<(), Refused> {
+    /// Refuses what comes when the day's tokens are spent.
+    pub(super) fn check(&self, principal: &str, day: u64) -> Result<(), Refused> {
         let (used, limit) = (self.used(principal, day).0, self.limit);
-        if self.is_off() || used.saturating_add(asked) <= limit {
-            return Ok(());
-        }
-        Err(Refused::DaySpent { used, limit, asked })
+        if self.is_off() || used < limit { Ok(()) } else { Err(Refused::DaySpent { used, limit }) }
     }
 
-    /// It fits beside what the principal has under way.
+    /// It fits beside what the principal has under way, or there is nothing that it could stand
+    /// beside.
     pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64) -> bool {
         let (used, reserved) = self.used(principal, day);
-        self.is_off() || used.saturating_add(reserved).saturating_add(asked) <= self.limit
+        let together = used.saturating_add(reserved).saturating_add(asked);
+        self.is_off() || together <= self.limit || (reserved == 0 && used < self.limit)
     }
 
     pub(super) fn reserve(&mut self, principal: &Arc<str>, asked: u64) {

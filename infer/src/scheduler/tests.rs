@@ -258,11 +258,33 @@ fn a_day_ends_for_a_principal_when_its_tokens_are_spent() {
     let second = *desk.names.iter().find(|(_, name)| *name == "second").expect("named").0;
     let used = desk.scheduler.release(second, 1, 60).expect("a budget");
     assert!(used.is_low(), "{used:?}");
-    let refused = desk.scheduler.push(desk.now, 1, of("a", 20)).expect_err("spent");
-    assert_eq!(refused, Refused::DaySpent { used: 90, limit: 100, asked: 20 });
+    let small = *desk.names.iter().find(|(_, name)| *name == "small").expect("named").0;
+    desk.scheduler.release(small, 1, 11).expect("a budget");
+    let refused = desk.scheduler.push(desk.now, 1, of("a", 1)).expect_err("spent");
+    assert_eq!(refused, Refused::DaySpent { used: 101, limit: 100 });
     assert!(desk.scheduler.push(desk.now, 2, of("a", 20)).is_ok(), "the next day");
-    desk.scheduler.restore("c".into(), 2, 95);
+    desk.scheduler.restore("c".into(), 2, 100);
     assert!(desk.scheduler.push(desk.now, 2, of("c", 6)).is_err(), "also after a start");
+}
+
+#[test]
+fn what_is_left_of_a_day_is_spent_one_ask_at_a_time_however_large_the_estimates() {
+    let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
+    let of = |tokens| Ask { tokens, ..ask("a", "s", Class::Live) };
+    let mut asked = 0;
+    loop {
+        let names = [format!("{asked}"), format!("{asked} beside")];
+        let tickets = names.clone().map(|name| (desk.scheduler.push(desk.now, 1, of(80)), name));
+        let [(Ok(first), _), (Ok(second), _)] = &tickets else { break };
+        for (ticket, name) in [(first, &names[0]), (second, &names[1])] {
+            desk.names.insert(*ticket, name.clone());
+        }
+        assert_eq!(desk.poll(), [names[0].clone()], "80 and 80 are more than a day has");
+        assert!(desk.scheduler.cancel(*second), "it waits");
+        desk.scheduler.release(*first, 1, 9);
+        asked += 1;
+    }
+    assert_eq!(asked, 12, "12 of 9 tokens each pass 100, by less than one takes");
 }
 
 #[test]
@@ -272,6 +294,6 @@ fn those_that_wait_are_refused_once_the_day_is_spent() {
     let first = desk.push("first", of(60));
     desk.push("second", of(60));
     assert_eq!(desk.poll(), ["first"]);
-    desk.scheduler.release(first, 1, 60);
+    desk.scheduler.release(first, 1, 100);
     assert_eq!(desk.poll(), ["second: spent"]);
 }

@@ -34,7 +34,7 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ("not an object", json!(true), "must be a JSON object"),
         ("too long", json!({"description": "x".repeat(SCHEMA_BYTES_MAX)}), "bytes long; at most"),
         ("too deep", nested(DEPTH_MAX + 1), "deeper than 32"),
-        ("remote $ref", json!({"$ref": "https://example.com/s.json"}), "must not use $ref at :"),
+        ("remote $ref", json!({"$ref": "https://example.com/s.json"}), "must not use $ref at /:"),
         (
             "file $ref",
             json!({"items": {"$ref": "file:///etc/passwd"}}),
@@ -49,7 +49,8 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ),
         ("dynamic", json!({"$dynamicRef": "#x"}), "must not use $dynamicRef"),
         ("unknown dialect", json!({"$schema": "http://x/schema"}), "must not use $schema"),
-        ("nothing there", json!({"$ref": "#/$defs/none"}), "not there"),
+        ("nothing there", json!({"$ref": "#/$defs/none"}), "not there, at /"),
+        ("nothing there below", json!({"items": {"$ref": "#/$defs/none"}}), "not there, at /items"),
         ("itself", json!({"$ref": "#"}), "recursive"),
         ("itself through allOf", json!({"allOf": [{"$ref": "#"}]}), "recursive"),
         (
@@ -66,8 +67,17 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ),
         ("a long chain", json!({"$ref": "#/$defs/a0", "$defs": chain}), "recursive"),
         ("many patterns", json!({"patternProperties": patterns}), "more than 64 patterns"),
-        ("huge pattern", json!({"pattern": "(a{1000}){1000}"}), "not a usable JSON Schema"),
-        ("look-around", json!({"pattern": "(?=a)b"}), "not a usable JSON Schema"),
+        ("huge pattern", json!({"pattern": "(a{1000}){1000}"}), "has a pattern at /pattern that"),
+        (
+            "look-around",
+            json!({"properties": {"a": {"pattern": "(?=a)b"}}}),
+            "has a pattern at /properties/a/pattern that",
+        ),
+        (
+            "a name that is no pattern",
+            json!({"patternProperties": {"(": {}}}),
+            "has a pattern at /patternProperties/( that",
+        ),
         ("not a schema", json!({"type": "strnig"}), "not a usable JSON Schema"),
     ];
     for (name, schema, expected) in cases {

@@ -59,12 +59,29 @@ fn sent(turns: &Turns<'_>) -> Value {
 
 #[test]
 fn each_reason_to_ask_again_is_used_once() {
+    const EMPTY: &str = r#"{"choices": [{"message": {"content": ""}, "finish_reason": null}]}"#;
     let spaces = format!("{{{}", " ".repeat(200));
+    let fading = format!("a{}", " ".repeat(200));
     let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
     type Case = (&'static str, bool, Vec<Result<Response, Failure>>, Vec<&'static str>);
     let cases: Vec<Case> = vec![
         ("text", false, vec![chat("a", "stop")], vec!["done a"]),
         ("text that ends early", false, vec![chat("a", "length")], vec!["done a"]),
+        ("no words", false, vec![chat(" \n", "stop")], vec!["failed empty"]),
+        ("no content", false, vec![response(200, EMPTY)], vec!["failed empty"]),
+        (
+            "all room went into thinking",
+            false,
+            vec![chat("", "length"), chat("a", "stop")],
+            vec!["again 0ns", "done a"],
+        ),
+        (
+            "words and then white space",
+            false,
+            vec![chat(&fading, "length"), chat(&fading, "length")],
+            vec!["again 0ns", "failed truncated"],
+        ),
+        ("white space after the words", false, vec![chat("a\n", "length")], vec!["done a\n"]),
         ("a valid answer", true, vec![chat("{\"n\":1}", "stop")], vec!["done {\"n\":1}"]),
         (
             "corrected",

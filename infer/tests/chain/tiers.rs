@@ -1,5 +1,7 @@
 //! One pass or two.
 
+use std::time::Duration;
+
 use infer::{
     Chain, Described, Request, Tier, Tiered,
     scripted::{ScriptedServer, Step},
@@ -59,9 +61,10 @@ async fn an_answer_without_a_confidence_is_taken_as_it_is() {
 
 #[tokio::test]
 async fn a_second_pass_that_fails_leaves_the_first_answer() {
-    for (name, large, total) in
-        [("an error", Step::html(500), 17), ("a violation", Step::chat("{\"label\": 1}"), 51)]
-    {
+    for (name, large, total, attempts) in [
+        ("an error", Step::html(500).after(Duration::from_millis(30)), 17, 2),
+        ("a violation", Step::chat("{\"label\": 1}").after(Duration::from_millis(15)), 51, 3),
+    ] {
         let (_server, chain) = tiered(large).await;
         let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
         assert_eq!(
@@ -71,6 +74,8 @@ async fn a_second_pass_that_fails_leaves_the_first_answer() {
         );
         assert!(kept.second_failed.is_some(), "{name}");
         assert_eq!(kept.answer.tokens.total, total, "{name}: what failed was spent too");
+        assert_eq!(kept.answer.attempts, attempts, "{name}");
+        assert!(kept.answer.latency >= Duration::from_millis(30), "{name}: and took its time");
     }
 }
 
@@ -80,6 +85,7 @@ async fn a_first_pass_that_fails_is_the_failure() {
     let chain = chain(&[&server.base_url()]);
     let unasked = Request { model: "qwen3-vl-8b".to_owned(), ..structured() };
     let tiered = Tiered { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
-    assert_eq!(chain.describe(&tiered).await.map(|d| d.tier).ok(), None);
+    let error = chain.describe(&tiered).await.expect_err("a failure");
+    assert_eq!((error.attempts(), error.failed().len()), (1, 1), "{error}");
     assert_eq!(server.seen().len(), 1);
 }

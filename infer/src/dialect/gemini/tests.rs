@@ -61,7 +61,8 @@ fn a_schema_is_sent_in_the_form_that_is_tried() {
     let schema = json!({"type": "object", "additionalProperties": false, "required": ["label"],
         "properties": {"label": {"type": ["string", "null"], "maxLength": 9},
             "boxes": {"type": "array", "items": {"type": "integer"}}}});
-    let reduced = json!({"type": "OBJECT", "required": ["label"], "properties": {
+    let reduced = json!({"type": "OBJECT", "required": ["label"],
+        "propertyOrdering": ["label", "boxes"], "properties": {
         "label": {"type": "STRING", "nullable": true, "maxLength": 9},
         "boxes": {"type": "ARRAY", "items": {"type": "INTEGER"}}}});
     let request = request(Some(schema.clone()));

@@ -60,7 +60,7 @@ fn a_question_shows_each_picture_with_its_time() {
     );
     let mut ledger = Ledger::new(Inquiry { is_clip: true, ..inquiry() });
     let question = ledger.ask(chunk(0, &[0, 500]), MS(0));
-    assert_eq!(question.prompt.version.to_string(), "clip-1");
+    assert_eq!(question.prompt.version.to_string(), "clip-2");
 }
 
 #[test]
