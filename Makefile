@@ -3,6 +3,8 @@
 CARGO ?= cargo
 VIDEO ?=
 OUT ?= demo-out
+# Everything is tested with them; without them it is linted.
+FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
 .PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-log clean
@@ -20,17 +22,18 @@ demo: build ## Analyse VIDEO=path (default: a clip found or rendered) and write 
 	target/release/sightline demo --server-binary target/release/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
 
 test: setup ## Run every test
-	$(CARGO) build --locked --workspace --bins --examples
-	deploy/run-tests.sh
+	$(CARGO) build --locked --workspace --bins --examples $(FEATURES)
+	deploy/run-tests.sh $(FEATURES)
 
 check: setup fmt lint test ## What CI runs: format, lint, every test
 
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
 
-lint: ## Fail on a compiler or clippy warning, or a broken doc link
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
+lint: ## Fail on a compiler or clippy warning, with the features and without, or a broken doc link
+	$(CARGO) clippy --locked --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace $(FEATURES) --no-deps --document-private-items -q
 
 schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new

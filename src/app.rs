@@ -11,14 +11,14 @@ use std::{
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::{Crowd, TransportError};
+use transport::{Certificate, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
     api::Rates,
     clock::wall_now,
-    config::{Config, Principal},
+    config::{Config, Principal, Serving},
     database::{Database, Mirror},
     delivery::{sse::Streams, webhook::Webhooks},
     descriptors,
@@ -301,6 +301,10 @@ fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind
 
 /// Reads the files that a start reads after the configuration.
 pub fn check(config: &Config) -> Result<(), StartError> {
+    let Serving { tls, h3 } = &config.serving;
+    for files in tls.iter().chain(h3.as_ref().map(|h3| &h3.certificate)) {
+        Certificate::open(files.clone()).map_err(TransportError::from)?;
+    }
     Egress::new(&config.egress)?;
     Ok(load_labels(config).map(drop)?)
 }

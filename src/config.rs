@@ -8,6 +8,7 @@ mod delivery;
 mod inference;
 mod keys;
 mod remote;
+mod serving;
 mod tools;
 mod vars;
 
@@ -38,6 +39,7 @@ pub use collector::Collector;
 pub use inference::InferenceConfig;
 pub use keys::{KeyRing, Principal};
 pub use remote::RemoteConfig;
+pub use serving::{H3, Serving};
 pub use tools::Tool;
 pub use vars::{Shown, VarError};
 
@@ -55,6 +57,8 @@ pub enum Origins {
 pub struct Config {
     /// Where HTTP/1.1 and HTTP/2 are served.
     pub bind_addr: SocketAddr,
+    /// How it is served there, and where else.
+    pub serving: Serving,
     /// Log, blobs and columns.
     pub data_dir: PathBuf,
     /// Accepted keys; `None` lets everybody act as one principal.
@@ -143,7 +147,6 @@ impl Config {
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
         let mut vars = Vars::new(values);
-        vars.read("SERVICE_TRANSPORT", "h1h2", transport);
         vars.read("SERVICE_DECODE_BACKEND", "auto", decode_backend);
         vars.read("SERVICE_GATE_BACKEND", "auto", gate_backend);
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
@@ -159,6 +162,7 @@ impl Config {
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
         let mut config = Config {
             bind_addr: vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address),
+            serving: serving::serving(&mut vars, cfg!(feature = "h3-experimental")),
             data_dir: vars.read("SERVICE_DATA_DIR", ".sightline-data", |text| Ok(text.into())),
             metrics_keys: metrics_need_key.then(|| ring.clone()),
             keys: require_keys.then_some(ring),
@@ -254,16 +258,6 @@ fn gate(vars: &mut Vars) -> GateConfig {
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
-    }
-}
-
-fn transport(text: &str) -> Result<(), Problem> {
-    match text {
-        "h1h2" => Ok(()),
-        "h3" => Err("asks for h3, which this binary was built without: build it with the \
-                     h3-experimental feature or use h1h2"
-            .into()),
-        _ => Err("must be h1h2 or h3".into()),
     }
 }
 

@@ -1,20 +1,22 @@
 //! The running server: accepts connections, and closes every part in reverse order.
 
+mod listening;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use timeline::Health;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
-use transport::{Drained, Ends, Limits, Site};
+use transport::{Drained, Ends};
 
 use crate::{
-    api::{refusal_headers, router},
     app::{App, StartError},
     session::registry::Registry,
 };
+use listening::Listening;
 
 /// How long requests and jobs may finish after a stop.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
@@ -26,7 +28,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// A server that accepts connections.
 pub struct Server {
     app: Arc<App>,
-    accepting: JoinHandle<Drained>,
+    accepting: Vec<JoinHandle<Drained>>,
     sweeping: JoinHandle<()>,
     /// Ends what tells others of events.
     telling: CancellationToken,
@@ -36,22 +38,13 @@ pub struct Server {
 impl Server {
     /// Listens, and serves from then on.
     pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
-        let listener: TcpListener = transport::bind(app.config.bind_addr).await?;
+        let listening = Listening::bind(&app.config)?;
         if let Err(error) = app.runner.tell_interrupted().await {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "jobs that were cut off cannot be told");
         }
-        let addr = listener.local_addr().map_err(StartError::Address)?;
-        let site = Site { router: router(Arc::clone(&app)), refusal_headers };
         let ends = Ends::default();
-        let serving = transport::serve(
-            listener,
-            site,
-            Limits::default(),
-            Arc::clone(&app.crowd),
-            ends.clone(),
-        );
-        let accepting = tokio::spawn(serving);
+        let accepting = listening.serve(&app, &ends);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
         tokio::spawn(Arc::clone(&app.streams).run());
         let telling = CancellationToken::new();
@@ -59,7 +52,6 @@ impl Server {
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
-        tracing::info!(%addr, "listening");
         Ok(Server { app, accepting, sweeping, telling, ends })
     }
 
@@ -85,15 +77,22 @@ impl Server {
             tokio::time::sleep(ANSWERS).await;
             self.ends.cut.cancel();
         };
-        let mut accepting = self.accepting;
+        let drained = async {
+            let mut cut = 0;
+            for accepting in self.accepting {
+                cut += accepting.await?.cut;
+            }
+            Ok::<usize, JoinError>(cut)
+        };
+        let mut drained = std::pin::pin!(drained);
         let drained = tokio::select! {
-            drained = &mut accepting => drained,
-            () = cut => accepting.await,
+            drained = drained.as_mut() => drained,
+            () = cut => drained.await,
         };
         match drained {
-            Ok(Drained { cut: 0 }) => tracing::info!("every connection finished"),
-            Ok(Drained { cut }) => tracing::warn!(cut, "connections were cut"),
-            Err(error) => tracing::error!(%error, "the accept loop died"),
+            Ok(0) => tracing::info!("every connection finished"),
+            Ok(cut) => tracing::warn!(cut, "connections were cut"),
+            Err(error) => tracing::error!(%error, "an accept loop died"),
         }
         self.sweeping.abort();
         self.telling.cancel();

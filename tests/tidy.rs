@@ -67,7 +67,7 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-g
 /// that are off would need.
 fn built() -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--workspace", "--edges=all"])
+        .args(["tree", "--locked", "--workspace", "--all-features", "--edges=all"])
         .args(TARGETS.map(|target| format!("--target={target}")))
         .args(["--prefix=none", "--format={p}"])
         .current_dir(root())

@@ -6,6 +6,7 @@
 
 mod analysis;
 mod analyze;
+mod certs;
 mod client;
 mod completions;
 mod demo;
@@ -58,6 +59,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Show a video's way through a server: ingest, analyze, report
     Demo(demo::DemoArgs),
+    /// Make certificates to try TLS and HTTP/3 with
+    Certs(certs::CertsArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Certs(args) => certs::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

@@ -36,7 +36,6 @@ fn a_bad_value_is_named() {
         ("SERVICE_GATE_FLICKER", "NaN"),
         ("SERVICE_GATE_KEEPALIVE_FRAMES", "-1"),
         ("SERVICE_INGEST_STILLS", "all"),
-        ("SERVICE_TRANSPORT", "h3"),
         ("SERVICE_TRANSPORT", "h4"),
         ("SERVICE_DECODE_BACKEND", "nvdec"),
         ("SERVICE_DECODE_BACKEND", "fast"),

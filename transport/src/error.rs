@@ -2,6 +2,8 @@
 
 use std::{io, net::SocketAddr};
 
+use crate::CertificateError;
+
 /// A socket that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
@@ -13,4 +15,7 @@ pub enum TransportError {
         /// Why the system refused.
         source: io::Error,
     },
+    /// The certificate cannot be shown.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
 }

@@ -1,42 +1,29 @@
-//! Accepts connections, serves the router on them, and drains.
+//! Accepts TCP connections, with TLS or without, serves the site on them, and drains.
 
-use std::{
-    convert::Infallible,
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
-use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::{body::Incoming, service::service_fn};
+use axum::Router;
+use http::{HeaderValue, StatusCode};
+use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
 };
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::ServiceExt;
 
 use crate::{
-    activity::{Debt, InFlight},
+    answer::{HEADERS_MAX, answer},
     crowd::{Crowd, Place},
-    idle::{Expired, IdleBody, IdleStream},
+    idle::IdleStream,
+    listener::Listener,
     refusal::{self, Headers},
 };
-
-/// Most headers of a request, where hyper alone has 100: their bytes are what counts.
-const HEADERS_MAX: usize = 1024;
 
 /// Bytes of one request body on HTTP/2 that may come before somebody reads them.
 const WINDOW_BYTES: u32 = 512 << 10;
@@ -47,11 +34,18 @@ const SEND_BYTES: usize = 64 << 10;
 const REFUSING: Duration = Duration::from_millis(500);
 const REFUSED_BYTES: u64 = 64 << 10;
 
+/// How long a TLS handshake may take.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// First byte of a TLS handshake (RFC 8446 5.1), which no request in clear text begins with.
+const TLS_HANDSHAKE: u8 = 22;
+
 /// What is served.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Answers requests.
     pub router: Router,
+    /// Where else the site is served (RFC 7838), told in answers on TCP.
+    pub elsewhere: Option<HeaderValue>,
     /// The headers of the answers that the router does not give.
     pub refusal_headers: Headers,
 }
@@ -91,7 +85,7 @@ pub struct Drained {
 
 /// Serves `site` on `listener` to `crowd` until stopped, then lets open requests finish until cut.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     site: Site,
     limits: Limits,
     crowd: Arc<Crowd>,
@@ -103,8 +97,10 @@ pub async fn serve(
     let connections = TaskTracker::new();
     while let Some((stream, place)) = accept(&listener, &crowd, &site, &stop).await {
         let leave = place.leave.clone();
+        let tls = listener.tls.clone();
         // Boxed: each of the layers around it would hold its kilobytes twice.
-        let connection = Box::pin(connection(stream, site.clone(), limits, stop.clone(), place));
+        let connection =
+            Box::pin(connection(stream, tls, site.clone(), limits, stop.clone(), place));
         let cut = cut.clone();
         connections.spawn(async move {
             cut.run_until_cancelled(leave.run_until_cancelled(connection)).await;
@@ -123,16 +119,18 @@ pub async fn serve(
 
 /// The next connection with the place it takes; `None` once stopped.
 async fn accept(
-    listener: &TcpListener,
+    listener: &Listener,
     crowd: &Arc<Crowd>,
     site: &Site,
     stop: &CancellationToken,
 ) -> Option<(TcpStream, Place)> {
     let next = async {
         loop {
-            match listener.accept().await {
+            match listener.socket.accept().await {
                 Ok((stream, peer)) => match crowd.enter(peer.ip()) {
                     Some(place) => return (stream, place),
+                    // Behind TLS the words would cost a handshake, which is what there is no room for.
+                    None if listener.tls.is_some() => {}
                     None => refuse(stream, crowd, site.refusal_headers),
                 },
                 Err(error) if is_peer_fault(&error) => {}
@@ -149,21 +147,26 @@ async fn accept(
 }
 
 /// Tells a peer that speaks HTTP/1.1 why there is no room for it, unless many are being told.
-fn refuse(mut stream: TcpStream, crowd: &Crowd, headers: Headers) {
+fn refuse(stream: TcpStream, crowd: &Crowd, headers: Headers) {
     let Ok(permit) = Arc::clone(&crowd.refusing).try_acquire_owned() else { return };
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let answer = refusal::bytes(status, "too many connections", headers);
-    let tell = async move {
-        stream.write_all(&answer).await?;
+    tokio::spawn(async move {
+        let told = tell(stream, &answer).await;
+        tracing::debug!(told, "no room for a connection");
+        drop(permit);
+    });
+}
+
+/// Gives a peer an answer before its request is read, and closes; true when it took it.
+async fn tell(mut stream: TcpStream, answer: &[u8]) -> bool {
+    let told = async {
+        stream.write_all(answer).await?;
         stream.shutdown().await?;
         // Its request must be read, or the close takes the answer back.
         tokio::io::copy(&mut stream.take(REFUSED_BYTES), &mut tokio::io::sink()).await
     };
-    tokio::spawn(async move {
-        let told = tokio::time::timeout(REFUSING, tell).await;
-        tracing::debug!(told = matches!(told, Ok(Ok(_))), "no room for a connection");
-        drop(permit);
-    });
+    matches!(timeout(REFUSING, told).await, Ok(Ok(_)))
 }
 
 fn is_peer_fault(error: &io::Error) -> bool {
@@ -173,6 +176,7 @@ fn is_peer_fault(error: &io::Error) -> bool {
 
 async fn connection(
     stream: TcpStream,
+    tls: Option<TlsAcceptor>,
     site: Site,
     limits: Limits,
     stop: CancellationToken,
@@ -181,6 +185,39 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let Some(tls) = tls else { return converse(stream, site, limits, stop, place).await };
+    match timeout(HANDSHAKE, shake_hands(tls, stream, site.refusal_headers)).await {
+        Ok(Ok(Some(stream))) => converse(stream, site, limits, stop, place).await,
+        Ok(Ok(None)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+/// `None` when the peer speaks HTTP in clear text, and was told so.
+async fn shake_hands(
+    tls: TlsAcceptor,
+    stream: TcpStream,
+    headers: Headers,
+) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
+        let answer = refusal::bytes(StatusCode::BAD_REQUEST, "this port speaks HTTPS", headers);
+        let told = tell(stream, &answer).await;
+        tracing::debug!(told, "a peer does not speak TLS");
+        return Ok(None);
+    }
+    tls.accept(stream).await.map(Some)
+}
+
+/// Answers the requests of one connection.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    site: Site,
+    limits: Limits,
+    stop: CancellationToken,
+    place: Place,
+) {
     let activity = Arc::clone(&place.activity);
     // Also cancelled by the socket, of a peer that keeps it open for nothing.
     let retire = stop.child_token();
@@ -192,9 +229,9 @@ async fn connection(
         site.refusal_headers,
     ));
     let service = service_fn(move |request| {
-        let in_flight = activity.begin();
+        let answer = answer(request, site.clone(), limits, activity.begin());
         // Boxed: an idle connection, or one that streams, then has no room for it.
-        Box::pin(answer(request, site.clone(), limits, in_flight))
+        Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });
     let builder = builder(&limits);
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
@@ -233,93 +270,6 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(limits.idle)
         .keep_alive_timeout(limits.idle);
     builder
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    site: Site,
-    limits: Limits,
-    in_flight: InFlight,
-) -> Result<Response<CountedBody>, Infallible> {
-    let too_large = head_bytes(&request) > limits.header_bytes_max;
-    let mut response = if too_large || request.headers().len() > HEADERS_MAX {
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        refusal::response(status, "request headers too large", site.refusal_headers)
-    } else {
-        let close = request.version() < Version::HTTP_2;
-        let expired: Expired = Arc::new(AtomicBool::new(false));
-        let debt = Debt::new(in_flight.activity());
-        let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), debt));
-        let response = match site.router.oneshot(request.map(body)).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        if expired.load(Ordering::Relaxed) {
-            timed_out(response, close, site.refusal_headers)
-        } else {
-            response
-        }
-    };
-    let body = std::mem::take(response.body_mut());
-    let mut debt = Debt::new(in_flight.activity());
-    debt.set(true);
-    Ok(response.map(|_| CountedBody { body, debt, _in_flight: in_flight }))
-}
-
-/// The size of the head as HTTP/1.1 writes it.
-fn head_bytes(request: &Request<Incoming>) -> usize {
-    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n\r\n".len() + 1;
-    let field = |(name, value): (&http::HeaderName, &HeaderValue)| {
-        name.as_str().len() + value.len() + ": \r\n".len()
-    };
-    line + request.headers().iter().map(field).sum::<usize>()
-}
-
-/// Whatever the router made of the broken-off body, the peer is told why; its headers stay.
-fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Response<Body> {
-    let mut told = refusal::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
-    let (mut parts, _) = response.into_parts();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    // The router's headers stand, its id above all; only the type is of the new text.
-    if let Some(plain) = told.headers_mut().remove(header::CONTENT_TYPE) {
-        parts.headers.insert(header::CONTENT_TYPE, plain);
-    }
-    if close {
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    *told.headers_mut() = parts.headers;
-    told
-}
-
-/// A response body that keeps its request counted until the last byte is handed over.
-struct CountedBody {
-    body: Body,
-    /// Set from each part that is handed over until the next is asked for.
-    debt: Debt,
-    _in_flight: InFlight,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.debt.set(matches!(frame, Poll::Ready(Some(_))));
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 #[cfg(test)]

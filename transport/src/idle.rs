@@ -18,7 +18,6 @@ use std::{
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
@@ -218,21 +217,24 @@ struct BodyTimeout(Duration);
 pub(crate) type Expired = Arc<AtomicBool>;
 
 /// A request body that ends in an error after `idle` without a byte.
-pub(crate) struct IdleBody {
-    body: Incoming,
+pub(crate) struct IdleBody<B> {
+    body: B,
     idle: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     expired: Expired,
     debt: Debt,
 }
 
-impl IdleBody {
-    pub(crate) fn new(body: Incoming, idle: Duration, expired: Expired, debt: Debt) -> IdleBody {
+impl<B> IdleBody<B> {
+    pub(crate) fn new(body: B, idle: Duration, expired: Expired, debt: Debt) -> IdleBody<B> {
         IdleBody { body, idle, silence: None, expired, debt }
     }
 }
 
-impl Body for IdleBody {
+impl<B> Body for IdleBody<B>
+where
+    B: Body<Data = Bytes, Error: Into<axum::BoxError>> + Unpin,
+{
     type Data = Bytes;
     type Error = axum::Error;
 

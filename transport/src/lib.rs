@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: serves any `axum::Router` on HTTP/1.1 and HTTP/2, and reaches other hosts.
+//! Bytes in, bytes out: serves any `axum::Router` on HTTP/1.1, 2 and 3, and reaches other hosts.
 //!
 //! Promises that every wait on a peer ends (no byte received, none accepted, too many headers,
 //! too many connections), that a drain ends at its deadline, and that no connection is made to an
@@ -6,10 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod answer;
+mod certificate;
 mod crowd;
 pub mod egress;
 mod error;
 mod http;
+#[cfg(feature = "http3")]
+mod http3;
 mod idle;
 mod listener;
 pub mod percent;
@@ -18,8 +22,11 @@ pub mod rtp;
 pub mod tls;
 pub mod webrtc;
 
+pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use crowd::{Crowd, CrowdLimits};
 pub use error::TransportError;
 pub use http::{Drained, Ends, Limits, Site, serve};
-pub use listener::bind;
+#[cfg(feature = "http3")]
+pub use http3::{QuicListener, serve_quic};
+pub use listener::Listener;
 pub use refusal::Headers;

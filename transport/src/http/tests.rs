@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use axum::routing::{get, post};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::CrowdLimits;
+use crate::Certificate;
+use crate::{CrowdLimits, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
@@ -23,6 +25,14 @@ async fn start(limits: Limits) -> Served {
 }
 
 async fn start_for(limits: Limits, connections: usize) -> Served {
+    serve_on(listener(), limits, connections)
+}
+
+fn listener() -> Listener {
+    Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port")
+}
+
+fn serve_on(listener: Listener, limits: Limits, connections: usize) -> Served {
     let slow = || async {
         tokio::time::sleep(IDLE * 3).await;
         "slow"
@@ -31,10 +41,10 @@ async fn start_for(limits: Limits, connections: usize) -> Served {
         .route("/", get(|| async { "ok" }))
         .route("/slow", get(slow))
         .route("/echo", post(|body: Bytes| async move { body }));
-    let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.expect("a free port");
     let addr = listener.local_addr().expect("bound");
     let refusal_headers = || HeaderMap::from_iter([(X_ID, HeaderValue::from_static("7"))]);
-    let (site, ends) = (Site { router, refusal_headers }, Ends::default());
+    let site = Site { router, elsewhere: None, refusal_headers };
+    let ends = Ends::default();
     let crowd = Crowd::new(CrowdLimits { total: connections, per_address: connections });
     let task = tokio::spawn(serve(listener, site, limits, crowd, ends.clone()));
     Served { addr, ends, task }
@@ -219,4 +229,70 @@ async fn a_head_that_drips_is_given_up_on() {
     };
     let read = tokio::time::timeout(Duration::from_secs(10), both).await.expect("still open");
     assert!(reply[..read].starts_with(b"HTTP/1.1 408"), "{:?}", &reply[..read]);
+}
+
+/// A client connection with TLS.
+async fn dial(
+    served: &Served,
+    client: rustls::ClientConfig,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    let stream = TcpStream::connect(served.addr).await.expect("accepted");
+    connector.connect("site.example".try_into().expect("a name"), stream).await
+}
+
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+    let mut reply = [0; 512];
+    let count = stream.read(&mut reply).await.expect("answered");
+    String::from_utf8_lossy(&reply[..count]).into_owned()
+}
+
+#[tokio::test]
+async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
+    let pair = Pair::new("site.example");
+    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let listener = listener().with_tls(&certificate).expect("a TLS listener");
+    let served = serve_on(listener, Limits::default(), 64);
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        let stream = dial(&served, pair.client(protocol)).await.expect("a handshake");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
+    }
+    let mut stream = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
+    assert!(ask(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    let told = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(told.starts_with("HTTP/1.1 400 "), "{told}");
+    assert!(told.ends_with("\r\n\r\nthis port speaks HTTPS"), "{told}");
+}
+
+#[tokio::test]
+async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
+    let pair = Pair::new("site.example");
+    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let listener = listener().with_tls(&certificate).expect("a TLS listener");
+    let served = serve_on(listener, Limits::default(), 64);
+    // Two, for one of them remembers the session and would resume it unseen.
+    let [first, old] = [b"http/1.1"; 2].map(|protocol| pair.client(protocol));
+    let mut before = dial(&served, first).await.expect("a handshake");
+    assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    let next = Pair::new("site.example");
+    pair.take_from(&next);
+    assert!(certificate.look().expect("a pair"));
+    assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"), "still open");
+    assert!(dial(&served, old).await.is_err(), "the old one is gone");
+    assert!(dial(&served, next.client(b"http/1.1")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_site_that_is_elsewhere_too_says_so() {
+    let router = Router::new().route("/", get(|| async { "ok" }));
+    let elsewhere = Some(HeaderValue::from_static("h3=\":8443\"; ma=86400"));
+    let site = Site { router, elsewhere, refusal_headers: HeaderMap::new };
+    let listener = listener();
+    let addr = listener.local_addr().expect("bound");
+    let crowd = Crowd::new(CrowdLimits { total: 4, per_address: 4 });
+    let ends = Ends::default();
+    let task = tokio::spawn(serve(listener, site, Limits::default(), crowd, ends.clone()));
+    let reply = exchange(&Served { addr, ends, task }, &head_of(200)).await;
+    assert!(reply.contains("\r\nalt-svc: h3=\":8443\"; ma=86400\r\n"), "{reply}");
 }

@@ -1,0 +1,117 @@
+//! The sockets that the configuration asks for: bound first, served when the rest stands.
+//!
+//! Promises that a start fails before anything is written where an address is taken or a
+//! certificate does not hold, and that certificates are read again on change while serving.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::task::JoinHandle;
+use transport::{
+    Certificate, CertificateFiles, Drained, Ends, Limits, Listener, Site, TransportError,
+};
+
+use crate::{
+    api::{refusal_headers, router},
+    app::{App, StartError},
+    config::Config,
+};
+
+/// Sockets that are bound and not yet served.
+pub(super) struct Listening {
+    tcp: Listener,
+    addr: SocketAddr,
+    #[cfg(feature = "h3-experimental")]
+    quic: Option<quic::Quic>,
+    certificates: Vec<Arc<Certificate>>,
+}
+
+impl Listening {
+    /// Binds what `config` names.
+    pub fn bind(config: &Config) -> Result<Listening, StartError> {
+        let mut certificates = Vec::new();
+        let mut tcp = Listener::bind(config.bind_addr)?;
+        if let Some(files) = &config.serving.tls {
+            tcp = tcp.with_tls(&open(files, &mut certificates)?)?;
+        }
+        let addr = tcp.local_addr().map_err(StartError::Address)?;
+        Ok(Listening {
+            tcp,
+            addr,
+            #[cfg(feature = "h3-experimental")]
+            quic: quic::Quic::bind(config, &mut certificates)?,
+            certificates,
+        })
+    }
+
+    /// Serves on them from now on.
+    pub fn serve(self, app: &Arc<App>, ends: &Ends) -> Vec<JoinHandle<Drained>> {
+        for certificate in self.certificates {
+            let stop = ends.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(certificate.watch()).await });
+        }
+        let (limits, crowd) = (Limits::default(), Arc::clone(&app.crowd));
+        let site = Site { router: router(Arc::clone(app)), elsewhere: None, refusal_headers };
+        let mut accepting = Vec::new();
+        #[cfg(feature = "h3-experimental")]
+        let site = match self.quic {
+            None => site,
+            Some(quic) => {
+                let (crowd, ends) = (Arc::clone(&crowd), ends.clone());
+                tracing::info!(addr = %quic.addr, "listening for HTTP/3");
+                let serving =
+                    transport::serve_quic(quic.listener, site.clone(), limits, crowd, ends);
+                accepting.push(tokio::spawn(serving));
+                Site { elsewhere: Some(quic.elsewhere), ..site }
+            }
+        };
+        tracing::info!(addr = %self.addr, "listening");
+        accepting.push(tokio::spawn(transport::serve(self.tcp, site, limits, crowd, ends.clone())));
+        accepting
+    }
+}
+
+/// The pair in `files`, among those that are `opened`.
+fn open(
+    files: &CertificateFiles,
+    opened: &mut Vec<Arc<Certificate>>,
+) -> Result<Arc<Certificate>, StartError> {
+    if let Some(known) = opened.iter().find(|known| known.files() == files) {
+        return Ok(Arc::clone(known));
+    }
+    let certificate = Certificate::open(files.clone()).map_err(TransportError::from)?;
+    opened.push(Arc::clone(&certificate));
+    Ok(certificate)
+}
+
+#[cfg(feature = "h3-experimental")]
+mod quic {
+    use http::HeaderValue;
+    use transport::QuicListener;
+
+    use super::*;
+
+    /// How long browsers remember that the site is on HTTP/3 (RFC 7838 3.1): a day, in seconds.
+    const REMEMBERED: u32 = 86_400;
+
+    /// The socket of HTTP/3, and what is told of it on TCP.
+    pub struct Quic {
+        pub listener: QuicListener,
+        pub addr: SocketAddr,
+        pub elsewhere: HeaderValue,
+    }
+
+    impl Quic {
+        pub fn bind(
+            config: &Config,
+            opened: &mut Vec<Arc<Certificate>>,
+        ) -> Result<Option<Quic>, StartError> {
+            let Some(h3) = &config.serving.h3 else { return Ok(None) };
+            let certificate = open(&h3.certificate, opened)?;
+            let listener = QuicListener::bind(h3.bind_addr, &certificate, Limits::default())?;
+            let addr = listener.local_addr().map_err(StartError::Address)?;
+            let told = format!("h3=\":{}\"; ma={REMEMBERED}", addr.port());
+            let elsewhere = HeaderValue::from_str(&told).expect("digits and ASCII signs");
+            Ok(Some(Quic { listener, addr, elsewhere }))
+        }
+    }
+}

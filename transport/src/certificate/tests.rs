@@ -1,0 +1,99 @@
+use rcgen::generate_simple_self_signed;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::*;
+
+/// A certificate and its key on disk.
+pub(crate) struct Pair {
+    dir: tempfile::TempDir,
+}
+
+impl Pair {
+    pub fn new(name: &str) -> Pair {
+        let pair = Pair { dir: tempfile::tempdir().expect("a directory") };
+        let (chain, key) = made(name);
+        pair.write("chain.pem", &chain);
+        pair.write("key.pem", &key);
+        pair
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        // As tools replace it: a rename, so that the length and the time may stay the same.
+        let new = self.dir.path().join("new");
+        fs::write(&new, text).expect("written");
+        fs::rename(new, self.dir.path().join(name)).expect("renamed");
+    }
+
+    pub fn files(&self) -> CertificateFiles {
+        let path = |name: &str| self.dir.path().join(name);
+        CertificateFiles { chain: path("chain.pem"), key: path("key.pem") }
+    }
+
+    /// Replaces both files by those of another pair.
+    pub fn take_from(&self, other: &Pair) {
+        for name in ["chain.pem", "key.pem"] {
+            let text = fs::read_to_string(other.dir.path().join(name)).expect("readable");
+            self.write(name, &text);
+        }
+    }
+
+    /// A client that trusts this certificate alone and speaks `protocol`.
+    pub fn client(&self, protocol: &[u8]) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(self.files().chain).expect("PEM") {
+            roots.add(certificate.expect("a certificate")).expect("a root");
+        }
+        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
+        let builder = builder.with_safe_default_protocol_versions().expect("versions");
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config
+    }
+}
+
+fn made(name: &str) -> (String, String) {
+    let made = generate_simple_self_signed(vec![name.to_owned()]).expect("a certificate");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+fn shown(certificate: &Certificate) -> Vec<CertificateDer<'static>> {
+    certificate.current.read().expect("not poisoned").cert.clone()
+}
+
+#[test]
+fn a_changed_pair_is_shown_and_a_half_changed_one_is_not() {
+    let pair = Pair::new("first.example");
+    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let first = shown(&certificate);
+    assert!(!certificate.look().expect("unchanged"));
+    let (chain, key) = made("second.example");
+    pair.write("chain.pem", &chain);
+    assert!(matches!(certificate.look(), Err(CertificateError::Pair(_))), "the key is missing");
+    assert_eq!(shown(&certificate), first);
+    assert!(!certificate.look().expect("said once"));
+    pair.write("key.pem", &key);
+    assert!(certificate.look().expect("a pair again"));
+    assert_ne!(shown(&certificate), first);
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_by_name() {
+    let (chain, key) = made("first.example");
+    let (_, foreign) = made("second.example");
+    for (case, chain, key, told) in [
+        ("no chain", "", key.as_str(), "holds no certificate: "),
+        ("no PEM", "-----BEGIN CERTIFICATE-----\n!\n", &key, "cannot read certificates ("),
+        ("no key", &chain, "", "cannot read a key ("),
+        ("another's key", &chain, &foreign, "the certificate and the key do not serve together: "),
+    ] {
+        let pair = Pair::new("first.example");
+        pair.write("chain.pem", chain);
+        pair.write("key.pem", key);
+        let error = Certificate::open(pair.files()).expect_err(case).to_string();
+        assert!(error.starts_with(told), "{case}: {error}");
+    }
+    let pair = Pair::new("first.example");
+    fs::remove_file(pair.files().key).expect("removed");
+    let error = Certificate::open(pair.files()).expect_err("no file").to_string();
+    assert!(error.starts_with("cannot read a key (No such file"), "{error}");
+}

@@ -1,0 +1,359 @@
+//! The same site on HTTP/3: QUIC connections, and a bridge from their streams to the router.
+//!
+//! Promises what TCP connections get: their limits on heads, silence and number, and their drain.
+//! A body that fails resets its stream, and one that nobody reads is stopped. No early data.
+
+mod body;
+mod quic;
+
+use std::{
+    future::poll_fn,
+    net::{SocketAddr, UdpSocket},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use bytes::{Bytes, BytesMut};
+use h3::{error::Code, server};
+use http::{Response, header};
+use http_body::Body;
+use quinn::{
+    Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig, VarInt,
+    congestion::BbrConfig,
+    crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
+};
+use tokio::{sync::Semaphore, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Crowd, Drained, Ends, Limits, Site, TransportError,
+    activity::Activity,
+    answer::{CountedBody, answer},
+    certificate::{Certificate, CertificateError},
+    http::HANDSHAKE,
+};
+use body::RequestBody;
+use quic::{Accepted, Held, Outgoing, Quic, code};
+
+/// Bytes of one request body that may come before somebody reads them.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// The same of all bodies of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes of answers on a connection that the peer has not acknowledged.
+const SEND_WINDOW_BYTES: u64 = 4 << 20;
+/// Bytes that the system holds for the socket, where it may: 20 ms at 1 Gb/s.
+const SOCKET_BYTES: usize = 4 << 20;
+/// Parts of an answer below this are put together while more of them are there.
+const SMALL_BYTES: usize = 16 << 10;
+/// Parts above this are sent in pieces; with the limit on silence it is the least rate of a peer.
+const PIECE_BYTES: usize = 64 << 10;
+/// Handshakes at once; from the smaller number on, peers first prove their address (RFC 9000 8.1).
+const HANDSHAKES_MAX: usize = 1024;
+const HANDSHAKES_UNPROVEN: usize = 64;
+/// How long a peer that was told to leave may take until its connection is closed.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How often an idle connection is kept open while the server waits for it.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+type Connection = server::Connection<Quic, Bytes>;
+type Resolver = server::RequestResolver<Quic, Bytes>;
+type Sending = server::RequestStream<Outgoing, Bytes>;
+
+/// A UDP socket that QUIC connections come to.
+#[derive(Debug)]
+pub struct QuicListener {
+    endpoint: Endpoint,
+}
+
+impl QuicListener {
+    /// Listens on `addr` and shows `certificate`; port 0 takes a free one.
+    pub fn bind(
+        addr: SocketAddr,
+        certificate: &Arc<Certificate>,
+        limits: Limits,
+    ) -> Result<QuicListener, TransportError> {
+        let crypto = certificate.server_config(&[b"h3"]).and_then(|tls| {
+            let made: Result<QuicServerConfig, NoInitialCipherSuite> = Arc::new(tls).try_into();
+            made.map_err(|error| CertificateError::Pair(rustls::Error::General(error.to_string())))
+        })?;
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        config.transport_config(Arc::new(transport(limits)));
+        let refused = |source| TransportError::Bind { addr, source };
+        let socket = UdpSocket::bind(addr).map_err(refused)?;
+        for (what, outcome) in [
+            ("receive", rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES)),
+            ("send", rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES)),
+        ] {
+            if let Err(error) = outcome {
+                tracing::debug!(%error, what, "the UDP socket keeps its buffer");
+            }
+        }
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime);
+        Ok(QuicListener { endpoint: endpoint.map_err(refused)? })
+    }
+
+    /// The address that was taken.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.endpoint.local_addr()
+    }
+}
+
+fn transport(limits: Limits) -> TransportConfig {
+    let idle = u32::try_from(limits.idle.as_millis()).unwrap_or(u32::MAX);
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(limits.streams_max.into())
+        // Control, encoder, decoder, and room for those that nobody knows (RFC 9114 6.2.3).
+        .max_concurrent_uni_streams(8_u32.into())
+        .stream_receive_window(STREAM_WINDOW_BYTES.into())
+        .receive_window(CONNECTION_WINDOW_BYTES.into())
+        .send_window(SEND_WINDOW_BYTES)
+        .max_idle_timeout(Some(VarInt::from_u32(idle).into()))
+        .keep_alive_interval(Some(KEEP_ALIVE.min(limits.idle / 3)))
+        .datagram_receive_buffer_size(None)
+        // Loss on a radio link is no congestion: pictures come ten times sooner at 2 % of it.
+        .congestion_controller_factory(Arc::new(BbrConfig::default()));
+    transport
+}
+
+/// Serves `site` on `listener` to `crowd` until stopped, then lets open requests finish until cut.
+pub async fn serve_quic(
+    listener: QuicListener,
+    site: Site,
+    limits: Limits,
+    crowd: Arc<Crowd>,
+    ends: Ends,
+) -> Drained {
+    let endpoint = listener.endpoint;
+    let cut = CancellationToken::new();
+    let connections = TaskTracker::new();
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    while let Some(Some(incoming)) = ends.stop.run_until_cancelled(endpoint.accept()).await {
+        let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
+            incoming.ignore();
+            continue;
+        };
+        let under_way = HANDSHAKES_MAX - handshakes.available_permits();
+        if under_way > HANDSHAKES_UNPROVEN && incoming.may_retry() {
+            if let Err(error) = incoming.retry() {
+                tracing::debug!(%error, "a peer cannot prove its address");
+            }
+            continue;
+        }
+        let (site, crowd, stop, cut) =
+            (site.clone(), Arc::clone(&crowd), ends.stop.clone(), cut.clone());
+        connections.spawn(async move {
+            let Some(connection) = shake_hands(incoming).await else { return };
+            drop(permit);
+            let conversation = converse(connection.clone(), site, limits, crowd, stop);
+            cut.run_until_cancelled(conversation).await;
+            connection.close(code(Code::H3_NO_ERROR), b"");
+        });
+    }
+    connections.close();
+    let in_time = ends.cut.run_until_cancelled(connections.wait()).await.is_some();
+    let left = if in_time { 0 } else { connections.len() };
+    cut.cancel();
+    connections.wait().await;
+    // The closes are on their way once the endpoint is idle; a peer that is gone answers none.
+    if timeout(LEAVING, endpoint.wait_idle()).await.is_err() {
+        tracing::debug!("some peers did not confirm the end of their connections");
+    }
+    Drained { cut: left }
+}
+
+async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
+    let shaken = async { incoming.accept()?.await };
+    match timeout(HANDSHAKE, shaken).await {
+        Ok(Ok(connection)) => Some(connection),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no QUIC connection came about");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("a QUIC handshake took too long");
+            None
+        }
+    }
+}
+
+/// Answers the requests of one connection, whose peer has proven its address.
+async fn converse(
+    quic: quinn::Connection,
+    site: Site,
+    limits: Limits,
+    crowd: Arc<Crowd>,
+    stop: CancellationToken,
+) {
+    let Some(place) = crowd.enter(quic.remote_address().ip()) else {
+        quic.close(code(Code::H3_EXCESSIVE_LOAD), b"too many connections");
+        return;
+    };
+    let (transport, newest) = Quic::new(quic.clone(), 2 * limits.header_bytes_max);
+    let mut builder = server::builder();
+    // Room for a head past the limit, which `answer` then refuses with our headers.
+    builder.max_field_section_size(2 * limits.header_bytes_max as u64).send_grease(false);
+    let mut h3: Connection = match builder.build(transport).await {
+        Ok(h3) => h3,
+        Err(error) => {
+            tracing::debug!(%error, "HTTP/3 did not begin");
+            return;
+        }
+    };
+    let requests = TaskTracker::new();
+    let mut look = tokio::time::interval(limits.idle / 2);
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            accepted = h3.accept() => match accepted {
+                Ok(Some(resolver)) => {
+                    let Some(accepted) = newest.take() else { break };
+                    let (site, activity) = (site.clone(), Arc::clone(&place.activity));
+                    requests.spawn(exchange(resolver, accepted, site, limits, activity));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "an HTTP/3 connection ended");
+                    break;
+                }
+            },
+            () = stop.cancelled(), if !leaving => {
+                leaving = true;
+                requests.close();
+                if let Err(error) = h3.shutdown(0).await {
+                    tracing::debug!(%error, "a peer cannot be told to leave");
+                    break;
+                }
+            }
+            () = requests.wait(), if leaving => {
+                // What was sent last is on its way; the peer leaves when it has it.
+                if timeout(LEAVING, quic.closed()).await.is_err() {
+                    tracing::debug!("a peer did not leave by itself");
+                }
+                break;
+            }
+            () = place.leave.cancelled() => break,
+            _ = look.tick() => {
+                let idle = 2 * limits.idle;
+                if place.activity.stalled() > idle || place.activity.unused() > idle {
+                    tracing::debug!("a QUIC connection is of no use");
+                    break;
+                }
+            }
+        }
+    }
+    requests.close();
+    // The peer is gone, or is being sent away: what its requests still do has an end of its own.
+    drop(h3);
+    requests.wait().await;
+}
+
+/// One request and its answer, as long as its peer wants one.
+async fn exchange(
+    resolver: Resolver,
+    accepted: Accepted,
+    site: Site,
+    limits: Limits,
+    activity: Arc<Activity>,
+) {
+    let Accepted { held, given_up } = accepted;
+    tokio::select! {
+        () = respond(resolver, held, site, limits, activity) => {}
+        () = given_up => tracing::debug!("a peer has given up a request"),
+    }
+}
+
+async fn respond(
+    resolver: Resolver,
+    held: Arc<Held>,
+    site: Site,
+    limits: Limits,
+    activity: Arc<Activity>,
+) {
+    let (request, stream) = match timeout(limits.idle, resolver.resolve_request()).await {
+        Ok(Ok(resolved)) => resolved,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no request came of a stream");
+            return;
+        }
+        // Dropped, and so reset: half a head has nobody to be told about it.
+        Err(_) => return,
+    };
+    let in_flight = activity.begin();
+    let (sending, receiving) = stream.split();
+    let body = RequestBody::new(receiving, held, request.headers());
+    let response = answer(request.map(|()| body), site, limits, in_flight).await;
+    reply(sending, response, limits.idle).await;
+}
+
+/// Sends the answer; each piece must be taken within `idle`.
+async fn reply(mut stream: Sending, response: Response<CountedBody>, idle: Duration) {
+    let (mut parts, body) = response.into_parts();
+    // As the library for the other versions does by itself.
+    let date = || httpdate::fmt_http_date(SystemTime::now()).parse().ok();
+    if let (false, Some(date)) = (parts.headers.contains_key(header::DATE), date()) {
+        parts.headers.insert(header::DATE, date);
+    }
+    let head = stream.send_response(Response::from_parts(parts, ()));
+    if !matches!(timeout(idle, head).await, Ok(Ok(()))) {
+        stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+        return;
+    }
+    let mut body = Parts { body, rest: Bytes::new(), ended: false };
+    loop {
+        let part = match poll_fn(|cx| body.poll_next(cx)).await {
+            Ok(Some(part)) => part,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::debug!(%error, "an answer broke off");
+                stream.stop_stream(Code::H3_INTERNAL_ERROR);
+                return;
+            }
+        };
+        if !matches!(timeout(idle, stream.send_data(part)).await, Ok(Ok(()))) {
+            stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+            return;
+        }
+    }
+    if !matches!(timeout(idle, stream.finish()).await, Ok(Ok(()))) {
+        stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+    }
+}
+
+/// An answer's body in parts that are worth a frame, and that a slow peer can take in time.
+struct Parts {
+    body: CountedBody,
+    rest: Bytes,
+    ended: bool,
+}
+
+impl Parts {
+    /// The next bytes: small parts together, as far as they are there, and large ones in pieces.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, axum::Error>> {
+        let mut gathered = BytesMut::new();
+        while self.rest.is_empty() && !self.ended && gathered.len() < SMALL_BYTES {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending if gathered.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(None) => self.ended = true,
+                Poll::Ready(Some(frame)) => match frame?.into_data() {
+                    Ok(data) if data.len() >= SMALL_BYTES => self.rest = data,
+                    Ok(data) => gathered.extend_from_slice(&data),
+                    // The router sends no trailers.
+                    Err(_) => {}
+                },
+            }
+        }
+        if !gathered.is_empty() {
+            return Poll::Ready(Ok(Some(gathered.freeze())));
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Ok((!piece.is_empty()).then_some(piece)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

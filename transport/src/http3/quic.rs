@@ -1,0 +1,453 @@
+//! QUIC as the HTTP/3 library wants it, with a bound on what the library holds of each stream.
+//!
+//! The library waits for the whole of a frame that is not data before it looks at it, however long
+//! the frame says that it is, and reads on while it gives out data byte by byte. Here every stream
+//! counts the bytes that were read and not yet consumed, and is not read beyond its bound. The file
+//! is long because the library wants the same few methods of three kinds of stream.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use h3::{
+    error::Code,
+    quic::{
+        self, ConnectionErrorIncoming as ConnectionFailure, StreamErrorIncoming as StreamFailure,
+        StreamId, WriteBuf,
+    },
+};
+use quinn::{ConnectionError, ReadError, VarInt, WriteError};
+
+/// Bytes that a stream is read by: few at first, and twice as many after each read that was full.
+const READ_BYTES_MIN: usize = 2 << 10;
+const READ_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a control stream that may be read and not understood.
+const CONTROL_BYTES: usize = 64 << 10;
+
+/// `code` in QUIC's terms.
+pub(super) fn code(code: Code) -> VarInt {
+    VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
+}
+
+/// How much of one stream is in memory.
+#[derive(Debug)]
+pub(super) struct Held {
+    bytes: AtomicUsize,
+    most: usize,
+    /// Beyond `most` nothing is read and somebody looks; elsewhere it ends the connection.
+    is_body: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Held {
+    fn new(most: usize) -> Arc<Held> {
+        let (is_body, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Held { bytes: AtomicUsize::new(0), most, is_body, ended })
+    }
+
+    /// From now on [`Held::is_full`] is looked at.
+    pub fn begin_body(&self) {
+        self.is_body.store(true, Relaxed);
+    }
+
+    /// Nothing is read until something is consumed.
+    pub fn is_full(&self) -> bool {
+        self.bytes() >= self.most
+    }
+
+    /// The peer has sent its last byte, and it was read.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Bytes that were read and not consumed, those beside them in their blocks included.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+}
+
+/// Bytes of a stream; counted as held until nothing refers to them.
+struct Block {
+    bytes: Vec<u8>,
+    held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.held.bytes.fetch_sub(self.bytes.len(), Relaxed);
+    }
+}
+
+/// A request stream as it was accepted.
+pub(super) struct Accepted {
+    pub held: Arc<Held>,
+    /// Resolves when its peer wants no answer any more, or is gone.
+    pub given_up: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Accepted {
+    fn new((send, _): &Both, held: Arc<Held>) -> Accepted {
+        let stopped = send.stopped();
+        let given_up = async move {
+            // Without a reason it has all that it asked for.
+            if let Ok(None) = stopped.await {
+                std::future::pending().await
+            }
+        };
+        Accepted { held, given_up: Box::pin(given_up) }
+    }
+}
+
+/// The request stream that was accepted last.
+#[derive(Clone, Default)]
+pub(super) struct Newest(Arc<Mutex<Option<Accepted>>>);
+
+impl Newest {
+    fn set(&self, accepted: Accepted) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepted);
+    }
+
+    pub fn take(&self) -> Option<Accepted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+type Both = (quinn::SendStream, quinn::RecvStream);
+/// A stream that is still to come.
+type Coming<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
+
+/// The stream that comes next, and then `again` another.
+fn poll_next<T>(
+    coming: &mut Coming<T>,
+    cx: &mut Context<'_>,
+    again: impl FnOnce() -> Coming<T>,
+) -> Poll<Result<T, ConnectionError>> {
+    let stream = ready!(coming.as_mut().poll(cx));
+    *coming = again();
+    Poll::Ready(stream)
+}
+
+fn next_bidi(quic: &quinn::Connection) -> Coming<Both> {
+    let quic = quic.clone();
+    Box::pin(async move { quic.accept_bi().await })
+}
+
+fn next_uni(quic: &quinn::Connection) -> Coming<quinn::RecvStream> {
+    let quic = quic.clone();
+    Box::pin(async move { quic.accept_uni().await })
+}
+
+/// A connection.
+pub(super) struct Quic {
+    opener: Opener,
+    bidi: Coming<Both>,
+    uni: Coming<quinn::RecvStream>,
+    newest: Newest,
+}
+
+impl Quic {
+    /// Of each request stream `held_bytes_max` bytes may be held at once.
+    pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (Quic, Newest) {
+        let newest = Newest::default();
+        let (bidi, uni) = (next_bidi(&quic), next_uni(&quic));
+        let opener = Opener { quic, held_bytes_max, uni: None, bidi: None };
+        (Quic { opener, bidi, uni, newest: newest.clone() }, newest)
+    }
+}
+
+impl quic::Connection<Bytes> for Quic {
+    type RecvStream = Incoming;
+    type OpenStreams = Opener;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Incoming, ConnectionFailure>> {
+        let quic = &self.opener.quic;
+        let stream = ready!(poll_next(&mut self.uni, cx, || next_uni(quic))).map_err(connection)?;
+        Poll::Ready(Ok(Incoming::new(stream, quic, Held::new(CONTROL_BYTES))))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Stream, ConnectionFailure>> {
+        let quic = &self.opener.quic;
+        let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
+        let held = Held::new(self.opener.held_bytes_max);
+        self.newest.set(Accepted::new(&both, Arc::clone(&held)));
+        Poll::Ready(Ok(Stream::new(both, quic, held)))
+    }
+
+    fn opener(&self) -> Opener {
+        let (quic, held_bytes_max) = (self.opener.quic.clone(), self.opener.held_bytes_max);
+        Opener { quic, held_bytes_max, uni: None, bidi: None }
+    }
+}
+
+impl quic::OpenStreams<Bytes> for Quic {
+    type BidiStream = Stream;
+    type SendStream = Outgoing;
+
+    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
+        self.opener.poll_open_bidi(cx)
+    }
+
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<Outgoing, StreamFailure>> {
+        self.opener.poll_open_send(cx)
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.opener.close(code, reason);
+    }
+}
+
+/// Opens streams of a connection.
+pub(super) struct Opener {
+    quic: quinn::Connection,
+    held_bytes_max: usize,
+    uni: Option<Coming<quinn::SendStream>>,
+    bidi: Option<Coming<Both>>,
+}
+
+impl quic::OpenStreams<Bytes> for Opener {
+    type BidiStream = Stream;
+    type SendStream = Outgoing;
+
+    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
+        let quic = self.quic.clone();
+        let coming = self.bidi.get_or_insert_with(|| Box::pin(async move { quic.open_bi().await }));
+        let both = ready!(coming.as_mut().poll(cx));
+        self.bidi = None;
+        let held = Held::new(self.held_bytes_max);
+        Poll::Ready(both.map(|both| Stream::new(both, &self.quic, held)).map_err(lost))
+    }
+
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<Outgoing, StreamFailure>> {
+        let quic = self.quic.clone();
+        let coming = self.uni.get_or_insert_with(|| Box::pin(async move { quic.open_uni().await }));
+        let stream = ready!(coming.as_mut().poll(cx));
+        self.uni = None;
+        Poll::Ready(stream.map(Outgoing::new).map_err(lost))
+    }
+
+    fn close(&mut self, closing: Code, reason: &[u8]) {
+        self.quic.close(code(closing), reason);
+    }
+}
+
+/// Both directions of a request.
+pub(super) struct Stream {
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl Stream {
+    fn new((send, receive): Both, quic: &quinn::Connection, held: Arc<Held>) -> Stream {
+        let incoming = Incoming::new(receive, quic, held);
+        Stream { outgoing: Outgoing::new(send), incoming }
+    }
+}
+
+impl quic::BidiStream<Bytes> for Stream {
+    type SendStream = Outgoing;
+    type RecvStream = Incoming;
+
+    fn split(self) -> (Outgoing, Incoming) {
+        (self.outgoing, self.incoming)
+    }
+}
+
+impl quic::RecvStream for Stream {
+    type Buf = Bytes;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamFailure>> {
+        self.incoming.poll_data(cx)
+    }
+
+    fn stop_sending(&mut self, error_code: u64) {
+        self.incoming.stop_sending(error_code);
+    }
+
+    fn recv_id(&self) -> StreamId {
+        self.incoming.recv_id()
+    }
+}
+
+impl quic::SendStream<Bytes> for Stream {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        self.outgoing.poll_ready(cx)
+    }
+
+    fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamFailure> {
+        self.outgoing.send_data(data)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        self.outgoing.poll_finish(cx)
+    }
+
+    fn reset(&mut self, reset_code: u64) {
+        self.outgoing.reset(reset_code);
+    }
+
+    fn send_id(&self) -> StreamId {
+        self.outgoing.send_id()
+    }
+}
+
+/// What a peer sends.
+pub(super) struct Incoming {
+    stream: quinn::RecvStream,
+    quic: quinn::Connection,
+    held: Arc<Held>,
+    /// Room for the next read.
+    room: Vec<u8>,
+    read_bytes: usize,
+}
+
+impl Incoming {
+    fn new(stream: quinn::RecvStream, quic: &quinn::Connection, held: Arc<Held>) -> Incoming {
+        let (quic, room) = (quic.clone(), Vec::new());
+        Incoming { stream, quic, held, room, read_bytes: READ_BYTES_MIN }
+    }
+}
+
+impl quic::RecvStream for Incoming {
+    type Buf = Bytes;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamFailure>> {
+        if self.held.is_full() {
+            if self.held.is_body.load(Relaxed) {
+                return Poll::Pending;
+            }
+            self.quic.close(code(Code::H3_EXCESSIVE_LOAD), b"a frame is too long");
+            return Poll::Ready(Err(lost(ConnectionError::LocallyClosed)));
+        }
+        self.room.resize(self.read_bytes, 0);
+        let read =
+            ready!(self.stream.poll_read(cx, &mut self.room)).map_err(|error| match error {
+                ReadError::Reset(reason) => terminated(reason),
+                ReadError::ConnectionLost(error) => lost(error),
+                error => StreamFailure::Unknown(error.into()),
+            })?;
+        if read == 0 {
+            self.held.ended.store(true, Relaxed);
+            return Poll::Ready(Ok(None));
+        }
+        if read == self.room.len() {
+            self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
+        }
+        let mut bytes = std::mem::take(&mut self.room);
+        bytes.truncate(read);
+        self.held.bytes.fetch_add(read, Relaxed);
+        let block = Block { bytes, held: Arc::clone(&self.held) };
+        Poll::Ready(Ok(Some(Bytes::from_owner(block))))
+    }
+
+    fn stop_sending(&mut self, error_code: u64) {
+        // It fails where the peer has already sent everything.
+        self.stream.stop(VarInt::from_u64(error_code).unwrap_or(VarInt::MAX)).ok();
+    }
+
+    fn recv_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+/// What a peer is sent; reset when dropped before its end.
+pub(super) struct Outgoing {
+    stream: quinn::SendStream,
+    writing: Option<WriteBuf<Bytes>>,
+    ended: bool,
+}
+
+impl Outgoing {
+    fn new(stream: quinn::SendStream) -> Outgoing {
+        Outgoing { stream, writing: None, ended: false }
+    }
+}
+
+impl quic::SendStream<Bytes> for Outgoing {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        while let Some(data) = self.writing.as_mut().filter(|data| data.has_remaining()) {
+            let written = Pin::new(&mut self.stream).poll_write(cx, data.chunk());
+            data.advance(ready!(written).map_err(|error| match error {
+                WriteError::Stopped(reason) => terminated(reason),
+                WriteError::ConnectionLost(error) => lost(error),
+                error => StreamFailure::Unknown(error.into()),
+            })?);
+        }
+        self.writing = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamFailure> {
+        if self.writing.is_some() {
+            let told = "data while other data wait".to_owned();
+            let connection_error = ConnectionFailure::InternalError(told);
+            return Err(StreamFailure::ConnectionErrorIncoming { connection_error });
+        }
+        self.writing = Some(data.into());
+        Ok(())
+    }
+
+    fn poll_finish(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        self.ended = true;
+        Poll::Ready(self.stream.finish().map_err(|error| StreamFailure::Unknown(error.into())))
+    }
+
+    fn reset(&mut self, reset_code: u64) {
+        self.ended = true;
+        // It fails where the stream has ended.
+        self.stream.reset(VarInt::from_u64(reset_code).unwrap_or(VarInt::MAX)).ok();
+    }
+
+    fn send_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The library would end it as if it were complete.
+            self.stream.reset(code(Code::H3_INTERNAL_ERROR)).ok();
+        }
+    }
+}
+
+fn stream_id(id: quinn::StreamId) -> StreamId {
+    u64::from(id).try_into().expect("both are 62 bits of RFC 9000")
+}
+
+fn terminated(reason: VarInt) -> StreamFailure {
+    StreamFailure::StreamTerminated { error_code: reason.into_inner() }
+}
+
+fn lost(error: ConnectionError) -> StreamFailure {
+    StreamFailure::ConnectionErrorIncoming { connection_error: connection(error) }
+}
+
+fn connection(error: ConnectionError) -> ConnectionFailure {
+    match error {
+        ConnectionError::ApplicationClosed(close) => {
+            ConnectionFailure::ApplicationClose { error_code: close.error_code.into_inner() }
+        }
+        ConnectionError::TimedOut => ConnectionFailure::Timeout,
+        error => ConnectionFailure::Undefined(Arc::new(error)),
+    }
+}

@@ -1,0 +1,416 @@
+//! A client of the same libraries against a served router; long because it also speaks by hand.
+
+use std::{net::SocketAddr, sync::atomic::AtomicUsize, sync::atomic::Ordering};
+
+use axum::{
+    Router,
+    body::Body as AxumBody,
+    extract::DefaultBodyLimit,
+    response::IntoResponse,
+    routing::{get, post},
+};
+use bytes::Buf;
+use h3::error::StreamError;
+use http::{HeaderMap, Request, StatusCode, Version};
+use http_body_util::BodyExt;
+use quinn::{ClientConfig, crypto::rustls::QuicClientConfig};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{CrowdLimits, certificate::tests::Pair};
+
+type SendRequest = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
+
+struct Served {
+    pair: Pair,
+    addr: SocketAddr,
+    ends: Ends,
+    task: JoinHandle<Drained>,
+    working: Arc<AtomicUsize>,
+    given_up: Arc<AtomicUsize>,
+}
+
+/// Counts what is dropped.
+struct Leaving(Arc<AtomicUsize>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Client {
+    quic: quinn::Connection,
+    requests: SendRequest,
+    driving: JoinHandle<()>,
+    _endpoint: Endpoint,
+}
+
+/// What came back.
+struct Reply {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+fn start(limits: Limits, connections: usize) -> Served {
+    let (working, given_up) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&working);
+    let slow = move || async move {
+        counted.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        "slow"
+    };
+    let broken = || async {
+        let parts = [Ok(Bytes::from_static(b"begun")), Err(std::io::Error::other("broken"))];
+        AxumBody::from_stream(tokio_stream(parts)).into_response()
+    };
+    let (begun, left) = (Arc::clone(&working), Arc::clone(&given_up));
+    let never = move || async move {
+        begun.fetch_add(1, Ordering::Relaxed);
+        let _guard = Leaving(left);
+        std::future::pending::<()>().await
+    };
+    // Reads what there is and leaves while waiting for more.
+    let some = |mut body: AxumBody| async move {
+        let first = body.frame().await.expect("a part").expect("whole");
+        let first = first.into_data().expect("data");
+        let more = timeout(Duration::from_millis(50), body.frame()).await;
+        assert!(more.is_err(), "nothing more has come");
+        first
+    };
+    // Reads a part, and no more until it is cut.
+    let parked = |mut body: AxumBody| async move {
+        drop(body.frame().await);
+        std::future::pending::<()>().await;
+        drop(body);
+    };
+    let router = Router::new()
+        .route(
+            "/",
+            get(|request: Request<AxumBody>| async move {
+                assert_eq!(request.version(), Version::HTTP_3);
+                "ok"
+            }),
+        )
+        .route("/echo", post(|body: Bytes| async move { body }))
+        .route("/unread", post(|| async { (StatusCode::FORBIDDEN, "no") }))
+        .route("/slow", get(slow))
+        .route("/broken", get(broken))
+        .route("/some", post(some))
+        .route("/never", get(never))
+        .route("/parked", post(parked))
+        .layer(DefaultBodyLimit::max(64 << 20));
+    let pair = Pair::new("site.example");
+    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let listener = QuicListener::bind(([127, 0, 0, 1], 0).into(), &certificate, limits);
+    let listener = listener.expect("a free port");
+    let addr = listener.local_addr().expect("bound");
+    let ends = Ends::default();
+    let crowd = Crowd::new(CrowdLimits { total: connections, per_address: connections });
+    let site = Site { router, elsewhere: None, refusal_headers: HeaderMap::new };
+    let task = tokio::spawn(serve_quic(listener, site, limits, crowd, ends.clone()));
+    Served { pair, addr, ends, task, working, given_up }
+}
+
+/// The library's stream of ready items, without a further package.
+fn tokio_stream<const N: usize>(
+    parts: [Result<Bytes, std::io::Error>; N],
+) -> impl futures_core::Stream<Item = Result<Bytes, std::io::Error>> {
+    struct Ready<T>(std::collections::VecDeque<T>);
+    impl<T: Unpin> futures_core::Stream for Ready<T> {
+        type Item = T;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+    Ready(parts.into_iter().collect())
+}
+
+impl Served {
+    async fn quic(&self) -> (Endpoint, quinn::Connection) {
+        let crypto = QuicClientConfig::try_from(self.pair.client(b"h3")).expect("TLS 1.3");
+        let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
+        endpoint.set_default_client_config(ClientConfig::new(Arc::new(crypto)));
+        let connecting = endpoint.connect(self.addr, "site.example").expect("a name");
+        (endpoint, connecting.await.expect("a handshake"))
+    }
+
+    async fn client(&self) -> Client {
+        let (endpoint, quic) = self.quic().await;
+        let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
+        let (mut driver, requests) = made.expect("HTTP/3");
+        let driving = tokio::spawn(async move {
+            driver.wait_idle().await;
+        });
+        Client { quic, requests, driving, _endpoint: endpoint }
+    }
+}
+
+impl Client {
+    async fn ask(&mut self, request: Request<()>, parts: Vec<Bytes>) -> Result<Reply, StreamError> {
+        let mut stream = self.requests.send_request(request).await?;
+        for part in parts {
+            // A server that wants no more of it says so, and answers all the same.
+            if stream.send_data(part).await.is_err() {
+                break;
+            }
+        }
+        stream.finish().await.ok();
+        let response = stream.recv_response().await?;
+        let mut body = Vec::new();
+        while let Some(data) = stream.recv_data().await? {
+            body.extend_from_slice(data.chunk());
+        }
+        Ok(Reply { status: response.status(), body })
+    }
+}
+
+fn to(method: &str, path: &str) -> http::request::Builder {
+    Request::builder().method(method).uri(format!("https://site.example{path}"))
+}
+
+fn plain(method: &str, path: &str) -> Request<()> {
+    to(method, path).body(()).expect("a request")
+}
+
+fn parts(bytes: usize) -> Vec<Bytes> {
+    let pattern: Vec<u8> = (0..=250).cycle().take(bytes).collect();
+    pattern.chunks(100_000).map(Bytes::copy_from_slice).collect()
+}
+
+#[tokio::test]
+async fn requests_are_answered_small_and_large() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let reply = client.ask(plain("GET", "/"), Vec::new()).await.expect("answered");
+    assert_eq!((reply.status, &reply.body[..]), (StatusCode::OK, &b"ok"[..]));
+    for bytes in [0, 1, 70_000, 5_000_000] {
+        let sent = parts(bytes);
+        let reply = client.ask(plain("POST", "/echo"), sent.clone()).await.expect("answered");
+        assert_eq!(reply.status, StatusCode::OK, "{bytes}");
+        assert!(reply.body == sent.concat(), "{bytes} bytes come back as they went");
+    }
+    let reply = client.ask(plain("GET", "/nowhere"), Vec::new()).await.expect("answered");
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_body_is_as_long_as_its_head_says() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    for (case, length, sent, status) in [
+        ("equal", 3, "abc", StatusCode::OK),
+        ("short", 4, "abc", StatusCode::BAD_REQUEST),
+        ("long", 2, "abc", StatusCode::BAD_REQUEST),
+    ] {
+        let request = to("POST", "/echo").header("content-length", length).body(()).expect(case);
+        let reply = client.ask(request, vec![sent.into()]).await.expect(case);
+        assert_eq!(reply.status, status, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn an_unread_body_is_stopped_and_the_answer_arrives() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let mut stream = client.requests.send_request(plain("POST", "/unread")).await.expect("sent");
+    let stopped = async {
+        while stream.send_data(Bytes::from_static(&[7; 10_000])).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), stopped).await.expect("the server stops the body");
+    let response = stream.recv_response().await.expect("answered");
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    let reply = client.ask(plain("GET", "/"), Vec::new()).await.expect("the connection stands");
+    assert_eq!(reply.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_broken_answer_resets_its_stream_alone() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let broken = client.ask(plain("GET", "/broken"), Vec::new()).await;
+    let Err(StreamError::RemoteTerminate { code, .. }) = broken else {
+        panic!("not reset: {:?}", broken.map(|reply| reply.body))
+    };
+    assert_eq!(code, Code::H3_INTERNAL_ERROR);
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_by_status() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let request = to("GET", "/").header("x-pad", "a".repeat(70_000)).body(()).expect("a request");
+    let reply = client.ask(request, Vec::new()).await.expect("answered");
+    assert_eq!(reply.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_frame_without_an_end_ends_the_connection_and_no_other() {
+    let served = start(Limits::default(), 64);
+    let mut other = served.client().await;
+    let (_endpoint, quic) = served.quic().await;
+    let (mut send, _receive) = quic.open_bi().await.expect("a stream");
+    // HEADERS of 2^30 bytes (RFC 9114 7.2.2, RFC 9000 16).
+    send.write_all(&[0x01, 0xc0, 0, 0, 0, 0x40, 0, 0, 0]).await.expect("sent");
+    let endless = async { while send.write_all(&[0; 10_000]).await.is_ok() {} };
+    timeout(Duration::from_secs(20), endless).await.expect("the server ends it");
+    let closed = quic.closed().await;
+    let quinn::ConnectionError::ApplicationClosed(close) = closed else { panic!("{closed}") };
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert!(other.ask(plain("GET", "/"), Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_full_server_says_so() {
+    let served = start(Limits::default(), 1);
+    let mut first = served.client().await;
+    let working = tokio::spawn({
+        let mut requests = first.requests.clone();
+        async move { requests.send_request(plain("GET", "/slow")).await?.recv_response().await }
+    });
+    while served.working.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (_endpoint, quic) = served.quic().await;
+    let closed = quic.closed().await;
+    let quinn::ConnectionError::ApplicationClosed(close) = closed else { panic!("{closed}") };
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert_eq!(working.await.expect("no panic").expect("answered").status(), StatusCode::OK);
+    assert!(first.ask(plain("GET", "/"), Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_finish_and_takes_no_more() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let working = tokio::spawn({
+        let mut requests = client.requests.clone();
+        async move {
+            let mut stream = requests.send_request(plain("GET", "/slow")).await?;
+            stream.finish().await?;
+            stream.recv_response().await?;
+            let mut body = Vec::new();
+            while let Some(data) = stream.recv_data().await? {
+                body.extend_from_slice(data.chunk());
+            }
+            Ok::<_, StreamError>(body)
+        }
+    });
+    while served.working.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    served.ends.stop.cancel();
+    assert_eq!(working.await.expect("no panic").expect("answered"), b"slow");
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_err(), "refused after GOAWAY");
+    let drained = timeout(Duration::from_secs(20), served.task).await.expect("in time");
+    assert_eq!(drained.expect("no panic"), Drained { cut: 0 });
+    client.driving.abort();
+}
+
+#[tokio::test]
+async fn a_connection_of_no_use_is_closed() {
+    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let served = start(limits, 64);
+    let client = served.client().await;
+    let closed = timeout(Duration::from_secs(20), client.quic.closed()).await;
+    assert!(closed.is_ok(), "it was kept");
+}
+
+/// The head of a POST of no particular length to `path` (RFC 9204 3.1, 4.5).
+fn raw_head(path: &str) -> Vec<u8> {
+    let mut block = vec![0, 0, 0xc0 | 20, 0xc0 | 23, 0x50, 1, b'a', 0x51, path.len() as u8];
+    block.extend_from_slice(path.as_bytes());
+    [&[1, block.len() as u8], &block[..]].concat()
+}
+
+/// The payload of DATA frames in `stream`; no frame is longer than 63 bytes.
+fn data_in(mut stream: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    while let [kind, length, rest @ ..] = stream {
+        let (payload, rest) = rest.split_at(usize::from(*length));
+        if *kind == 0 {
+            data.extend_from_slice(payload);
+        }
+        stream = rest;
+    }
+    data
+}
+
+#[tokio::test]
+async fn a_body_is_its_data_however_it_is_framed() {
+    let served = start(Limits::default(), 64);
+    let singles: Vec<u8> = b"one by one".iter().flat_map(|byte| [0, 1, *byte]).collect();
+    let rows: [(&str, &[u8], &[u8]); 7] = [
+        ("nothing", b"", b""),
+        ("one frame", b"\0\x03abc", b"abc"),
+        ("empty ones between", b"\0\0\0\0\0\x01a\0\0\0\0\0\x02bc\0\0\0\0", b"abc"),
+        ("only empty ones", b"\0\0\0\0\0\0\0\0", b""),
+        ("unknown ones between", b"\x21\x03xyz\0\x03abc\x40\x40\0", b"abc"),
+        ("trailers", b"\0\x03abc\x01\x07\0\0\x21x\x02ok", b"abc"),
+        ("a byte a frame", &singles, b"one by one"),
+    ];
+    for (case, frames, body) in rows {
+        let (_endpoint, quic) = served.quic().await;
+        let (mut send, mut receive) = quic.open_bi().await.expect("a stream");
+        send.write_all(&[&raw_head("/echo"), frames].concat()).await.expect("sent");
+        send.finish().expect("open");
+        let reply = receive.read_to_end(1 << 16).await.expect(case);
+        assert_eq!(data_in(&reply), body, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_left_half_read_is_stopped() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let mut stream = client.requests.send_request(plain("POST", "/some")).await.expect("sent");
+    stream.send_data(Bytes::from_static(b"first")).await.expect("sent");
+    assert_eq!(stream.recv_response().await.expect("answered").status(), StatusCode::OK);
+    let data = stream.recv_data().await.expect("whole").expect("a part");
+    assert_eq!(data.chunk(), b"first");
+    let stopped = async { while stream.send_data(Bytes::from_static(b"more")).await.is_ok() {} };
+    timeout(Duration::from_secs(20), stopped).await.expect("the server stops the body");
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn frames_of_a_byte_are_not_gathered_without_bound() {
+    let served = start(Limits::default(), 64);
+    let (_endpoint, quic) = served.quic().await;
+    quic.set_send_window(64 << 10);
+    let (mut send, _receive) = quic.open_bi().await.expect("a stream");
+    send.write_all(&raw_head("/parked")).await.expect("sent");
+    let frames = [0, 1, b'a'].repeat(10_000);
+    let mut sent = 0;
+    while let Ok(all) = timeout(Duration::from_secs(2), send.write_all(&frames)).await {
+        all.expect("open");
+        sent += frames.len();
+        assert!(sent < 4 << 20, "{sent} bytes were taken");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_given_up() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    let until = async |count: &AtomicUsize, least| {
+        let reached = async {
+            while count.load(Ordering::Relaxed) < least {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), reached).await.expect("in time");
+    };
+    let mut stream = client.requests.send_request(plain("GET", "/never")).await.expect("sent");
+    until(&served.working, 1).await;
+    stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+    until(&served.given_up, 1).await;
+    let _other = client.requests.send_request(plain("GET", "/never")).await.expect("sent");
+    until(&served.working, 2).await;
+    client.quic.close(code(Code::H3_NO_ERROR), b"");
+    until(&served.given_up, 2).await;
+}
