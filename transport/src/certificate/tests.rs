@@ -1,3 +1,5 @@
+//! Pairs on disk: replaced whole and by halves, refused by name.
+
 use rcgen::generate_simple_self_signed;
 use rustls::{ClientConfig, RootCertStore};
 
