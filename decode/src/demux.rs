@@ -80,12 +80,18 @@ const PLAYLISTS: [&str; 8] =
     ["hls", "hls,applehttp", "concat", "dash", "imf", "sdp", "rtsp", "image2"];
 
 /// First bytes of playlists that libav does not take for one.
-const PLAYLIST_MAGIC: [(&[u8], &str); 4] = [
-    (b"#EXTM3U", "m3u"),
-    (b"\xef\xbb\xbf#EXTM3U", "m3u"),
-    (b"ffconcat", "concat"),
-    (b"[playlist]", "pls"),
-];
+const PLAYLIST_MAGIC: [(&[u8], &str); 2] = [(b"ffconcat", "concat"), (b"[playlist]", "pls")];
+/// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
+const HLS_MAGIC: &[u8] = b"#EXTM3U";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// First bytes of which [`is_playlist`] needs no more.
+pub const PLAYLIST_HEAD_BYTES: usize = BYTE_ORDER_MARK.len() + HLS_MAGIC.len();
+
+/// Whether what begins with `head` is an HLS playlist.
+pub fn is_playlist(head: &[u8]) -> bool {
+    head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(HLS_MAGIC)
+}
 
 fn check_container(name: &str) -> Result<(), DecodeError> {
     if CONTAINERS.contains(&name) {
@@ -129,6 +135,8 @@ pub struct Demuxer {
     is_live: bool,
     /// The input is made of parts that each count time anew.
     continuity: Option<Continuity>,
+    /// What comes out is wanted so soon.
+    hurry: Option<usize>,
 }
 
 impl Demuxer {
@@ -161,6 +169,14 @@ impl Demuxer {
     #[must_use]
     pub fn joined(self) -> Demuxer {
         Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
+    }
+
+    /// For outputs that are wanted as soon as so many packets are decoded: longer GOPs, which are
+    /// decoded as a whole on one thread otherwise, come out in pieces.
+    #[must_use]
+    pub fn in_hurry(mut self, packets: usize) -> Demuxer {
+        self.segmenter.hold_at_most(packets);
+        Demuxer { hurry: Some(packets), ..self }
     }
 
     fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
@@ -221,6 +237,7 @@ impl Demuxer {
             ended: false,
             is_live: false,
             continuity: None,
+            hurry: None,
         })
     }
 
@@ -245,7 +262,10 @@ impl Demuxer {
     pub(crate) fn reopened(mut self) -> Result<Demuxer, DecodeError> {
         let mut input = self.format.take_input();
         input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })?;
-        let demuxer = Demuxer::open(input, self.limits)?;
+        let mut demuxer = Demuxer::open(input, self.limits)?;
+        if let Some(packets) = self.hurry {
+            demuxer = demuxer.in_hurry(packets);
+        }
         Ok(if self.continuity.is_some() { demuxer.joined() } else { demuxer })
     }
 
@@ -340,8 +360,9 @@ fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {
     if filled == 0 {
         return Err(DecodeError::Empty);
     }
-    if let Some((_, name)) = PLAYLIST_MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return Err(DecodeError::NestedResource { name: (*name).to_owned() });
+    let known = PLAYLIST_MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
+    if let Some(name) = known.map(|(_, name)| *name).or(is_playlist(&head).then_some("m3u")) {
+        return Err(DecodeError::NestedResource { name: name.to_owned() });
     }
     input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })
 }

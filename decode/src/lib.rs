@@ -21,7 +21,7 @@ mod segment;
 mod start;
 mod units;
 
-pub use demux::{Demuxer, Input, Limits, StreamInfo};
+pub use demux::{Demuxer, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo, is_playlist};
 pub use error::DecodeError;
 pub use ffi::CbcDecryptor;
 pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file};

@@ -81,6 +81,7 @@ pub(crate) struct Segmenter<P> {
     /// No packet so far had a time.
     untimed: bool,
     may_cut: bool,
+    packets_max: usize,
     piece_packets: usize,
     is_continued: bool,
     ready: VecDeque<Segment<P>>,
@@ -95,6 +96,7 @@ impl<P> Segmenter<P> {
             latest: None,
             untimed: true,
             may_cut: true,
+            packets_max: SEGMENT_PACKETS_MAX,
             piece_packets: PIECE_PACKETS,
             is_continued: false,
             ready: VecDeque::new(),
@@ -113,6 +115,11 @@ impl<P> Segmenter<P> {
         self.piece_packets = LIVE_PIECE_PACKETS;
     }
 
+    /// Holds at most so many packets while a cut is looked for, and no fewer than a piece has.
+    pub(crate) fn hold_at_most(&mut self, packets: usize) {
+        self.packets_max = packets.clamp(PIECE_PACKETS, SEGMENT_PACKETS_MAX);
+    }
+
     /// Takes the next packet in decode order.
     pub(crate) fn push(&mut self, unit: Unit<P>) {
         if unit.reconfigures {
@@ -128,7 +135,7 @@ impl<P> Segmenter<P> {
         self.gathered_bytes += unit.bytes;
         self.gathered.push(unit);
         let is_piece = self.candidate.is_none() && (self.is_continued || !self.may_cut);
-        let packets_max = if is_piece { self.piece_packets } else { SEGMENT_PACKETS_MAX };
+        let packets_max = if is_piece { self.piece_packets } else { self.packets_max };
         if self.gathered.len() >= packets_max || self.gathered_bytes >= SEGMENT_BYTES_MAX {
             self.candidate = None;
             self.hand_out(self.gathered.len(), true);
@@ -291,6 +298,27 @@ mod tests {
         let kind = |at: i64| if at == 0 || at >= long + 100 && at % 10 == 0 { 'S' } else { 'p' };
         let found = cuts((0..long + 120).map(|at| unit(kind(at), Some(at))));
         assert_eq!(found, ["1024+", "64+", "42", "10", "4"], "bounded, then cut again");
+    }
+
+    #[test]
+    fn whoever_is_in_a_hurry_gets_long_gops_in_pieces() {
+        let rows: [(usize, usize, &[usize]); 4] = [
+            (30, 1024, &[30, 30, 30]),
+            (30, 64, &[30, 30, 30]),
+            (100, 64, &[64, 64, 64, 64, 44]),
+            (100, 1, &[64, 64, 64, 64, 44]),
+        ];
+        for (gop, hold, expected) in rows {
+            let mut segmenter = Segmenter::new();
+            segmenter.hold_at_most(hold);
+            for at in 0..gop * 3 {
+                let kind = if at % gop == 0 { 'S' } else { 'p' };
+                segmenter.push(unit(kind, Some(at as i64)));
+            }
+            segmenter.finish();
+            let found = std::iter::from_fn(|| segmenter.pop()).map(|segment| segment.units.len());
+            assert_eq!(found.collect::<Vec<_>>(), expected, "GOPs of {gop}, {hold} held");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Segments are decoded and measured in parallel; `sequence` then joins their signals and runs the
 //! one gate over them in order, so that the result is that of a single thread. `chunks` says what
 //! is shown of a chunk. Stills and views are encoded where the pixels are, on the segment's thread,
-//! wherever `predict` can foresee them.
+//! wherever `predict` can foresee them. Long GOPs are cut into pieces where chunks are short.
 
 mod chunks;
 mod pictures;
@@ -26,7 +26,7 @@ use decode::{Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file
 use gate::{Decision, GateConfig, Measurements, Reason};
 use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 
-use crate::{Chunk, Fault, View, ViewOptions, still::Picture};
+use crate::{Chunk, Chunking, Fault, View, ViewOptions, still::Picture};
 
 /// What to do with a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,18 @@ pub struct JobOptions {
     pub gate: GateConfig,
     /// Decoding threads, at least 1.
     pub threads: usize,
+}
+
+impl JobOptions {
+    /// Packets after which the first chunk is wanted: models wait for it. Where few frames are
+    /// taken a chunk lasts for many GOPs, and to leave packets out whole GOPs must be known.
+    fn hurry(&self) -> Option<usize> {
+        let views = self.views.filter(|_| self.sampling == Sampling::Every)?;
+        Some(match views.chunks {
+            Chunking::Frames(frames) => 2 * frames as usize,
+            Chunking::Span { .. } => 0,
+        })
+    }
 }
 
 /// A selected frame's picture.
@@ -155,6 +167,10 @@ pub(crate) fn analyze_opened(
     options: &JobOptions,
     emit: Emit<'_>,
 ) -> Result<FileReport, Fault> {
+    let demuxer = match options.hurry() {
+        Some(packets) => demuxer.in_hurry(packets),
+        None => demuxer,
+    };
     let rotation = demuxer.stream().rotation;
     let job = Job::new(options, rotation, emit);
     if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {

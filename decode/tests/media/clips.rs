@@ -108,6 +108,21 @@ fn made_clips_decode_to_ffmpegs_frames_and_times() {
 }
 
 #[test]
+fn a_hurry_brings_the_first_frames_early_and_changes_none() {
+    let names =
+        ["h264.mp4", "one-gop.mp4", "open-gop.mp4", "vfr.mkv", "hevc.mp4", "vp9-hidden.webm"];
+    made(&names, |path, _| {
+        for threads in [1, 3] {
+            let whole = decode(path, &every(threads), true).expect("decodes");
+            let (report, outputs) = decode_in_hurry(path, &every(threads));
+            let longest = outputs.iter().map(Vec::len).max().unwrap_or(0);
+            assert!(longest <= 64, "{path:?}: {longest} frames at once");
+            assert!((report, outputs.concat()) == whole, "{path:?} on {threads} threads");
+        }
+    });
+}
+
+#[test]
 fn the_plan_changes_no_sample() {
     let names = [
         "h264.mp4",
