@@ -76,6 +76,12 @@ pub enum CliError {
     /// The server that this command started came to nothing.
     #[error("the server {problem}; its log: {}", log.display())]
     Server { problem: String, log: PathBuf },
+    /// The embedding model cannot be run.
+    #[error("cannot start the embedding model: {0}")]
+    Model(#[from] embed::OnnxError),
+    /// Nobody can be served.
+    #[error("cannot serve on {address}: {source}")]
+    Listen { address: std::net::SocketAddr, source: io::Error },
     /// An argument that parses but cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -126,9 +132,11 @@ impl CliError {
             | CliError::Stdout(_)
             | CliError::Reply { .. }
             | CliError::Server { .. }
+            | CliError::Listen { .. }
             | CliError::Check(_) => Exit::Failed,
             CliError::Analysis { source, .. } | CliError::Worker(source) => of_kind(source.kind()),
             CliError::Log { source, .. } => of_kind(source.kind()),
+            CliError::Model(error) => of_kind(error.kind()),
             CliError::Unreachable { .. } => Exit::Unreachable,
             CliError::Api(error) => match error.status {
                 401 | 403 => Exit::Denied,

@@ -11,6 +11,7 @@ mod client;
 mod completions;
 mod demo;
 mod doctor;
+mod embed_server;
 mod environment;
 mod error;
 mod events;
@@ -57,6 +58,8 @@ enum Command {
     Log(log::LogArgs),
     /// Say what this machine can decode and measure, and why not
     Doctor(doctor::DoctorArgs),
+    /// Embed the pictures of servers that ask for it, over TCP
+    EmbedServer(embed_server::EmbedServerArgs),
     /// Show a video's way through a server: ingest, analyze, report
     Demo(demo::DemoArgs),
     /// Make certificates to try TLS and HTTP/3 with
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Markers(args) => markers::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::EmbedServer(args) => embed_server::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Certs(args) => certs::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -16,7 +16,7 @@ use crate::embedding::{DIMENSIONS_MAX, Embedding};
 mod tests;
 
 /// Most bytes of a JPEG in a request.
-pub const JPEG_BYTES_MAX: usize = 8 << 20;
+pub const JPEG_BYTES_MAX: usize = 4 << 20;
 
 const VERSION: u8 = 1;
 const HEADER: usize = 12;

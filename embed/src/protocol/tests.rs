@@ -28,7 +28,7 @@ fn a_request_that_is_none_ends_the_conversation() {
         ("an answer", b"SLER\x01", ProtocolError::Magic),
         ("the next version", b"SLEM\x02", ProtocolError::Version(2)),
         ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", ProtocolError::Length(0)),
-        ("too long", b"SLEM\x01\0\0\0\0\x80\0\x01", ProtocolError::Length(8_388_609)),
+        ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", ProtocolError::Length(4_194_305)),
     ];
     for (name, bytes, expected) in cases {
         let mut requests = Requests::default();

@@ -1,0 +1,172 @@
+//! `sightline embed-server`: embeds the pictures of servers that ask for it, over TCP.
+//!
+//! Pictures of all clients are embedded together. It knows no credential: it is for the machine it
+//! runs on or a network of its own. SIGTERM and Ctrl-C answer what is under way, then end it.
+
+mod connection;
+mod picture;
+
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use embed::{BatchLimits, DEADLINE, Embedder, OnnxConfig, OnnxModel, Provider};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+
+use self::connection::{Ended, Shared, UNDER_WAY_MAX};
+use crate::error::CliError;
+
+/// Longest time that what is under way may take at the end.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Rest after a connection could not be accepted: the system has no descriptor left for it.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// Arguments of `embed-server`.
+#[derive(clap::Args)]
+pub struct EmbedServerArgs {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
+    listen: SocketAddr,
+    /// Image encoder in ONNX form, with its settings in a JSON of the same name; without it a
+    /// built-in descriptor
+    #[arg(long, value_name = "PATH", env = "SERVICE_NOVELTY_MODEL_PATH")]
+    model: Option<PathBuf>,
+    /// ONNX Runtime's library, 1.20 or newer; without it the loader looks for libonnxruntime.so
+    #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
+    onnxruntime: Option<PathBuf>,
+    /// What to run the model on
+    #[arg(long, value_name = "PROVIDER", default_value = "auto")]
+    provider: ProviderArg,
+    /// Threads of a batch on a processor, 0 for one a core
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
+    threads: u16,
+    /// Most pictures of a batch
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    batch: u16,
+    /// Longest time that a picture waits for others, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(..=1000))]
+    batch_wait_ms: u16,
+    /// Most clients at a time; one more is hung up on
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    clients: u16,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ProviderArg {
+    Auto,
+    Cpu,
+    Cuda,
+    Tensorrt,
+}
+
+impl From<ProviderArg> for Provider {
+    fn from(arg: ProviderArg) -> Provider {
+        match arg {
+            ProviderArg::Auto => Provider::Auto,
+            ProviderArg::Cpu => Provider::Cpu,
+            ProviderArg::Cuda => Provider::Cuda,
+            ProviderArg::Tensorrt => Provider::TensorRt,
+        }
+    }
+}
+
+/// Runs `embed-server`.
+pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
+    let model = OnnxModel::load(&OnnxConfig {
+        runtime: args.onnxruntime.clone(),
+        model: args.model.clone(),
+        provider: args.provider.into(),
+        threads: usize::from(args.threads),
+    })?;
+    let dimensions = model.dimensions();
+    let limits = BatchLimits {
+        size_max: usize::from(args.batch),
+        age_max: Duration::from_millis(u64::from(args.batch_wait_ms)),
+        stream_waiting_max: UNDER_WAY_MAX,
+        ..BatchLimits::default()
+    };
+    let failed = |source| CliError::Listen { address: args.listen, source };
+    let embedder = Embedder::start(model, limits, DEADLINE).map_err(failed)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let shared = Arc::new(Shared::new(embedder, cores));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(failed)?.block_on(async {
+        let listener = TcpListener::bind(args.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let stop = signals().map_err(failed)?;
+        let provider = shared.embedder().provider();
+        eprintln!("listening on {address}: {dimensions} dimensions on {provider}");
+        serve(listener, Arc::clone(&shared), usize::from(args.clients), stop).await
+    })
+}
+
+/// Ends at the first SIGTERM or Ctrl-C; a second one is left to the system.
+fn signals() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Serves clients until `stop`, or until the model can no more.
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    clients_max: usize,
+    stop: impl Future<Output = ()>,
+) -> Result<(), CliError> {
+    let (drain, draining) = watch::channel(false);
+    let mut clients = JoinSet::new();
+    let (mut number, mut hung_up) = (0, 0_u64);
+    let mut stop = std::pin::pin!(stop);
+    let mut ended = Ended::Client;
+    while ended == Ended::Client {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(client) = clients.join_next() => ended = client.unwrap_or(Ended::Client),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if clients.len() < clients_max => {
+                    number += 1;
+                    let (shared, draining) = (Arc::clone(&shared), draining.clone());
+                    clients.spawn(connection::serve(stream, number, shared, draining));
+                }
+                Ok(_) => hung_up += 1,
+                Err(error) => {
+                    eprintln!("sightline: cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_REST).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    drain.send_replace(true);
+    let drained = timeout(DRAIN, async { while clients.join_next().await.is_some() {} }).await;
+    report(&shared, number, hung_up, clients.len());
+    if ended == Ended::Model {
+        return Err(CliError::Check("the embedding model stopped".to_owned()));
+    }
+    drained.map_err(|_| CliError::Check(format!("{} clients were cut off", clients.len())))
+}
+
+/// What was done, on standard error.
+fn report(shared: &Shared, clients: u64, hung_up: u64, cut_off: usize) {
+    let counts = shared.embedder().counts();
+    let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);
+    eprintln!(
+        "{} pictures in {batches} batches, {refused} refused, model busy for {} ms; {clients} clients, \
+         {hung_up} hung up on, {cut_off} cut off",
+        counts.embedded,
+        busy.as_millis()
+    );
+}

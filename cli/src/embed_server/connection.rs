@@ -1,0 +1,185 @@
+//! One client of the embedding server: its pictures are decoded and embedded side by side, and
+//! answered in the order in which they came.
+//!
+//! What it may have under way is bounded in number and, with all other clients, in bytes; past that it
+//! is not read from. A picture that cannot be read is refused, bytes that are no request end it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use embed::{
+    EmbedError, Embedder,
+    protocol::{Answer, JPEG_BYTES_MAX, Refusal, Requests, encode_answer},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Semaphore, SemaphorePermit, mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use super::picture;
+
+/// Most pictures of a client that are answered one after the other once they are embedded.
+const QUEUE: usize = 6;
+/// Most pictures of a client under way: those, one that is being answered and one just read.
+pub const UNDER_WAY_MAX: usize = QUEUE + 2;
+/// JPEGs under way, of all clients.
+const BYTES_MAX: usize = 128 << 20;
+/// Longest silence within a request.
+const READ_WAIT: Duration = Duration::from_secs(30);
+/// Longest time in which a client takes an answer.
+const WRITE_WAIT: Duration = Duration::from_secs(10);
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// What all clients share.
+pub struct Shared {
+    embedder: Embedder,
+    decoders: Semaphore,
+    /// In KiB: a semaphore counts to no more than a 32-bit number at a time.
+    room: Semaphore,
+    refused: AtomicU64,
+}
+
+impl Shared {
+    /// Decodes with `decoders` threads at once.
+    pub fn new(embedder: Embedder, decoders: usize) -> Shared {
+        const { assert!(JPEG_BYTES_MAX <= BYTES_MAX) };
+        Shared {
+            embedder,
+            decoders: Semaphore::new(decoders),
+            room: Semaphore::new(BYTES_MAX >> 10),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// The model.
+    pub fn embedder(&self) -> &Embedder {
+        &self.embedder
+    }
+
+    /// Pictures that were answered with a refusal.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The client is gone, spoke another protocol, or was drained.
+    Client,
+    /// The model runs no more: no client can be served.
+    Model,
+}
+
+/// Serves one client until it goes away or `draining` turns true; then what is under way is answered.
+pub async fn serve(
+    stream: TcpStream,
+    number: u64,
+    shared: Arc<Shared>,
+    draining: watch::Receiver<bool>,
+) -> Ended {
+    // An answer must not wait for the acknowledgement of the one before; without it, it comes later.
+    stream.set_nodelay(true).ok();
+    let (reading, writing) = stream.into_split();
+    let (answers, queue) = mpsc::channel(QUEUE);
+    let (_, ended) =
+        tokio::join!(read(reading, number, shared, answers, draining), write(writing, queue));
+    ended
+}
+
+type Under = JoinHandle<Result<Answer, Ended>>;
+
+async fn read(
+    mut reading: OwnedReadHalf,
+    number: u64,
+    shared: Arc<Shared>,
+    answers: mpsc::Sender<Under>,
+    mut draining: watch::Receiver<bool>,
+) {
+    let mut requests = Requests::default();
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        loop {
+            let jpeg = match requests.poll() {
+                Ok(Some(jpeg)) => jpeg,
+                Ok(None) => break,
+                // Where the next request would begin is not known.
+                Err(_) => return,
+            };
+            let answer = tokio::spawn(answer(Arc::clone(&shared), number, jpeg));
+            if answers.send(answer).await.is_err() {
+                return;
+            }
+        }
+        let silence = if requests.is_empty() { Duration::MAX } else { READ_WAIT };
+        let read = tokio::select! {
+            // Also when the server is gone without a word.
+            _ = draining.wait_for(|draining| *draining) => return,
+            read = timeout(silence, reading.read(&mut bytes)) => read,
+        };
+        match read {
+            Ok(Ok(count)) if count > 0 => requests.push(&bytes[..count]),
+            _ => return,
+        }
+    }
+}
+
+async fn write(mut writing: OwnedWriteHalf, mut queue: mpsc::Receiver<Under>) -> Ended {
+    while let Some(under) = queue.recv().await {
+        let answer = match under.await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(ended)) => return ended,
+            // The decoder came to a case that it does not know: the picture is at fault, if any is.
+            Err(_) => Answer::Refused(Refusal::Picture),
+        };
+        let sent = timeout(WRITE_WAIT, writing.write_all(&encode_answer(&answer))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Ended::Client;
+        }
+    }
+    Ended::Client
+}
+
+async fn answer(shared: Arc<Shared>, number: u64, jpeg: Bytes) -> Result<Answer, Ended> {
+    let kibibytes = jpeg.len().div_ceil(1024) as u32;
+    let _room = never_closed(shared.room.acquire_many(kibibytes).await)?;
+    let side = shared.embedder.side();
+    let picture = {
+        let _decoder = never_closed(shared.decoders.acquire().await)?;
+        tokio::task::spawn_blocking(move || picture::decode(&jpeg, side)).await
+    };
+    let result = match picture {
+        Ok(Ok(picture)) => shared.embedder.embed(number, picture).await,
+        Ok(Err(_)) | Err(_) => {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            return Ok(Answer::Refused(Refusal::Picture));
+        }
+    };
+    let refusal = match result {
+        Ok(embedding) => return Ok(Answer::Embedding(embedding)),
+        Err(EmbedError::Stopped) => return Err(Ended::Model),
+        Err(EmbedError::Full(_) | EmbedError::Late(_)) => Refusal::Busy,
+        Err(EmbedError::Side { .. } | EmbedError::Model(_)) => Refusal::Model,
+    };
+    shared.refused.fetch_add(1, Ordering::Relaxed);
+    Ok(Answer::Refused(refusal))
+}
+
+fn never_closed<'a>(
+    permit: Result<SemaphorePermit<'a>, tokio::sync::AcquireError>,
+) -> Result<SemaphorePermit<'a>, Ended> {
+    permit.map_err(|_| Ended::Client)
+}
