@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-log clean
+.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 
-bench: bench-decode bench-gate bench-live bench-log ## Every bench that prints a figure of benches/BASELINE.md
+bench: bench-decode bench-gate bench-live bench-log ## The benches of benches/BASELINE.md that need nothing else
 
 bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternating pairs
 	benches/decode.sh
@@ -53,6 +53,9 @@ bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost
+
+bench-embed: ## Milliseconds a picture of the built-in embedding model; needs RUNTIME=path/to/libonnxruntime.so
+	$(CARGO) run --release --locked -q -p embed --example embed_cost -- $(RUNTIME)
 
 clean: ## Remove what the build and the demo made
 	$(CARGO) clean

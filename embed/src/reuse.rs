@@ -39,8 +39,8 @@ impl Default for ReuseRule {
 }
 
 /// Between what must pass and what must not, on 78 frames of 26 clips: noise of 10 changes a cell by at
-/// most 6, a JPEG of quality 40 by 6, 5 % more light by 12; a new object of 2 % of the frame changed one
-/// by 22 or more in 467 of 468 trials, and was black on black in the other (docs/NOVELTY.md).
+/// most 6, 5 % more light by 12; a patch of 2 % of the frame with a contrast of 20 changes one by 20, and
+/// 466 of 468 new objects of that size changed one by more than 12 (docs/NOVELTY.md).
 const CELL_CHANGE_MAX: u8 = 12;
 
 /// A frame as the rule knows it.
