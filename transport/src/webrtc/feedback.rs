@@ -15,6 +15,9 @@ const KEYFRAME_GAP: Duration = Duration::from_millis(200);
 /// What a peer may send. Without a bandwidth that this side names, Chromium starts at 300 kb/s and
 /// adds a twelfth a second; with one it starts there, as losses allow.
 const BITS_A_SECOND: u64 = 8_000_000;
+/// Least time between two packets that name losses: under heavy loss each costs as much as a packet
+/// of media, and a round trip is longer.
+const MISSING_GAP: Duration = Duration::from_millis(10);
 /// Losses that wait to be named.
 const MISSING_MAX: usize = 1024;
 
@@ -28,6 +31,7 @@ pub(super) struct Feedback {
     announced: Option<u32>,
     report_at: Option<Instant>,
     missing: Vec<u16>,
+    missing_at: Option<Instant>,
     keyframe_wanted: bool,
     keyframe_at: Option<Instant>,
     full_intras: u8,
@@ -49,11 +53,12 @@ impl Feedback {
             us,
             nack: agreed.nack,
             remb: agreed.remb,
-            // RFC 8888's kin aside, a loss indication is what every sender understands.
+            // A loss indication is what every sender understands, and cheaper to answer.
             full_intra: agreed.fir && !agreed.pli,
             announced: agreed.ssrcs.first().copied(),
             report_at: None,
             missing: Vec::new(),
+            missing_at: None,
             keyframe_wanted: false,
             keyframe_at: None,
             full_intras: 0,
@@ -84,9 +89,14 @@ impl Feedback {
         (self.keyframe_wanted && self.report_at.is_some()).then_some(due).flatten()
     }
 
+    fn missing_due(&self) -> Option<Instant> {
+        let due = self.missing_at.map(|at| at + MISSING_GAP);
+        (!self.missing.is_empty()).then_some(due).flatten()
+    }
+
     /// When something is due though nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.report_at, self.keyframe_due()].into_iter().flatten().min()
+        [self.report_at, self.keyframe_due(), self.missing_due()].into_iter().flatten().min()
     }
 
     /// Appends one compound packet with what is due at `now`, if anything is; `block` is asked for
@@ -104,7 +114,9 @@ impl Feedback {
         let asks = self.keyframe_wanted
             && ssrc.is_some()
             && self.keyframe_at.is_none_or(|at| at + KEYFRAME_GAP <= now);
-        if !is_report && !asks && self.missing.is_empty() {
+        let names =
+            !self.missing.is_empty() && self.missing_at.is_none_or(|at| at + MISSING_GAP <= now);
+        if !is_report && !asks && !names {
             return None;
         }
         let mut written = Written::default();
@@ -116,9 +128,10 @@ impl Feedback {
         if is_report && self.remb {
             rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
         }
-        if !self.missing.is_empty() {
+        if names {
             written.missing = rtcp::negative(out, self.us, ssrc, &self.missing);
             self.missing.clear();
+            self.missing_at = Some(now);
         }
         if asks {
             if self.full_intra {
@@ -214,6 +227,10 @@ mod tests {
         assert_eq!(written(&mut with, Some(1), start), [REPORT[0], REPORT[1], (205, 1)]);
         assert_eq!(written(&mut with, Some(1), start), []);
         assert_eq!(written(&mut without, Some(1), start), []);
+        with.want(&[11]);
+        assert_eq!(written(&mut with, Some(1), start), [], "they keep their distance");
+        assert_eq!(with.deadline(), Some(start + MISSING_GAP));
+        assert_eq!(written(&mut with, Some(1), start + MISSING_GAP)[2..], [(205, 1)]);
         with.want(&vec![1; 5000]);
         assert_eq!(with.missing.len(), MISSING_MAX);
     }
