@@ -15,6 +15,9 @@ use super::{
 /// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB
 /// of the kernel hold of full-sized packets.
 const READS_MAX: usize = 16;
+/// Least time between two rounds. A wakeup costs more than a packet: many sessions share rounds,
+/// and a lone packet waits for none, since the round before it is long past.
+const ROUND: Duration = Duration::from_micros(500);
 /// Longest sleep without a timer; what ends a port wakes it.
 const IDLE: Duration = Duration::from_secs(60);
 /// Wait after the socket refused to be read, so that a broken one does not take a core.
@@ -25,6 +28,13 @@ pub(super) struct Driver {
     socket: Socket,
     shared: Arc<Shared>,
     sessions: Sessions,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Also when a sink panicked: nobody would serve what is answered from now on.
+        self.shared.ended.store(true, Relaxed);
+    }
 }
 
 impl Driver {
@@ -41,8 +51,11 @@ impl Driver {
 
     /// Runs until the last handle of the port is gone.
     pub(super) fn run(mut self) {
+        let mut round = Instant::now();
         while !self.shared.ended.load(Relaxed) {
+            std::thread::sleep(ROUND.saturating_sub(round.elapsed()));
             self.wait();
+            round = Instant::now();
             self.shared.counts.wakeups.fetch_add(1, Relaxed);
             self.sessions.obey(Instant::now());
             if let Err(error) = self.receive() {

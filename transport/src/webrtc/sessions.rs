@@ -35,7 +35,8 @@ pub(super) struct Sessions {
     shared: Arc<Shared>,
     identity: Arc<Identity>,
     patience: Patience,
-    peers: HashMap<u64, Peer>,
+    /// Boxed, so that the table of ten thousand that have gone is small.
+    peers: HashMap<u64, Box<Peer>>,
     users: HashMap<String, u64>,
     addresses: HashMap<SocketAddr, u64>,
     sources: Sources,
@@ -103,7 +104,7 @@ impl Sessions {
         let us = random::number().map_or(1, |number| number as u32);
         let peer = Peer::new(opening, us, self.patience, now);
         self.timers.arm(id, peer.deadline());
-        self.peers.insert(id, peer);
+        self.peers.insert(id, Box::new(peer));
     }
 
     fn retire(&mut self, ufrag: Option<String>, id: u64) {

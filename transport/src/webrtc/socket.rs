@@ -42,6 +42,12 @@ impl Socket {
         }
         socket.set_recv_buffer_size(BUFFER_BYTES)?;
         socket.set_send_buffer_size(BUFFER_BYTES)?;
+        // The kernel tells twice of what it grants, for its own bookkeeping (socket(7)).
+        let granted = socket.recv_buffer_size()? / 2;
+        if granted < BUFFER_BYTES {
+            let wanted = BUFFER_BYTES;
+            tracing::warn!(granted, wanted, "net.core.rmem_max keeps the WebRTC buffer small");
+        }
         socket.bind(&address.into())?;
         let socket = UdpSocket::from(socket);
         // Sets the socket to not block, and asks for destination addresses and joined datagrams.
