@@ -62,7 +62,7 @@ pub(super) struct Opening {
 pub(super) struct Shared {
     commands: Mutex<VecDeque<Command>>,
     wake: OwnedFd,
-    /// The last handle of the port is gone.
+    /// The last handle of the port is gone, or its thread is.
     pub(super) ended: AtomicBool,
     pub(super) counts: Counts,
 }
@@ -189,6 +189,9 @@ impl Port {
         sink: Box<dyn Sink>,
     ) -> Result<(Session, Answer), OfferError> {
         let inner = &self.0;
+        if inner.shared.ended.load(Relaxed) {
+            return Err(OfferError::Ended);
+        }
         let offer = Offer::parse(offer)?;
         let agreed = answer::agree(&offer)?;
         let local = random::credentials().ok_or(OfferError::Random)?;

@@ -1,0 +1,97 @@
+//! Receives WebRTC: answers offers from standard input on standard output and counts pictures.
+//!
+//! An offer and an answer end with a line that holds a full stop. At the end of the input the
+//! counts of the port are printed and every session is closed.
+//!
+//! ```console
+//! $ cargo run --release --package transport --example webrtc_receive -- 0.0.0.0:0 192.0.2.7
+//! ```
+#![allow(missing_docs)]
+
+use std::{
+    error::Error,
+    io::{BufRead as _, Write as _},
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use transport::{
+    rtp::Unit,
+    webrtc::{Port, PortSettings, Refused, Sink, Told},
+};
+
+struct Print {
+    number: usize,
+    answered_at: Instant,
+    units: u64,
+    is_quiet: bool,
+}
+
+impl Sink for Print {
+    fn unit(&mut self, unit: Unit) {
+        self.units += 1;
+        if self.units == 1 && !self.is_quiet {
+            let (after, access_unit) = (self.answered_at.elapsed(), &unit.access_unit);
+            let (codec, bytes) = (access_unit.codec.name(), access_unit.data.len());
+            eprintln!(
+                "session {}: first unit after {after:?}: {codec}, {bytes} bytes",
+                self.number
+            );
+        }
+    }
+
+    fn told(&mut self, what: Told) {
+        if !self.is_quiet || what != Told::Connected {
+            let (after, units) = (self.answered_at.elapsed(), self.units);
+            eprintln!("session {}: {what:?} after {after:?}, {units} units", self.number);
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let bind: SocketAddr = arguments.next().unwrap_or("127.0.0.1:0".to_owned()).parse()?;
+    let public_ips = arguments.map(|ip| ip.parse()).collect::<Result<Vec<IpAddr>, _>>()?;
+    let port = Port::open(PortSettings {
+        bind,
+        public_ips,
+        sessions_max: 1000,
+        connect_within: Duration::from_secs(30),
+        lost_after: Duration::from_secs(10),
+    })?;
+    let mut sessions = Vec::new();
+    let mut offer = String::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        if line != "." {
+            offer.push_str(&line);
+            offer.push_str("\r\n");
+            continue;
+        }
+        let number = sessions.len() + 1;
+        let (answered_at, is_quiet) = (Instant::now(), number > 3);
+        let sink = Print { number, answered_at, units: 0, is_quiet };
+        let (session, answer) = port.answer(&offer, Box::new(sink))?;
+        offer.clear();
+        sessions.push(session);
+        let mut out = std::io::stdout().lock();
+        write!(out, "{}.\r\n", answer.sdp)?;
+        out.flush()?;
+    }
+    let counts = port.counts();
+    println!(
+        "{} datagrams, {} wakeups, {} replies",
+        counts.datagrams, counts.wakeups, counts.replies
+    );
+    for why in Refused::ALL {
+        if counts.refused(why) > 0 {
+            println!("refused: {} {}", why.name(), counts.refused(why));
+        }
+    }
+    let total = sessions
+        .iter()
+        .map(|session| session.counts())
+        .fold((0, 0, 0), |sum, one| (sum.0 + one.packets, sum.1 + one.units, sum.2 + one.lost));
+    println!("{} packets of video, {} units, {} lost", total.0, total.1, total.2);
+    Ok(())
+}
