@@ -31,6 +31,7 @@ mod search;
 mod stream;
 mod upload;
 mod webhooks;
+mod whip;
 mod wire;
 
 use std::sync::Arc;
@@ -85,6 +86,9 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::remove))
         .routes(routes!(webhooks::dead_letters))
         .routes(routes!(webhooks::redeliver))
+        .routes(routes!(whip::offer))
+        .routes(routes!(whip::patch, whip::terminate))
+        .routes(routes!(whip::prompt))
 }
 
 /// Routes that need a key, and act once where a request asks for it.
@@ -105,7 +109,10 @@ fn streamed() -> OpenApiRouter<Arc<App>> {
 
 /// Every route that needs none, or sees to it by itself.
 fn open() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(health::health)).routes(routes!(metrics::scrape))
+    OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(metrics::scrape))
+        .routes(routes!(whip::options))
 }
 
 /// Every route of the service.

@@ -12,7 +12,7 @@ use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, Crowd, TransportError};
-use transport::{egress::Egress, tls::TrustError};
+use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
 use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     inference::{Inference, InferenceStartError},
     labels::{LabelError, LabelMaps},
     ledger::{Ledger, LedgerError},
+    live::{Eyes, EyesError, Live, LiveParts},
     metrics::{Metrics, StoredFile},
     quota::Quota,
     retention::{Behind, Retention},
@@ -82,6 +83,12 @@ pub enum StartError {
     /// The system gives too few descriptors.
     #[error(transparent)]
     Descriptors(#[from] descriptors::TooFew),
+    /// Pictures cannot be embedded.
+    #[error(transparent)]
+    Eyes(#[from] EyesError),
+    /// Live video cannot be received.
+    #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
+    Port(#[from] PortError),
     /// The address is not ours.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -168,6 +175,8 @@ pub struct App {
     pub analyses: Admission,
     /// The way to the models.
     pub inference: Arc<Inference>,
+    /// Live sessions.
+    pub live: Arc<Live>,
     /// Open event streams.
     pub streams: Arc<Streams>,
     /// Search over descriptions.
@@ -233,6 +242,19 @@ impl App {
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
         let draining = CancellationToken::new();
         let labels = RwLock::new(Arc::new(labels));
+        let live = Live::open(LiveParts {
+            registry: Arc::clone(&registry),
+            blobs: blobs.clone(),
+            reserve: Arc::clone(&reserve),
+            supervisor: supervisor.clone(),
+            inference: Arc::clone(&inference),
+            metrics: Arc::clone(&metrics),
+            gate: config.gate,
+            config: config.live.clone(),
+            draining: draining.clone(),
+            eyes: Eyes::open(&config.novelty)?,
+            reuse: config.novelty.rule,
+        })?;
         Ok(Arc::new(App {
             config,
             registry,
@@ -258,6 +280,7 @@ impl App {
             jobs,
             analyses: Admission::new(jobs, ANALYSES_WAITING),
             inference,
+            live,
             streams,
             search,
             labels,

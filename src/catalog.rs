@@ -168,6 +168,11 @@ impl Catalog {
         model(id).is_some() || self.configured.iter().any(|(known, _)| known == id)
     }
 
+    /// The ids of every model, the curated ones first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.models().map(|model| model.id)
+    }
+
     /// Every model, the curated ones first.
     pub fn models(&self) -> impl Iterator<Item = Listed<'_>> {
         let curated = MODELS.into_iter().map(|model| Listed { id: model.id, tier: model.tier });

@@ -7,6 +7,8 @@ mod collector;
 mod delivery;
 mod inference;
 mod keys;
+mod live;
+mod novelty;
 mod remote;
 mod serving;
 mod tools;
@@ -38,6 +40,8 @@ use vars::Vars;
 pub use collector::Collector;
 pub use inference::InferenceConfig;
 pub use keys::{KeyRing, Principal};
+pub use live::{IceServer, LiveConfig};
+pub use novelty::{EyesConfig, NoveltyConfig};
 pub use remote::RemoteConfig;
 pub use serving::{H3, Serving};
 pub use tools::Tool;
@@ -113,6 +117,10 @@ pub struct Config {
     pub remote: RemoteConfig,
     /// The model backends and admission to them.
     pub inference: InferenceConfig,
+    /// Live sessions.
+    pub live: LiveConfig,
+    /// What tells whether a live picture shows anything new.
+    pub novelty: NoveltyConfig,
     /// Where spans are exported to.
     pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
@@ -160,8 +168,9 @@ impl Config {
         }
         let warnings = ring.warnings().collect();
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
+        let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let mut config = Config {
-            bind_addr: vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address),
+            bind_addr,
             serving: serving::serving(&mut vars, cfg!(feature = "h3-experimental")),
             data_dir: vars.read("SERVICE_DATA_DIR", ".sightline-data", |text| Ok(text.into())),
             metrics_keys: metrics_need_key.then(|| ring.clone()),
@@ -207,6 +216,8 @@ impl Config {
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
             inference: inference::inference(&mut vars),
+            live: live::live(&mut vars, bind_addr),
+            novelty: novelty::novelty(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info", filter),
             shown: Vec::new(),

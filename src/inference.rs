@@ -25,7 +25,7 @@ use crate::{
     clock::wall_now,
     config::{Config, Principal},
     ledger::{Ledger, LedgerError},
-    metrics::{Metrics, RefusedAsk},
+    metrics::{Label, Metrics, RefusedAsk},
     session::registry::{Registry, Run},
     telemetry::SPANS,
 };
@@ -64,6 +64,22 @@ impl InferenceError {
         match self {
             InferenceError::Refused(refused) => refused.kind(),
             InferenceError::Infer(error) => error.kind(),
+        }
+    }
+
+    /// What kind of failure it is, in a word that is the same each time.
+    pub fn class(&self) -> &'static str {
+        match self {
+            InferenceError::Refused(refused) => RefusedAsk::of(refused).value(),
+            InferenceError::Infer(error) => class(error),
+        }
+    }
+
+    /// Tokens that it took all the same.
+    pub fn tokens(&self) -> Tokens {
+        match self {
+            InferenceError::Refused(_) => Tokens::default(),
+            InferenceError::Infer(error) => error.tokens(),
         }
     }
 
@@ -169,6 +185,16 @@ impl Inference {
     /// Some backend is configured.
     pub fn is_configured(&self) -> bool {
         self.chain.backends().next().is_some()
+    }
+
+    /// The model of the first backend that names one, or else the first of the catalog that any
+    /// backend serves.
+    pub fn default_model(&self) -> Option<String> {
+        let named = self.chain.backends().find_map(|backend| backend.model.clone());
+        named.or_else(|| {
+            let served = |id: &&str| self.chain.candidates(id).next().is_some();
+            self.catalog.ids().find(served).map(str::to_owned)
+        })
     }
 
     /// Whether each backend can be reached, at most five seconds ago.

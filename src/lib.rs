@@ -18,6 +18,7 @@ pub mod inference;
 pub mod json;
 pub mod labels;
 pub mod ledger;
+pub mod live;
 pub mod metrics;
 pub mod quota;
 pub mod retention;

@@ -7,6 +7,7 @@
 mod family;
 mod http;
 mod inference;
+mod live;
 mod process;
 mod remote;
 
@@ -19,6 +20,7 @@ use crate::session::Lifecycle;
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
 pub use inference::{Inference, RefusedAsk};
+pub use live::{NoveltyDecision, SessionEnd, Shed};
 pub use remote::RemoteFailure;
 
 /// The content type of [`Metrics::text`].
@@ -149,6 +151,30 @@ series! {
     inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
     /// Days of principals of which nine tenths of the tokens were spent.
     token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
+    /// Live sessions.
+    live_sessions: IntGauge = family::gauge, "service_live_sessions";
+    /// Live sessions whose publisher has connected.
+    live_connected: IntCounter = family::counter, "service_live_connected_total";
+    /// Live sessions by how they ended.
+    live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
+    /// Media workers of live sessions.
+    live_workers: IntGauge = family::gauge, "service_live_workers";
+    /// Memory that live sessions have reserved.
+    live_memory_reserved: IntGauge = family::gauge, "service_live_memory_reserved_bytes";
+    /// Pictures received from publishers, whole.
+    live_pictures: IntCounter = family::counter, "service_live_pictures_total";
+    /// Received pictures that did not decode.
+    live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
+    /// What live sessions left out to keep a bound.
+    live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
+    /// Time from the last packet of a picture to its decision.
+    live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
+    /// Pictures and clips that models gave no description of.
+    live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
+    /// Selected frames by whether they showed anything new.
+    novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
+    /// Time to embed one picture, the wait for its batch included.
+    embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }

@@ -43,6 +43,8 @@ impl Server {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "jobs that were cut off cannot be told");
         }
+        app.live.tell_interrupted().await;
+        tracing::info!(udp = %app.live.local_addr(), "live video is received");
         let ends = Ends::default();
         let accepting = listening.serve(&app, &ends);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
@@ -68,7 +70,7 @@ impl Server {
             }
         };
         self.app.draining.cancel();
-        self.app.runner.drain(patience()).await;
+        tokio::join!(self.app.live.drain(patience()), self.app.runner.drain(patience()));
         // Not before: streams tell how jobs ended.
         self.app.streams.close();
         self.ends.stop.cancel();

@@ -4,6 +4,7 @@
 //! only place that appends what moves it.
 
 pub mod admission;
+pub mod patience;
 pub mod reason;
 pub mod registry;
 pub mod remote;

@@ -39,6 +39,8 @@ mod ledger;
 mod lifecycle;
 #[path = "api/limits.rs"]
 mod limits;
+#[path = "api/live.rs"]
+mod live;
 #[path = "api/metrics.rs"]
 mod metrics;
 #[path = "api/mirror.rs"]
@@ -87,3 +89,5 @@ mod uploads;
 mod webhook_failures;
 #[path = "api/webhooks.rs"]
 mod webhooks;
+#[path = "api/whip.rs"]
+mod whip;

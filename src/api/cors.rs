@@ -1,28 +1,36 @@
 //! Browser access: preflights, and which origins may read answers.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use axum::response::{IntoResponse, Response};
+use axum::{
+    extract::Request,
+    response::{IntoResponse, Response},
+};
 
-use super::error::ApiError;
+use super::{error::ApiError, whip};
 use crate::config::Origins;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, if-none-match, last-event-id, x-api-key, \
-     x-tenant-id",
+    "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
+     x-api-key, x-attach-config, x-tenant-id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "etag, idempotency-replayed, link, location, retry-after, x-request-id, x-service-run-id",
+    "accept-patch, accept-post, etag, idempotency-replayed, link, location, retry-after, \
+     x-request-id, x-service-run-id",
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The answer to a preflight; `None` for every other request.
-pub fn preflight(origins: &Origins, method: &Method, headers: &HeaderMap) -> Option<Response> {
-    if method != Method::OPTIONS {
+pub fn preflight(origins: &Origins, request: &Request) -> Option<Response> {
+    if request.method() != Method::OPTIONS {
         return None;
     }
-    let Some(origin) = headers.get(header::ORIGIN) else {
+    let Some(origin) = request.headers().get(header::ORIGIN) else {
+        if request.uri().path() == whip::BASE {
+            // Whoever is no browser asks how to publish (RFC 9725 4.2).
+            return None;
+        }
         return Some(ApiError::OriginMissing.into_response());
     };
     if allowed(origins, origin).is_none() {
@@ -33,7 +41,11 @@ pub fn preflight(origins: &Origins, method: &Method, headers: &HeaderMap) -> Opt
         (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
         (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE),
     ];
-    Some((StatusCode::NO_CONTENT, answer).into_response())
+    let mut response = (StatusCode::NO_CONTENT, answer).into_response();
+    if request.uri().path() == whip::BASE {
+        response.headers_mut().extend(whip::accepted());
+    }
+    Some(response)
 }
 
 /// The headers that let an allowed origin read an answer.

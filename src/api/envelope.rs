@@ -21,6 +21,7 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{
     App, cors,
     error::{ApiError, Carried},
+    whip,
 };
 use crate::telemetry::{SPANS, continue_trace};
 
@@ -70,7 +71,8 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         if let Some(refusal) = error.refusal() {
             app.metrics.refusals.of(refusal).inc();
         }
-        response = error.envelope(request_id);
+        let is_plain = path.starts_with(whip::BASE);
+        response = if is_plain { error.plain(request_id) } else { error.envelope(request_id) };
     }
     let headers = response.headers_mut();
     for (name, value) in DEFAULTS {
@@ -120,7 +122,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
         let text = "broken percent-encoding in the request target".to_owned();
         return Some(ApiError::Plain(StatusCode::BAD_REQUEST, text).into_response());
     }
-    cors::preflight(&app.config.cors_origins, request.method(), request.headers())
+    cors::preflight(&app.config.cors_origins, request)
 }
 
 /// A panic below is our bug; it answers 500 and takes nothing else with it.

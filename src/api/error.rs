@@ -26,6 +26,7 @@ use crate::{
     inference::InferenceError,
     json::{Detail, JsonError},
     ledger::LedgerError,
+    live::{LiveError, PatchError, PromptError},
     metrics::Refusal,
     quota::QuotaError,
     search::SearchFailure,
@@ -149,6 +150,15 @@ pub enum ApiError {
     /// A question to a model without an answer.
     #[error("{0}")]
     Inference(#[from] InferenceError),
+    /// An offer without a session.
+    #[error("{0}")]
+    Live(LiveError),
+    /// A fragment that a live session does not take.
+    #[error("{0}")]
+    Fragment(PatchError),
+    /// A prompt that a live session does not take up.
+    #[error("{0}")]
+    Prompt(PromptError),
     /// Our own bug.
     #[error("{0}")]
     Bug(&'static str),
@@ -203,6 +213,9 @@ impl ApiError {
             }
             ApiError::Ledger(error) => error.kind(),
             ApiError::Inference(error) => error.kind(),
+            ApiError::Live(error) => error.kind(),
+            ApiError::Fragment(error) => error.kind(),
+            ApiError::Prompt(error) => error.kind(),
         }
     }
 
@@ -249,6 +262,16 @@ impl ApiError {
                 return (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable");
             }
             ApiError::Plain(status, _) => return (*status, "plain"),
+            ApiError::Fragment(PatchError::TagMissing) => {
+                return (StatusCode::PRECONDITION_REQUIRED, "precondition_required");
+            }
+            ApiError::Fragment(error) if error.kind() == ErrorKind::Conflict => {
+                return (StatusCode::PRECONDITION_FAILED, "precondition_failed");
+            }
+            // What cannot be read is a matter of the protocol, and not of a field.
+            ApiError::Live(_) | ApiError::Fragment(_) if self.kind() == ErrorKind::InvalidInput => {
+                return (StatusCode::BAD_REQUEST, "validation_error");
+            }
             _ => {}
         }
         match self.kind() {
@@ -310,6 +333,23 @@ impl ApiError {
         response
     }
 
+    /// Plain text, for the routes whose failures are all of it.
+    pub fn plain(&self, request_id: RequestId) -> Response {
+        let (status, _) = self.status_and_code();
+        let text = match self {
+            ApiError::Plain(_, text) => text.clone(),
+            _ => {
+                let ErrorBody { message, details, .. } = self.body(request_id);
+                let named =
+                    details.into_iter().map(|one| format!("; {}: {}", one.field, one.message));
+                named.fold(message, |text, one| text + &one)
+            }
+        };
+        let mut response = (status, text).into_response();
+        self.add_headers(status, &mut response);
+        response
+    }
+
     /// What an envelope says.
     pub fn body(&self, request_id: RequestId) -> ErrorBody {
         let (status, code) = self.status_and_code();
@@ -340,6 +380,9 @@ impl ApiError {
                     }
                     _ => self.to_string(),
                 }
+            }
+            StatusCode::UNPROCESSABLE_ENTITY if matches!(self, ApiError::Live(_)) => {
+                self.to_string()
             }
             StatusCode::UNPROCESSABLE_ENTITY => "validation failed".to_owned(),
             _ => self.to_string(),

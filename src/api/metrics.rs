@@ -54,6 +54,7 @@ impl App {
             raise(metrics.admitted.of(outcome), count);
         }
         self.look_at_inference();
+        self.live.observe();
         let timeline = self.registry.timeline();
         metrics.index_bytes.set(timeline.index_bytes() as i64);
         metrics.stored_bytes.set(i64::try_from(self.quota.total()).unwrap_or(i64::MAX));

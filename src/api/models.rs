@@ -12,6 +12,7 @@ use super::{App, extract::Caller, openapi::terms, wire::shown};
 use crate::{
     catalog::{self, Listed},
     inference::Inference,
+    live::Eyes,
 };
 
 /// The models and what runs them.
@@ -99,10 +100,20 @@ struct GateRecord {
 struct EmbeddingRecord {
     /// `not_configured`: novelty is not looked at.
     availability: &'static str,
+    /// What embeds: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for nothing.
+    #[schema(required = true)]
+    provider: Option<&'static str>,
 }
 
 /// Word for a model, or an embedder, that nothing is configured to run.
 const NOT_CONFIGURED: &str = "not_configured";
+
+impl EmbeddingRecord {
+    fn of(eyes: Option<&Eyes>) -> EmbeddingRecord {
+        let availability = if eyes.is_some() { "ready" } else { NOT_CONFIGURED };
+        EmbeddingRecord { availability, provider: eyes.map(Eyes::provider) }
+    }
+}
 
 impl From<&Probe> for ProviderRecord {
     fn from(probe: &Probe) -> ProviderRecord {
@@ -166,6 +177,6 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
             codecs: codecs.into(),
         },
         gate: GateRecord { backend: "cpu", measurer: able.map(|able| able.measurer.clone()) },
-        embedding: EmbeddingRecord { availability: NOT_CONFIGURED },
+        embedding: EmbeddingRecord::of(app.live.eyes()),
     })
 }

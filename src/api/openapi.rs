@@ -22,7 +22,7 @@ use utoipa::{
     },
 };
 
-use super::{error, extract::BODY_BYTES_MAX};
+use super::{error, extract::BODY_BYTES_MAX, whip};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -32,7 +32,7 @@ use super::{error, extract::BODY_BYTES_MAX};
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     servers((url = "/")),
-    components(schemas(error::Envelope, terms::RequestId)),
+    components(schemas(error::Envelope, terms::RequestId, whip::AttachConfig)),
 )]
 struct Document;
 
@@ -90,6 +90,13 @@ fn failure(status: u16) -> RefOr<Response> {
     let named = FAILURES.iter().find(|(known, ..)| *known == status);
     let (_, name, _) = named.expect("a status of the table");
     Ref::from_response_name(*name).into()
+}
+
+/// A failure of a route whose failures are all plain text.
+fn plain_failure(status: u16) -> RefOr<Response> {
+    let when = FAILURES.iter().find(|(known, ..)| *known == status).map_or("", |(.., when)| when);
+    let content = Content::new(Some(String::schema()));
+    ResponseBuilder::new().description(when).content("text/plain", content).build().into()
 }
 
 /// Answers with the document.
@@ -176,8 +183,10 @@ fn finish(path: &str, operation: &mut Operation) {
         }
     }
     let responses = &mut operation.responses.responses;
+    let is_plain = path.starts_with(whip::BASE);
     for status in fails {
-        responses.entry(status.to_string()).or_insert_with(|| failure(status));
+        let response = || if is_plain { plain_failure(status) } else { failure(status) };
+        responses.entry(status.to_string()).or_insert_with(response);
     }
     if parameters.iter().any(|known| is_called(known, "cursor")) {
         let link = "The next page, `rel=\"next\"`; absent on the last";
@@ -212,6 +221,7 @@ fn path_parameter(name: &str) -> Parameter {
         "id" => (terms::RunId::schema(), "The run"),
         "webhook_id" => (terms::WebhookId::schema(), "The webhook"),
         "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
+        "sess" => (terms::SessionId::schema(), "The session"),
         "name" => (terms::FileName::schema(), "Name of an upload, or a path beneath a root"),
         _ => (String::schema(), ""),
     };

@@ -62,11 +62,11 @@ impl Log {
 
 fn found(text: &str) -> Event {
     let finding = Finding {
-        session_id: None,
         frame_index: 7,
         pts_ms: 280,
         confidence: Score::ONE,
         description: text.to_owned(),
+        ..Finding::default()
     };
     Event::Found(FindingKind::Vlm, finding)
 }

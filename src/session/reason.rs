@@ -6,7 +6,6 @@
 mod driver;
 mod ledger;
 mod model;
-mod patience;
 
 pub use driver::{Answered, Describer, Describing, Driver, Subject, Told, Unanswered};
 pub use ledger::{Inquiry, Question, Span, Totals};

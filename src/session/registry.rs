@@ -12,8 +12,7 @@ use std::{
 
 use media::{ErrorKind, RequestId, RunId, Seq, WallTime};
 use timeline::{
-    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunCreated, RunDeleted, Timeline,
-    TimelineError,
+    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, Timeline, TimelineError,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -207,14 +206,7 @@ impl Registry {
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
         let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.job_ends)));
-        let origin = run.origin();
-        let created = Event::RunCreated(RunCreated {
-            request_id,
-            mode: origin.mode.clone(),
-            model: origin.model.clone(),
-            principal_key: origin.principal.as_str().to_owned(),
-            tenant_id: origin.tenant.clone(),
-        });
+        let created = run.origin().created(request_id);
         self.take_slot(&run)?;
         self.change(&run, Change::Create(created)).await.map(|_| run)
     }

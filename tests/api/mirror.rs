@@ -33,6 +33,7 @@ fn found(kind: FindingKind, session_id: Option<SessionId>, description: &str) ->
         pts_ms: 100,
         confidence: Score::from_millionths(900_000),
         description: description.to_owned(),
+        ..Finding::default()
     };
     NewEvent { run: RUN, event: Event::Found(kind, finding) }
 }

@@ -30,7 +30,17 @@ fn created(owner: &str) -> Event {
 fn found(kind: FindingKind, description: &str) -> Event {
     let description = description.to_owned();
     let (session_id, confidence) = (None, Score::ONE);
-    Event::Found(kind, Finding { session_id, frame_index: 3, pts_ms: 120, confidence, description })
+    Event::Found(
+        kind,
+        Finding {
+            session_id,
+            frame_index: 3,
+            pts_ms: 120,
+            confidence,
+            description,
+            ..Finding::default()
+        },
+    )
 }
 
 fn still(description: &str) -> Event {

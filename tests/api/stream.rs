@@ -236,7 +236,14 @@ fn a_reader_that_reads_nothing_holds_up_nobody() {
         for frame_index in 0..LONG {
             let description = "x".repeat(60_000);
             let (session_id, pts_ms, confidence) = (None, 0, Score::ONE);
-            let found = Finding { session_id, frame_index, pts_ms, confidence, description };
+            let found = Finding {
+                session_id,
+                frame_index,
+                pts_ms,
+                confidence,
+                description,
+                ..Finding::default()
+            };
             append(Event::Found(FindingKind::Vlm, found));
         }
     }

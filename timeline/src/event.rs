@@ -10,7 +10,8 @@ pub use kind::{EventKind, FindingKind};
 
 use crate::column;
 use media::{
-    BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, SessionId, Signal, StreamId,
+    BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId, Signal,
+    StreamId,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -473,17 +474,43 @@ pub struct TokenBudgetLow {
     pub limit_tokens: u64,
 }
 
-/// What a media worker found at a frame.
-#[derive(Clone, Debug, PartialEq)]
+/// What was found at a frame, or over a clip; what is `None` is absent on the wire.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
     /// The live session; absent for a file.
     pub session_id: Option<SessionId>,
-    /// The frame.
+    /// The frame; of a clip the first.
     pub frame_index: u64,
     /// Its presentation time.
     pub pts_ms: i64,
-    /// How sure the worker is.
+    /// Presentation time of a clip's last picture.
+    pub end_pts_ms: Option<i64>,
+    /// How sure whoever found it is.
     pub confidence: Score,
     /// In words.
     pub description: String,
+    /// One line.
+    pub summary: Option<String>,
+    /// Normalised event type.
+    pub event_type: Option<EventType>,
+    /// Normalised object label.
+    pub object_label: Option<String>,
+    /// Why there is no answer.
+    pub semantic_error: Option<String>,
+    /// Backend that answered.
+    pub provider: Option<String>,
+    /// Model that answered.
+    pub model: Option<String>,
+    /// Tokens that it took, a description's own and not a reused one's.
+    pub total_tokens: Option<u64>,
+    /// Of them, tokens of the answer.
+    pub completion_tokens: Option<u64>,
+    /// Time from request to answer.
+    pub inference_latency_ms: Option<u64>,
+    /// Name and version of the prompt.
+    pub prompt_version: Option<String>,
+    /// The description is that of an earlier event.
+    pub reused_from_seq: Option<Seq>,
+    /// The session's index.
+    pub index_name: Option<Label>,
 }

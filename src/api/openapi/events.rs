@@ -361,15 +361,46 @@ payloads! {
         used_tokens: u64,
         limit_tokens: u64,
     }
-    /// What a worker found at a frame.
+    /// What was found at a frame, or over a clip.
     FindingPayload {
         #[schema(required = false)]
         session_id: terms::SessionId,
+        /// Of a clip the first.
         frame_index: u64,
         /// Media time.
         pts_ms: i64,
+        /// Media time of a clip's last picture.
+        #[schema(required = false)]
+        end_pts_ms: i64,
         confidence: terms::Fraction,
         description: String,
+        #[schema(required = false)]
+        summary: String,
+        #[schema(required = false)]
+        event_type: String,
+        #[schema(required = false)]
+        object_label: String,
+        /// Why there is no answer.
+        #[schema(required = false)]
+        semantic_error: String,
+        #[schema(required = false)]
+        provider: String,
+        #[schema(required = false)]
+        model: String,
+        /// Tokens that the description took; absent where it was reused.
+        #[schema(required = false)]
+        total_tokens: u64,
+        #[schema(required = false)]
+        completion_tokens: u64,
+        #[schema(required = false)]
+        inference_latency_ms: u64,
+        #[schema(required = false)]
+        prompt_version: String,
+        /// The event whose description this repeats.
+        #[schema(required = false)]
+        reused_from_seq: u64,
+        #[schema(required = false)]
+        index_name: terms::Label,
         /// The description was cut to fit.
         #[schema(required = false)]
         truncated: bool,

@@ -51,7 +51,7 @@ pub const CLIP_S_DEFAULT: f64 = 1.0;
 #[derive(ToSchema)]
 #[schema(as = CropRequest)]
 #[expect(dead_code, reason = "says what `crop` reads")]
-struct CropFields {
+pub struct CropFields {
     x: terms::Fraction,
     y: terms::Fraction,
     /// Greater than 0; `x` and `width` together at most 1.
@@ -212,7 +212,7 @@ pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiErr
 }
 
 /// The id of a model that a caller can name.
-fn curated(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
+pub fn curated(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
     let id: Label = parsed(value)?;
     let known = catalog.contains(id.as_str()).then_some(id);
     known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
@@ -279,7 +279,8 @@ fn clip(value: &Value) -> Result<f64, Problem> {
     if seconds > 0.0 { Ok(seconds) } else { Err("must be greater than 0".into()) }
 }
 
-fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
+/// A part of the picture.
+pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
     let mut side = |field| fields.required(field, score);
     let (x, y, width, height) = (side("x"), side("y"), side("width"), side("height"));
     let crop = Crop::new(x?, y?, width?, height?);
@@ -289,6 +290,7 @@ fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
     crop
 }
 
-fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
+/// A schema that answers can be made to match.
+pub fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
     OutputSchema::compile(value.clone()).map_err(|error| error.to_string().into())
 }

@@ -96,11 +96,11 @@ mod tests {
         let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
         let run = RunId::from_bytes([1; 16]);
         let finding = Finding {
-            session_id: None,
             frame_index: 1,
             pts_ms: 40,
             confidence: Score::from_millionths(500_000),
             description: "d".repeat(description_bytes),
+            ..Finding::default()
         };
         let event = Event::Found(FindingKind::Vlm, finding);
         log.append_wait(vec![NewEvent { run, event }]).expect("appended");

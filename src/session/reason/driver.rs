@@ -19,15 +19,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use worker::Chunk;
 
-use super::{
-    ledger::{Inquiry, Ledger, Question, Span, Timing, Totals},
-    patience::patiently,
-};
+use super::ledger::{Inquiry, Ledger, Question, Span, Timing, Totals};
 use crate::{
     analysis::{Insight, Said},
     labels::Words,
     metrics::Metrics,
-    session::registry::{Registry, Run, RunError},
+    session::{
+        patience::patiently,
+        registry::{Registry, Run, RunError},
+    },
     telemetry::SPANS,
 };
 

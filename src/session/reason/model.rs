@@ -8,8 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::driver::{Answered, Describer, Describing, Unanswered};
 use super::ledger::Question;
-use super::patience::patiently;
-use crate::inference::{Asker, Inference, InferenceError};
+use crate::{
+    inference::{Asker, Inference, InferenceError},
+    session::patience::patiently,
+};
 
 /// Tokens that a description may take; a model that thinks needs most of them for that.
 const TOKENS_MAX: u32 = 2048;

@@ -27,6 +27,13 @@ impl Registry {
         self.tables().runs.get(&id).cloned()
     }
 
+    /// The active runs that live sessions made.
+    pub fn active_sessions(&self) -> Vec<Arc<Run>> {
+        let tables = self.tables();
+        let runs = tables.runs.values().filter(|run| run.origin().session.is_some());
+        runs.filter(|run| run.lifecycle().is_active()).cloned().collect()
+    }
+
     /// The visible runs of `owner`.
     pub fn visible(&self, owner: &Principal) -> HashSet<RunId> {
         let (mut visible, mut before) = (HashSet::new(), Seq(u64::MAX));

@@ -6,8 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{BlobHash, RunId, Seq, SessionId, WallTime};
-use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+use media::{BlobHash, RequestId, RunId, Seq, SessionId, WallTime};
+use timeline::{
+    Event, EventHead, EventKind, RunCreated, SessionRunCreated, Timeline, TimelineError,
+};
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +57,23 @@ impl Origin {
                 session: Some(created.session_id),
             }),
             _ => None,
+        }
+    }
+
+    /// The event that tells it.
+    pub(super) fn created(&self, request_id: RequestId) -> Event {
+        let principal_key = self.principal.as_str().to_owned();
+        match self.session {
+            Some(session_id) => {
+                Event::SessionRunCreated(SessionRunCreated { principal_key, session_id })
+            }
+            None => Event::RunCreated(RunCreated {
+                request_id,
+                mode: self.mode.clone(),
+                model: self.model.clone(),
+                principal_key,
+                tenant_id: self.tenant.clone(),
+            }),
         }
     }
 }

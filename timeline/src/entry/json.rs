@@ -5,8 +5,8 @@
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    BlobHash, EventType, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, SessionId,
-    Signal, StreamId,
+    BlobHash, EventType, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
+    SessionId, Signal, StreamId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -123,6 +123,16 @@ name_fields! {
 fn parse_as<T: FromStr>(text: &str) -> Option<T> {
     // As in `parse`: the reason is the same for the caller.
     text.parse().ok()
+}
+
+impl Field for Seq {
+    fn write(&self, out: &mut Vec<u8>) {
+        put(out, self.0);
+    }
+
+    fn read(text: &str) -> Option<Seq> {
+        parse(text).map(Seq)
+    }
 }
 
 impl Field for bool {

@@ -91,7 +91,13 @@ payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
 payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });
-payload!(Finding { @optional session_id, frame_index, pts_ms, confidence, description });
+payload!(Finding {
+    @optional session_id, frame_index, pts_ms, @optional end_pts_ms, confidence, description,
+    @optional summary, @optional event_type, @optional object_label, @optional semantic_error,
+    @optional provider, @optional model, @optional total_tokens, @optional completion_tokens,
+    @optional inference_latency_ms, @optional prompt_version, @optional reused_from_seq,
+    @optional index_name,
+});
 
 impl Payload for SessionRunCreated {
     fn write(&self, object: &mut Object) {

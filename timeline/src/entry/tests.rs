@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use media::{EventType, Marker, MarkerStatus, Rate, RequestId, Score, Signal};
+use media::{EventType, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId, Signal};
 
 use super::*;
 use crate::event::*;
@@ -197,15 +197,39 @@ fn analysis() {
 #[test]
 fn findings_and_stills() {
     let finding = Finding {
-        session_id: None,
         frame_index: 4,
         pts_ms: 133,
         confidence: Score::ONE,
         description: text("a loop\n"),
+        ..Finding::default()
     };
     check(
         Event::Found(FindingKind::LoopDetected, finding),
         r#"{"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a loop\n"}"#,
+    );
+    let finding = Finding {
+        session_id: Some(SessionId::from_bytes([3; 16])),
+        frame_index: 4,
+        pts_ms: 133,
+        end_pts_ms: Some(200),
+        confidence: Score::ONE,
+        description: text("a van"),
+        summary: Some(text("van")),
+        event_type: Some(EventType::Named(Cow::Borrowed("arrives"))),
+        object_label: Some(text("van")),
+        semantic_error: None,
+        provider: Some(text("vllm")),
+        model: Some(text("m")),
+        total_tokens: Some(9),
+        completion_tokens: Some(4),
+        inference_latency_ms: Some(12),
+        prompt_version: Some(text("clip-1")),
+        reused_from_seq: Some(Seq(7)),
+        index_name: "yard".parse().ok(),
+    };
+    check(
+        Event::Found(FindingKind::ClipVlmTiered, finding),
+        r#"{"session_id":"sess-03030303030303030303030303030303","frame_index":4,"pts_ms":133,"end_pts_ms":200,"confidence":1.0,"description":"a van","summary":"van","event_type":"arrives","object_label":"van","provider":"vllm","model":"m","total_tokens":9,"completion_tokens":4,"inference_latency_ms":12,"prompt_version":"clip-1","reused_from_seq":7,"index_name":"yard"}"#,
     );
     let still = KeyframeStored {
         frame_index: 4,

@@ -1,0 +1,271 @@
+//! WHIP (RFC 9725): publishing live video over WebRTC.
+//!
+//! Successes are SDP or empty, failures plain text, as WHIP clients expect them. What a session
+//! does is in `live`; here are only its headers and statuses.
+
+mod attach;
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body as RawBody,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use media::SessionId;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Body, Caller, check_body},
+    openapi::terms,
+};
+use crate::{
+    config::{IceServer, Principal},
+    live::{End, Found, Instruction, LiveError, PromptError, Session, Who},
+};
+
+pub use attach::AttachConfig;
+
+/// Where every route of this module is.
+pub const BASE: &str = "/v1/stream/whip";
+/// The header with the attach config.
+pub const ATTACH: HeaderName = HeaderName::from_static("x-attach-config");
+
+const RUN_ID: HeaderName = HeaderName::from_static("x-service-run-id");
+const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+const SDP: &str = "application/sdp";
+const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+const OFFER_TYPE: HeaderValue = HeaderValue::from_static(SDP);
+const FRAGMENT_TYPE: HeaderValue = HeaderValue::from_static(FRAGMENT);
+/// Bytes of an offer or a fragment.
+const SDP_BYTES_MAX: usize = 64 << 10;
+
+/// Says how to publish; what browsers ask before they do is answered before any route.
+#[utoipa::path(
+    options, path = "/v1/stream/whip", operation_id = "whipOptions", tag = "live", security(()),
+    responses((status = 204, description = "`Accept-Post` says what an offer is")),
+)]
+pub async fn options() -> Response {
+    (StatusCode::NO_CONTENT, accepted().collect::<HeaderMap>()).into_response()
+}
+
+/// What an offer is (RFC 9725 4.2).
+pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    std::iter::once((ACCEPT_POST, OFFER_TYPE))
+}
+
+/// Publish live video: send an SDP offer, get the answer.
+///
+/// Creates a run whose timeline fills while pictures come. `Location` is relative to the address
+/// of the request, and names the session for the other routes.
+#[utoipa::path(
+    post, path = "/v1/stream/whip", operation_id = "whipOffer", tag = "live",
+    params(("x-attach-config" = Option<String>, Header,
+        description = "Base64url, without padding, of a JSON object (`AttachConfig`)")),
+    request_body(content = String, content_type = "application/sdp", description = "The offer"),
+    responses(
+        (status = 201, description = "The answer", body = String, content_type = "application/sdp"),
+        (status = 400, description = "An offer or attach config that cannot be read", body = String, content_type = "text/plain"),
+        (status = 409, description = "As many runs of the caller are active as may be", body = String, content_type = "text/plain"),
+        (status = 422, description = "No video codec that is served", body = String, content_type = "text/plain"),
+        (status = 503, description = "No capacity", body = String, content_type = "text/plain"),
+    ),
+)]
+pub async fn offer(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: RawBody,
+) -> ApiResult {
+    check_body(&headers, SDP, |essence| essence == SDP)?;
+    let offer = text(body).await?;
+    let attached = headers.get(ATTACH).cloned();
+    let reader = Arc::clone(&app);
+    // A schema takes a while to compile.
+    let wishes =
+        app.blocking(move || attach::read(attached.as_ref(), reader.inference.catalog())).await??;
+    app.check_open()?;
+    let Caller { request_id, principal, tenant } = caller;
+    app.quota.check(&principal)?;
+    let who = Who { request_id, principal, tenant };
+    let (session, answer) = app.live.publish(who, offer, wishes).await.map_err(refused)?;
+    let mut response = (StatusCode::CREATED, answer.sdp).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, OFFER_TYPE);
+    headers.insert(header::LOCATION, value(&format!("whip/{}", session.id())));
+    headers.insert(header::ETAG, value(&answer.etag));
+    headers.insert(RUN_ID, value(&session.run().id().to_string()));
+    headers.insert(ACCEPT_PATCH, FRAGMENT_TYPE);
+    for server in &app.config.live.ice_servers {
+        headers.append(header::LINK, value(&link(server)));
+    }
+    Ok(response)
+}
+
+/// Add ICE candidates of the publisher, or restart ICE.
+///
+/// The body is a fragment of SDP (RFC 8840), or one bare candidate line.
+#[utoipa::path(
+    patch, path = "/v1/stream/whip/{sess}", operation_id = "whipIce", tag = "live",
+    params(("if-match" = Option<String>, Header, description = "The `ETag` of the session; a restart needs it, or `*`")),
+    request_body(content = String, content_type = "application/trickle-ice-sdpfrag", description = "The fragment"),
+    responses(
+        (status = 200, description = "ICE restarted: the server's side of it", body = String, content_type = "application/trickle-ice-sdpfrag"),
+        (status = 204, description = "The candidates are taken"),
+        (status = 400, description = "A fragment that cannot be read", body = String, content_type = "text/plain"),
+        (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
+        (status = 412, description = "`If-Match` names another ICE session", body = String, content_type = "text/plain"),
+        (status = 428, description = "A restart without `If-Match`", body = String, content_type = "text/plain"),
+    ),
+)]
+pub async fn patch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(session): Path<String>,
+    headers: HeaderMap,
+    body: RawBody,
+) -> ApiResult {
+    check_body(&headers, FRAGMENT, |essence| matches!(essence, FRAGMENT | "text/plain"))?;
+    let session = live(&app, &caller.principal, &session)?;
+    let fragment = text(body).await?;
+    let tag = headers.get(header::IF_MATCH).map(HeaderValue::as_bytes);
+    let Some(restarted) = session.patch(&fragment, tag).map_err(ApiError::Fragment)? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let headers = [(header::CONTENT_TYPE, FRAGMENT_TYPE), (header::ETAG, value(&restarted.etag))];
+    Ok((headers, restarted.sdpfrag).into_response())
+}
+
+/// End a session; its run is completed by then.
+#[utoipa::path(
+    delete, path = "/v1/stream/whip/{sess}", operation_id = "whipTerminate", tag = "live",
+    responses(
+        (status = 200, description = "Ended, now or in the last ten minutes"),
+        (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
+    ),
+)]
+pub async fn terminate(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(session): Path<String>,
+) -> ApiResult {
+    if let Found::Live(session) = find(&app, &caller.principal, &session)? {
+        session.end(End::Deleted(caller.request_id)).await;
+    }
+    Ok(StatusCode::OK.into_response())
+}
+
+/// What to ask of models from now on.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `prompt` reads")]
+pub struct PromptUpdate {
+    /// 1 to 4096 bytes.
+    #[schema(inline)]
+    prompt: attach::LivePrompt,
+    /// JSON Schema that answers must match; the default one when missing.
+    output_schema: Option<terms::AnyObject>,
+}
+
+/// What models are asked now.
+#[derive(Serialize, ToSchema)]
+pub struct PromptApplied {
+    prompt: String,
+    #[schema(value_type = Option<terms::AnyObject>)]
+    output_schema: Option<Value>,
+    /// The first frame that it holds for.
+    applied_from_frame: u64,
+}
+
+/// Change what models are asked about a session's pictures.
+///
+/// Answered once the session's workers have taken it up.
+#[utoipa::path(
+    patch, path = "/v1/stream/whip/{sess}/prompt", operation_id = "whipUpdatePrompt", tag = "live",
+    request_body = PromptUpdate,
+    responses(
+        (status = 200, description = "It holds", body = PromptApplied),
+        (status = 400, description = "A prompt or schema that cannot be used", body = String, content_type = "text/plain"),
+        (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
+        (status = 409, description = "The session has ended", body = String, content_type = "text/plain"),
+        (status = 503, description = "No worker took it up within two seconds", body = String, content_type = "text/plain"),
+    ),
+)]
+pub async fn prompt(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(session): Path<String>,
+    body: Body,
+) -> ApiResult {
+    let found = find(&app, &caller.principal, &session)?;
+    let (instruction, output_schema) = app.blocking(move || attach::instruction(&body)).await??;
+    let applied = match found {
+        Found::Live(session) => session.instruct(instruction.clone()).await,
+        Found::Ended => Err(PromptError::Closed),
+    };
+    let applied_from_frame = applied.map_err(ApiError::Prompt)?;
+    let Instruction { prompt, .. } = instruction;
+    Ok(Json(PromptApplied { prompt, output_schema, applied_from_frame }).into_response())
+}
+
+fn find(app: &App, owner: &Principal, session: &str) -> Result<Found, ApiError> {
+    let id: Option<SessionId> = session.parse().ok();
+    id.and_then(|id| app.live.find(owner, id)).ok_or(ApiError::NotFound("session"))
+}
+
+fn live(app: &App, owner: &Principal, session: &str) -> Result<Arc<Session>, ApiError> {
+    match find(app, owner, session)? {
+        Found::Live(session) => Ok(session),
+        Found::Ended => Err(ApiError::NotFound("session")),
+    }
+}
+
+async fn text(body: RawBody) -> Result<String, ApiError> {
+    let refuse = |status, text: &str| Err(ApiError::Plain(status, text.to_owned()));
+    match Limited::new(body, SDP_BYTES_MAX).collect().await {
+        Ok(collected) => match String::from_utf8(collected.to_bytes().into()) {
+            Ok(text) => Ok(text),
+            Err(_) => refuse(StatusCode::BAD_REQUEST, "the body is not UTF-8"),
+        },
+        Err(error) if error.is::<LengthLimitError>() => {
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 65536 bytes")
+        }
+        Err(_) => refuse(StatusCode::BAD_REQUEST, "the body ended early"),
+    }
+}
+
+fn refused(error: LiveError) -> ApiError {
+    match error {
+        LiveError::Run(error) => ApiError::Run(error),
+        error => ApiError::Live(error),
+    }
+}
+
+/// A STUN or TURN server for the publisher (RFC 9725 4.6).
+fn link(server: &IceServer) -> String {
+    let IceServer { url, credential } = server;
+    let Some((username, password)) = credential else {
+        return format!("<{url}>; rel=\"ice-server\"");
+    };
+    let (username, password) = (quoted(username), quoted(password));
+    format!(
+        "<{url}>; rel=\"ice-server\"; username={username}; credential={password}; \
+         credential-type=\"password\""
+    )
+}
+
+/// A quoted string (RFC 9110 5.6.4).
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("our own, or checked with the configuration")
+}

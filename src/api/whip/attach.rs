@@ -1,0 +1,209 @@
+//! What a publisher attaches to its offer, and the prompt that it changes later.
+
+use std::sync::Arc;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::{HeaderValue, StatusCode};
+use infer::OutputSchema;
+use serde_json::Value;
+use utoipa::ToSchema;
+use worker::ClipSpec;
+
+use crate::{
+    api::{
+        error::ApiError,
+        extract::Body,
+        openapi::terms,
+        reason::{CropFields, crop, curated, output_schema},
+    },
+    catalog::Catalog,
+    json::{self, Detail, Fields, Int, Text, number, parsed},
+    live::{Instruction, Wishes},
+};
+
+/// Bytes of the header.
+const ENCODED_BYTES_MAX: usize = 8192;
+/// Pictures a second of a clip where a publisher says nothing of them.
+const CLIP_FPS_DEFAULT: u64 = 6;
+/// Pictures of a clip that a model is shown.
+const CLIP_PICTURES: u32 = 8;
+/// Longest edge of one of them.
+const CLIP_EDGE: u32 = 768;
+/// Seconds of a clip, and from one to the next.
+const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
+const CLIP_S_DEFAULT: f64 = 0.5;
+
+/// What a publisher wants to know.
+pub type LivePrompt = Text<1, 4096>;
+/// Output tokens a second.
+pub type TokenRate = Int<1, 10_000>;
+/// Pictures a second of a clip.
+pub type ClipFps = Int<1, 30>;
+
+/// What a publisher may attach to its offer; other fields are refused.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `read` reads")]
+pub struct AttachConfig {
+    /// What to find out about the pictures.
+    #[schema(inline)]
+    prompt: Option<LivePrompt>,
+    /// Output tokens that descriptions may take in a second; no limit when missing.
+    #[schema(inline)]
+    max_output_tokens_per_second: Option<TokenRate>,
+    /// Clips are described beside selected frames.
+    clip_mode: Option<ClipMode>,
+    /// The part of the picture that models are shown.
+    crop: Option<CropFields>,
+    /// JSON Schema that answers must match.
+    output_schema: Option<terms::AnyObject>,
+    /// The model that describes; one of `GET /v1/models`.
+    model: Option<String>,
+    /// Kept in events, which can be filtered by it.
+    index_name: Option<terms::Label>,
+}
+
+/// How clips are cut.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `clip` reads")]
+struct ClipMode {
+    /// Pictures a second; 6 when missing. A model is shown at most eight of a clip.
+    #[schema(inline)]
+    target_fps: Option<ClipFps>,
+    /// Seconds of a clip; 0.5 when missing.
+    #[schema(minimum = 0.1, maximum = 60.0)]
+    clip_length_seconds: Option<f64>,
+    /// Seconds from the end of one to the start of the next; 0.5 when missing.
+    #[schema(minimum = 0.0, maximum = 60.0)]
+    delay_seconds: Option<f64>,
+}
+
+/// Reads the attach config of a header; none wishes for nothing.
+pub fn read(header: Option<&HeaderValue>, catalog: &Catalog) -> Result<Wishes, ApiError> {
+    let Some(header) = header else { return Ok(Wishes::default()) };
+    let refused = |text: &str| bad(format!("x-attach-config {text}"));
+    if header.len() > ENCODED_BYTES_MAX {
+        return Err(refused("has more than 8192 bytes"));
+    }
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(header.as_bytes());
+    let decoded = decoded.map_err(|_| refused("is not base64url without padding"))?;
+    let value = json::parse(&decoded).map_err(|error| refused(&format!("is no JSON: {error}")))?;
+    let mut fields = Fields::of(&value).map_err(|details| listed("x-attach-config", &details))?;
+    let prompt = fields.optional("prompt", LivePrompt::read).unwrap_or_default();
+    let rate = fields.optional("max_output_tokens_per_second", TokenRate::read);
+    let clips = fields.object("clip_mode", clip);
+    let crop = fields.object("crop", crop);
+    let schema = fields.optional("output_schema", output_schema).map(Arc::new);
+    let model = fields.optional("model", |value| curated(catalog, value));
+    let index_name = fields.optional("index_name", parsed);
+    fields.refuse_unknown();
+    let wishes = Wishes {
+        instruction: Instruction { prompt: prompt.to_owned(), schema },
+        tokens_per_second: rate.map(|rate| rate as u32),
+        clips,
+        crop,
+        model: model.map(|model| model.as_str().to_owned()),
+        index_name,
+    };
+    fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
+}
+
+/// Reads a new prompt, and its schema as it was given.
+pub fn instruction(body: &Body) -> Result<(Instruction, Option<Value>), ApiError> {
+    let read = |body: &Body| {
+        let mut fields = body.fields()?;
+        let prompt = fields.required("prompt", LivePrompt::read);
+        let given = fields.optional("output_schema", |value| Ok(value.clone()));
+        let schema: Option<OutputSchema> = fields.optional("output_schema", output_schema);
+        let schema = schema.map(Arc::new);
+        let read =
+            fields.finish(|| Some((Instruction { prompt: prompt?.to_owned(), schema }, given)));
+        read.map_err(ApiError::Invalid)
+    };
+    read(body).map_err(|error| match error {
+        ApiError::Invalid(details) => listed("the prompt", &details),
+        error => error,
+    })
+}
+
+fn clip(fields: &mut Fields<'_>) -> Option<ClipSpec> {
+    let fps = fields.optional("target_fps", ClipFps::read).unwrap_or(CLIP_FPS_DEFAULT);
+    let length = fields.optional("clip_length_seconds", number(CLIP_LENGTH_S));
+    let delay = fields.optional("delay_seconds", number(CLIP_DELAY_S));
+    fields.refuse_unknown();
+    let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
+    Some(ClipSpec {
+        target_fps: fps as u32,
+        length_ms: ms(length),
+        delay_ms: ms(delay),
+        pictures: CLIP_PICTURES,
+        max_edge: CLIP_EDGE,
+    })
+}
+
+fn bad(text: String) -> ApiError {
+    ApiError::Plain(StatusCode::BAD_REQUEST, text)
+}
+
+/// Every problem in one line of plain text.
+fn listed(what: &str, details: &[Detail]) -> ApiError {
+    let problems = details.iter().map(|Detail { field, message, .. }| format!("{field} {message}"));
+    bad(format!("{what} cannot be used: {}", problems.collect::<Vec<_>>().join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_json(text: &str) -> Result<Wishes, String> {
+        let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");
+        read(Some(&header), &Catalog::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_whole_config_is_read() {
+        let wishes = read_json(
+            r#"{"prompt":"count","max_output_tokens_per_second":5,"clip_mode":{"target_fps":2},
+                "crop":{"x":0.5,"y":0,"width":0.5,"height":1},"output_schema":{"type":"object"},
+                "model":"qwen3-vl-8b","index_name":"yard"}"#,
+        );
+        let wishes = wishes.expect("acceptable");
+        assert_eq!(
+            (wishes.instruction.prompt.as_str(), wishes.tokens_per_second),
+            ("count", Some(5))
+        );
+        let clips = wishes.clips.expect("clips");
+        assert_eq!((clips.target_fps, clips.length_ms, clips.delay_ms), (2, 500, 500));
+        assert!(wishes.crop.is_some() && wishes.instruction.schema.is_some());
+        assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
+        assert!(read(None, &Catalog::default()).is_ok_and(|wishes| wishes.clips.is_none()));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let rows = [
+            ("nonsense", "is no JSON"),
+            ("[]", "object"),
+            (r#"{"prompt":""}"#, "prompt"),
+            (r#"{"prompt":"a","prompt":"b"}"#, "twice"),
+            (r#"{"promt":"a"}"#, "promt"),
+            (r#"{"max_output_tokens_per_second":0}"#, "max_output_tokens_per_second"),
+            (r#"{"max_output_tokens_per_second":1.5}"#, "max_output_tokens_per_second"),
+            (r#"{"clip_mode":{"target_fps":31}}"#, "clip_mode.target_fps"),
+            (r#"{"clip_mode":{"fps":3}}"#, "clip_mode.fps"),
+            (r#"{"crop":{"x":0.6,"y":0,"width":0.5,"height":1}}"#, "crop"),
+            (r#"{"crop":{"x":0,"y":0,"width":0,"height":1}}"#, "crop"),
+            (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
+            (r#"{"model":"unheard-of"}"#, "model"),
+            (r#"{"index_name":""}"#, "index_name"),
+        ];
+        for (text, expected) in rows {
+            let error = read_json(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let padded = HeaderValue::from_static("e30=");
+        assert!(read(Some(&padded), &Catalog::default()).is_err(), "padding");
+        let long = HeaderValue::from_str(&"a".repeat(8193)).expect("ASCII");
+        assert!(read(Some(&long), &Catalog::default()).is_err(), "too long");
+    }
+}

@@ -1,0 +1,194 @@
+//! Settings of live sessions.
+
+use std::net::{IpAddr, SocketAddr};
+
+use media::Score;
+
+use super::{Vars, fraction, whole};
+use crate::json::Problem;
+
+/// Live sessions.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// Where packets are received.
+    pub udp: SocketAddr,
+    /// Addresses that publishers are told; those of the interfaces when empty.
+    pub public_ips: Vec<IpAddr>,
+    /// Servers that publishers are told for their side of a connection.
+    pub ice_servers: Vec<IceServer>,
+    /// Bytes that all sessions together may reserve.
+    pub memory_budget: u64,
+    /// Sessions of different principals may share a media worker.
+    pub shares_workers: bool,
+    /// The model that describes, where a session names none; the first backend's when `None`.
+    pub model: Option<String>,
+    /// The model that is asked where the first is not sure.
+    pub second_model: Option<String>,
+    /// How sure the first has to be.
+    pub threshold: Score,
+}
+
+/// A STUN or TURN server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IceServer {
+    /// Such as `stun:stun.example:3478` (RFC 7064) or `turn:turn.example` (RFC 7065).
+    pub url: String,
+    /// User and password, for a TURN server.
+    pub credential: Option<(String, String)>,
+}
+
+/// Without the password, which has no place in a log.
+impl std::fmt::Debug for IceServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IceServer").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn live(vars: &mut Vars, http: SocketAddr) -> LiveConfig {
+    let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
+    let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
+    // Who may reach the API may publish: a server on loopback receives on loopback.
+    let ip = if public_ips.is_empty() { http.ip() } else { unspecified(&public_ips) };
+    let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
+    ice_servers.extend(turn_server(vars));
+    let named = |text: &str| Ok(Some(text.to_owned()).filter(|name| !name.is_empty()));
+    LiveConfig {
+        udp: SocketAddr::new(ip, port),
+        public_ips,
+        ice_servers,
+        memory_budget: vars.read(
+            "SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
+            "8589934592",
+            whole(25 << 20, 1 << 50),
+        ),
+        shares_workers: vars.read("SERVICE_MEDIA_ISOLATION", "principal", isolation),
+        model: vars.read("SERVICE_LIVE_MODEL", "", named),
+        second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", named),
+        threshold: vars.read("SERVICE_LIVE_SECOND_PASS_THRESHOLD", "0.7", fraction),
+    }
+}
+
+/// Receives whatever is sent to one of `ips`.
+fn unspecified(ips: &[IpAddr]) -> IpAddr {
+    let wants_v6 = ips.iter().any(IpAddr::is_ipv6);
+    if wants_v6 {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    }
+}
+
+fn addresses(text: &str) -> Result<Vec<IpAddr>, Problem> {
+    let listed = text.split(',').map(str::trim).filter(|ip| !ip.is_empty());
+    let parsed: Result<Vec<IpAddr>, _> = listed.map(str::parse).collect();
+    let parsed = parsed.map_err(|_| Problem::from("must list IP addresses, comma separated"))?;
+    if parsed.iter().any(IpAddr::is_unspecified) {
+        return Err("must list addresses that publishers can send to, not 0.0.0.0 or ::".into());
+    }
+    Ok(parsed)
+}
+
+fn stun_servers(text: &str) -> Result<Vec<IceServer>, Problem> {
+    let listed = text.split(',').map(str::trim).filter(|url| !url.is_empty());
+    let server = |url: &str| {
+        is_ice_url(url, &["stun:", "stuns:"])
+            .then(|| IceServer { url: url.to_owned(), credential: None })
+            .ok_or_else(|| "must list URLs such as stun:stun.example:3478".into())
+    };
+    listed.map(server).collect()
+}
+
+fn turn_server(vars: &mut Vars) -> Option<IceServer> {
+    let url = vars.read("SERVICE_WEBRTC_TURN_URL", "", |text| {
+        let is_one = text.is_empty() || is_ice_url(text, &["turn:", "turns:"]);
+        is_one
+            .then(|| text.to_owned())
+            .ok_or_else(|| "must be a URL such as turn:turn.example:3478?transport=udp".into())
+    });
+    let username = vars.read("SERVICE_WEBRTC_TURN_USERNAME", "", |text| Ok(text.to_owned()));
+    let credential = vars.secret("SERVICE_WEBRTC_TURN_CREDENTIAL");
+    if url.is_empty() {
+        return None;
+    }
+    // They stand in a header.
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if !is_plain(&username) || !credential.as_deref().is_none_or(is_plain) {
+        vars.refuse("SERVICE_WEBRTC_TURN_CREDENTIAL", "and the user name must be visible ASCII");
+        return None;
+    }
+    let (false, Some(credential)) = (username.is_empty(), credential) else {
+        vars.refuse(
+            "SERVICE_WEBRTC_TURN_URL",
+            "needs SERVICE_WEBRTC_TURN_USERNAME and SERVICE_WEBRTC_TURN_CREDENTIAL",
+        );
+        return None;
+    };
+    Some(IceServer { url, credential: Some((username, credential)) })
+}
+
+/// A URL that stands in a header as it is.
+fn is_ice_url(text: &str, schemes: &[&str]) -> bool {
+    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"' | b',');
+    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
+}
+
+fn isolation(text: &str) -> Result<bool, Problem> {
+    match text {
+        "principal" => Ok(false),
+        "shared" => Ok(true),
+        _ => Err("must be principal or shared".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[(&str, &str)]) -> (LiveConfig, Vec<String>) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut vars = Vars::new(values);
+        let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)));
+        (config, vars.errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_server_on_loopback_receives_on_loopback() {
+        let (config, errors) = read(&[("SERVICE_WEBRTC_UDP_PORT", "9000")]);
+        assert_eq!((config.udp.to_string().as_str(), errors.len()), ("127.0.0.1:9000", 0));
+        let (config, _) = read(&[("SERVICE_WEBRTC_PUBLIC_IPS", "203.0.113.5")]);
+        assert_eq!(config.udp.to_string(), "0.0.0.0:0");
+        let (config, _) = read(&[("SERVICE_WEBRTC_PUBLIC_IPS", "203.0.113.5, 2001:db8::5")]);
+        assert_eq!(config.udp.to_string(), "[::]:0");
+    }
+
+    #[test]
+    fn ice_servers_are_checked_and_their_password_is_hidden() {
+        let turn = [
+            ("SERVICE_WEBRTC_STUN_SERVERS", "stun:a.example, stun:b.example:3478"),
+            ("SERVICE_WEBRTC_TURN_URL", "turn:t.example"),
+            ("SERVICE_WEBRTC_TURN_USERNAME", "u"),
+            ("SERVICE_WEBRTC_TURN_CREDENTIAL", "hidden"),
+        ];
+        let (config, errors) = read(&turn);
+        let urls: Vec<_> = config.ice_servers.iter().map(|server| server.url.as_str()).collect();
+        assert_eq!(urls, ["stun:a.example", "stun:b.example:3478", "turn:t.example"]);
+        assert!(errors.is_empty() && !format!("{config:?}").contains("hidden"), "{errors:?}");
+        let rows = [
+            ("SERVICE_WEBRTC_STUN_SERVERS", "a.example", "such as stun:"),
+            ("SERVICE_WEBRTC_STUN_SERVERS", "stun:a>b", "such as stun:"),
+            ("SERVICE_WEBRTC_TURN_URL", "turn:t.example", "needs SERVICE_WEBRTC_TURN_USERNAME"),
+            ("SERVICE_WEBRTC_PUBLIC_IPS", "0.0.0.0", "publishers can send to"),
+            ("SERVICE_WEBRTC_PUBLIC_IPS", "here", "must list IP addresses"),
+            ("SERVICE_MEDIA_ISOLATION", "none", "principal or shared"),
+            ("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", "1000", "must be an integer in"),
+        ];
+        for (name, value, expected) in rows {
+            let (_, errors) = read(&[(name, value)]);
+            assert!(
+                errors.iter().any(|error| error.contains(expected)),
+                "{name}={value}: {errors:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Settings of novelty: what embeds pictures, and when a description is used again.
+
+use std::{path::PathBuf, time::Duration};
+
+use embed::ReuseRule;
+
+use super::{Vars, fraction, optional_path, whole};
+use crate::json::Problem;
+
+/// The word for the model that comes with the server.
+const BUILT_IN: &str = "built-in";
+
+/// What embeds pictures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EyesConfig {
+    /// Nothing: every selected frame is described.
+    Off,
+    /// A model in this process.
+    Model {
+        /// The ONNX file; the one that comes with the server when `None`.
+        model: Option<PathBuf>,
+        /// ONNX Runtime's library; the loader's search when `None`.
+        runtime: Option<PathBuf>,
+    },
+    /// A sidecar at `host:port`.
+    Sidecar(String),
+}
+
+/// Novelty.
+#[derive(Clone, Debug)]
+pub struct NoveltyConfig {
+    /// What embeds pictures.
+    pub eyes: EyesConfig,
+    /// Most time that an embedding may take.
+    pub timeout: Duration,
+    /// When a description is used again.
+    pub rule: ReuseRule,
+}
+
+pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
+    let rule = ReuseRule {
+        distance_max: vars.read("SERVICE_NOVELTY_REUSE_THRESHOLD", "0.01", fraction),
+        elapsed_ms_max: vars.read("SERVICE_NOVELTY_MAX_REUSE_MS", "2000", whole(0, 3_600_000)),
+        drift_max: vars.read("SERVICE_NOVELTY_MAX_CUMULATIVE_DRIFT", "0.5", fraction),
+        ..ReuseRule::default()
+    };
+    let timeout = vars.read("SERVICE_NOVELTY_EMBEDDING_TIMEOUT_MS", "2000", whole(10, 60_000));
+    let sidecar = vars.read("SERVICE_NOVELTY_EMBEDDING_ADDR", "", sidecar);
+    let model = vars.read("SERVICE_NOVELTY_MODEL_PATH", "", optional_path);
+    let runtime = vars.read("SERVICE_ONNXRUNTIME_PATH", "", optional_path);
+    let eyes = match (sidecar, model) {
+        (None, None) => EyesConfig::Off,
+        (Some(_), Some(_)) => {
+            vars.refuse(
+                "SERVICE_NOVELTY_MODEL_PATH",
+                "cannot be used beside SERVICE_NOVELTY_EMBEDDING_ADDR: unset one",
+            );
+            EyesConfig::Off
+        }
+        (Some(sidecar), None) => EyesConfig::Sidecar(sidecar),
+        (None, Some(model)) => {
+            let model = Some(model).filter(|path| path.as_os_str() != BUILT_IN);
+            EyesConfig::Model { model, runtime }
+        }
+    };
+    NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
+}
+
+fn sidecar(text: &str) -> Result<Option<String>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(1..)) => Ok(Some(text.to_owned())),
+        _ => Err("must be a host and port such as 127.0.0.1:7070".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eyes(values: &[(&str, &str)]) -> Result<EyesConfig, String> {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut vars = Vars::new(values);
+        let config = novelty(&mut vars);
+        vars.errors.first().map_or(Ok(config.eyes), |error| Err(error.to_string()))
+    }
+
+    #[test]
+    fn one_thing_embeds_or_none() {
+        let (model, addr) = ("SERVICE_NOVELTY_MODEL_PATH", "SERVICE_NOVELTY_EMBEDDING_ADDR");
+        let runtime = ("SERVICE_ONNXRUNTIME_PATH", "/lib/onnx.so");
+        let built_in = EyesConfig::Model { model: None, runtime: Some("/lib/onnx.so".into()) };
+        let own = EyesConfig::Model { model: Some("a.onnx".into()), runtime: None };
+        assert_eq!(eyes(&[]), Ok(EyesConfig::Off));
+        assert_eq!(eyes(&[(model, "built-in"), runtime]), Ok(built_in));
+        assert_eq!(eyes(&[(model, "a.onnx")]), Ok(own));
+        assert_eq!(eyes(&[(addr, "[::1]:70")]), Ok(EyesConfig::Sidecar("[::1]:70".to_owned())));
+        for bad in ["localhost", ":70", "a:0", "a:65536"] {
+            assert!(eyes(&[(addr, bad)]).is_err(), "{bad}");
+        }
+        assert!(eyes(&[(addr, "a:70"), (model, "a.onnx")]).is_err(), "both");
+    }
+}

@@ -1,0 +1,513 @@
+//! Asks a model about the pictures of one session and records what it says: one worker for
+//! selected frames, one for clips.
+//!
+//! One picture is asked about at a time; of those that come meanwhile the newest wait. A picture
+//! that shows nothing new is given the description of the one before it. A new prompt holds from
+//! the next picture on. A failure is recorded when it begins, not each time.
+
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ::infer::{
+    Described, Finding, Image, InferError, OutputSchema, Prompt, Request, Shape, Tier, Tiered,
+    Tokens, prompt::Parts,
+};
+use bytes::Bytes;
+use embed::Seen;
+use media::{Score, Seq};
+use timeline::{Event, FindingKind};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use worker::NoveltyInput;
+
+use super::{
+    allowance::Allowance,
+    journal::{Journal, JournalError},
+    novelty::{Novelty, Verdict},
+    overlap::{TRANSITION, overlap},
+    shelf::Shelf,
+};
+use crate::{
+    inference::{Asker, Inference, InferenceError},
+    metrics::{Metrics, Shed},
+};
+
+/// What a description says where no backend is configured.
+pub const NO_PROVIDER: &str = "(no inference provider configured)";
+/// Pictures, or clips, that wait for the model.
+const WAITING: usize = 2;
+/// New prompts that wait for a worker.
+const ORDERS: usize = 4;
+/// Descriptions that are remembered while the picture loops.
+const REMEMBERED: usize = 8;
+/// Tokens that a description may take; a model that thinks needs most of them for that.
+const TOKENS_MAX: u32 = 2048;
+/// Time for an answer, once it has a place.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a worker describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Selected frames.
+    Keyframes,
+    /// Clips.
+    Clips,
+}
+
+/// What a model is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Instruction {
+    /// The caller's words; the default task when empty.
+    pub prompt: String,
+    /// What an answer must match; the default schema when `None`.
+    pub schema: Option<Arc<OutputSchema>>,
+}
+
+/// Something to describe.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Its frame, or its first.
+    pub frame_index: u64,
+    /// Presentation time and JPEG of each picture, at least one, in the order of time.
+    pub pictures: Vec<(i64, Bytes)>,
+    /// Its last frame.
+    pub last_frame: u64,
+    /// The picture keeps coming back.
+    pub is_looping: bool,
+    /// What novelty is told from.
+    pub novelty: Option<NoveltyInput>,
+}
+
+/// A new instruction, and who waits for the frame from which it holds.
+pub struct Order {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Is told the first frame that it can apply to.
+    pub applied: oneshot::Sender<u64>,
+}
+
+/// Which models describe.
+#[derive(Clone, Debug)]
+pub struct Models {
+    /// The one that is asked of everything; `None` where no backend serves any.
+    pub first: Option<String>,
+    /// The one that is asked where the first is not sure.
+    pub second: Option<String>,
+    /// How sure the first has to be.
+    pub threshold: Score,
+    /// What an answer must match where a session says nothing of it.
+    pub schema: Arc<OutputSchema>,
+}
+
+/// The session's end of a worker.
+pub struct Handle {
+    looks: Arc<Shelf<Look>>,
+    orders: mpsc::Sender<Order>,
+    subject: Subject,
+    metrics: Arc<Metrics>,
+}
+
+/// A worker.
+pub struct Describer {
+    /// The way to the models.
+    pub inference: Arc<Inference>,
+    /// Who asks.
+    pub asker: Asker,
+    /// Which models.
+    pub models: Models,
+    /// Where findings go.
+    pub journal: Journal,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is described.
+    pub subject: Subject,
+    /// What is asked to begin with.
+    pub instruction: Instruction,
+    /// Output tokens that may be taken; shared by the workers of the session.
+    pub allowance: Arc<Mutex<Allowance>>,
+    /// What tells whether a picture shows anything new; `None` has every one described.
+    pub novelty: Option<Novelty>,
+}
+
+/// What came of a look.
+enum Came {
+    /// A model described it; what novelty remembers it by.
+    Described(Box<Described>, String, Option<Seen>),
+    /// The description of an earlier event stands for it.
+    Reused(Seq, timeline::Finding),
+    /// The session may take no more tokens now.
+    NotAllowed,
+    /// There is no answer.
+    Failed(InferenceError),
+}
+
+/// What a worker remembers from one answer to the next.
+#[derive(Default)]
+struct Memory {
+    /// The first frame that was not asked about.
+    next_frame: u64,
+    /// The last descriptions and their events, the newest last.
+    told: VecDeque<(Seq, timeline::Finding)>,
+    /// The class of the failure that was recorded and has not passed.
+    failing: Option<&'static str>,
+}
+
+impl Handle {
+    /// Gives the worker something to describe.
+    pub fn show(&self, look: Look) {
+        if self.subject == Subject::Keyframes {
+            self.metrics.keyframes.inc();
+        }
+        if self.looks.put(look).is_some() {
+            let shed = match self.subject {
+                Subject::Keyframes => Shed::Keyframes,
+                Subject::Clips => Shed::Clips,
+            };
+            self.metrics.live_shed.of(shed).inc();
+        }
+    }
+
+    /// Where new instructions go.
+    pub fn orders(&self) -> &mpsc::Sender<Order> {
+        &self.orders
+    }
+}
+
+impl Describer {
+    /// Starts the worker. It ends with what waits for it once `end` is cancelled, and at once with
+    /// `cut`.
+    pub fn start(
+        self,
+        end: CancellationToken,
+        cut: CancellationToken,
+    ) -> (Handle, impl Future<Output = ()> + Send) {
+        let (orders, taken) = mpsc::channel(ORDERS);
+        let looks = Arc::new(Shelf::new(WAITING));
+        let (subject, metrics) = (self.subject, Arc::clone(&self.metrics));
+        let handle = Handle { looks: Arc::clone(&looks), orders, subject, metrics };
+        let work = async move {
+            let run = self.run(&looks, taken, &end);
+            // What is cut off is dropped whole: its place with the model comes back by itself.
+            cut.run_until_cancelled_owned(run).await;
+        };
+        (handle, work)
+    }
+
+    async fn run(
+        mut self,
+        looks: &Shelf<Look>,
+        mut orders: mpsc::Receiver<Order>,
+        end: &CancellationToken,
+    ) {
+        let mut memory = Memory::default();
+        loop {
+            let look = tokio::select! {
+                biased;
+                Some(order) = orders.recv() => {
+                    self.obey(order, &mut memory);
+                    continue;
+                }
+                look = looks.take() => look,
+                () = end.cancelled() => return,
+            };
+            memory.next_frame = look.last_frame + 1;
+            let mut asking = pin!(self.ask(&look));
+            // Orders are obeyed while the model thinks: they are for the frames after this one.
+            let mut ordered = None;
+            let (came, novelty) = loop {
+                tokio::select! {
+                    outcome = &mut asking => break outcome,
+                    Some(order) = orders.recv() => {
+                        ordered = order.accepted(memory.next_frame).or(ordered);
+                    }
+                }
+            };
+            self.novelty = novelty;
+            let goes_on = self.record(&look, came, &mut memory).await;
+            if let Some(instruction) = ordered {
+                self.follow(instruction, &mut memory);
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order, memory: &mut Memory) {
+        if let Some(instruction) = order.accepted(memory.next_frame) {
+            self.follow(instruction, memory);
+        }
+    }
+
+    fn follow(&mut self, instruction: Instruction, memory: &mut Memory) {
+        self.instruction = instruction;
+        memory.failing = None;
+        memory.told.clear();
+        if let Some(novelty) = &mut self.novelty {
+            novelty.forget();
+        }
+    }
+
+    /// Finds out about `look` as the instruction stands now. Novelty comes back with the outcome.
+    fn ask(&mut self, look: &Look) -> impl Future<Output = (Came, Option<Novelty>)> + Send + use<> {
+        let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
+        let (tiered, version) = self.question(look);
+        let is_allowed = self.allowance().allows(Instant::now());
+        let mut novelty = self.novelty.take();
+        let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
+        let input = look.novelty.clone();
+        async move {
+            let verdict = match (&mut novelty, first, input) {
+                (Some(novelty), Some((_, jpeg)), Some(input)) => {
+                    novelty.judge(pts_ms, &jpeg, input).await
+                }
+                _ => Verdict::New(None),
+            };
+            let remembered = match verdict {
+                Verdict::Reuse(seq, finding) => return (Came::Reused(seq, finding), novelty),
+                Verdict::New(seen) => seen,
+            };
+            let came = match tiered {
+                _ if !is_allowed => Came::NotAllowed,
+                None => Came::Failed(InferError::NoBackend.into()),
+                Some(tiered) => match inference.describe(&asker, &tiered).await {
+                    Ok(described) => Came::Described(Box::new(described), version, remembered),
+                    Err(error) => Came::Failed(error),
+                },
+            };
+            (came, novelty)
+        }
+    }
+
+    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+        // Every change is one sum: a panic leaves it usable.
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn question(&self, look: &Look) -> (Option<Tiered>, String) {
+        let times: Vec<i64> = look.pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
+        let prompt = Prompt::new(&Parts {
+            shape: match self.subject {
+                Subject::Keyframes => Shape::Chunk,
+                Subject::Clips => Shape::Clip,
+            },
+            task: &self.instruction.prompt,
+            span_ms: look.span_ms(),
+            pictures_ms: &times,
+            previous: None,
+        });
+        let version = prompt.version.to_string();
+        let Some(model) = self.models.first.clone() else { return (None, version) };
+        let images = look.pictures.iter().zip(prompt.captions);
+        let images = images.map(|((_, jpeg), caption)| Image { jpeg: jpeg.clone(), caption });
+        let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
+        let first = Request {
+            model,
+            prompt: prompt.text,
+            images: images.collect(),
+            max_tokens: Some(TOKENS_MAX),
+            // The same pictures are to give the same words.
+            temperature: Some(0.0),
+            timeout: Some(TIMEOUT),
+            schema: Some(Arc::clone(schema)),
+            primary: None,
+            allow_fallback: true,
+        };
+        let (second_model, threshold) =
+            (self.models.second.clone(), self.models.threshold.as_f64());
+        (Some(Tiered { first, second_model, threshold }), version)
+    }
+
+    /// Writes what came of a look; false when the run takes no more events.
+    async fn record(&mut self, look: &Look, came: Came, memory: &mut Memory) -> bool {
+        let (events, remembered) = match came {
+            Came::Described(described, version, remembered) => {
+                memory.failing = None;
+                self.spend(described.answer.tokens);
+                let (kind, found) = self.found(look, &described, version);
+                if let Some(told) = memory.repeated(look, &found) {
+                    self.repeat(told, remembered, memory);
+                    return true;
+                }
+                (self.with_transition(look, kind, found, memory), remembered)
+            }
+            Came::Reused(seq, finding) => {
+                let repeated = self.reused(look, seq, finding);
+                if memory.repeated(look, &repeated).is_some() {
+                    self.metrics.live_shed.of(Shed::Repeats).inc();
+                    return true;
+                }
+                (vec![Event::Found(FindingKind::Vlm, repeated)], None)
+            }
+            Came::NotAllowed => {
+                self.metrics.live_shed.of(Shed::TokenRate).inc();
+                return true;
+            }
+            Came::Failed(error) => {
+                self.spend(error.tokens());
+                let failed = self.failed(look, &error, memory);
+                let Some(event) = failed else { return true };
+                return !matches!(self.journal.write(vec![event]).await, Err(JournalError::Over));
+            }
+        };
+        let Some(Event::Found(_, finding)) = events.first().cloned() else { return true };
+        let appended = match self.journal.write(events).await {
+            Ok(appended) => appended,
+            Err(error) => return !matches!(error, JournalError::Over),
+        };
+        let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
+        memory.remember(seq, finding.clone());
+        if let (Some(novelty), Some(seen)) = (&mut self.novelty, remembered) {
+            novelty.described(seen, seq, finding);
+        }
+        true
+    }
+
+    fn spend(&self, tokens: Tokens) {
+        self.allowance().spend(tokens.completion.saturating_add(tokens.thinking));
+    }
+
+    /// Passes over an answer that says again what the event `told` says.
+    fn repeat(&mut self, told: (Seq, timeline::Finding), seen: Option<Seen>, memory: &mut Memory) {
+        self.metrics.live_shed.of(Shed::Repeats).inc();
+        let (seq, finding) = told;
+        memory.remember(seq, finding.clone());
+        if let (Some(novelty), Some(seen)) = (&mut self.novelty, seen) {
+            novelty.described(seen, seq, finding);
+        }
+    }
+
+    /// What is found of a look that shows nothing new.
+    fn reused(&self, look: &Look, seq: Seq, finding: timeline::Finding) -> timeline::Finding {
+        timeline::Finding {
+            summary: finding.summary,
+            event_type: finding.event_type,
+            object_label: finding.object_label,
+            confidence: finding.confidence,
+            reused_from_seq: Some(seq),
+            ..self.finding(look, finding.description)
+        }
+    }
+
+    /// What an answer says, and the kind of its event.
+    fn found(
+        &self,
+        look: &Look,
+        described: &Described,
+        version: String,
+    ) -> (FindingKind, timeline::Finding) {
+        let Described { answer, tier, second_failed } = described;
+        if let Some(error) = second_failed {
+            tracing::warn!(%error, "a second pass has no answer");
+        }
+        let found = answer.json.as_ref().map(Finding::read).unwrap_or_default();
+        let finding = timeline::Finding {
+            summary: Some(found.summary),
+            event_type: found.event_type,
+            object_label: found.object_label,
+            provider: Some(answer.provider.to_string()),
+            model: Some(answer.model.clone()),
+            total_tokens: Some(answer.tokens.total),
+            completion_tokens: Some(answer.tokens.completion),
+            inference_latency_ms: Some(answer.latency.as_millis() as u64),
+            prompt_version: Some(version),
+            confidence: found.confidence.unwrap_or_default(),
+            ..self.finding(look, found.description)
+        };
+        (self.kind(*tier), finding)
+    }
+
+    /// The event of a description, and one more where it tells of another state than the last.
+    fn with_transition(
+        &self,
+        look: &Look,
+        kind: FindingKind,
+        found: timeline::Finding,
+        memory: &Memory,
+    ) -> Vec<Event> {
+        let last = memory.told.back();
+        let shared = last.map(|(_, last)| overlap(&last.description, &found.description));
+        let changed = shared.filter(|shared| *shared <= TRANSITION).map(|shared| {
+            let finding = timeline::Finding {
+                confidence: Score::from_millionths(Score::SCALE - shared.millionths()),
+                ..self.finding(look, found.description.clone())
+            };
+            Event::Found(FindingKind::StateTransition, finding)
+        });
+        std::iter::once(Event::Found(kind, found)).chain(changed).collect()
+    }
+
+    /// The event of an ask without an answer, unless it says what the last one said.
+    fn failed(&self, look: &Look, error: &InferenceError, memory: &mut Memory) -> Option<Event> {
+        let is_configured = !matches!(error, InferenceError::Infer(InferError::NoBackend));
+        let (description, reason) = if is_configured {
+            (String::new(), Some(error.to_string()))
+        } else {
+            (NO_PROVIDER.to_owned(), None)
+        };
+        self.metrics.live_undescribed.inc();
+        if memory.failing.replace(error.class()) == Some(error.class()) {
+            return None;
+        }
+        let finding =
+            timeline::Finding { semantic_error: reason, ..self.finding(look, description) };
+        Some(Event::Found(self.kind(Tier::First), finding))
+    }
+
+    fn finding(&self, look: &Look, description: String) -> timeline::Finding {
+        let (start, end) = look.span_ms();
+        timeline::Finding {
+            session_id: Some(self.journal.session),
+            frame_index: look.frame_index,
+            pts_ms: start,
+            end_pts_ms: (self.subject == Subject::Clips).then_some(end),
+            description,
+            index_name: self.journal.index_name.clone(),
+            ..timeline::Finding::default()
+        }
+    }
+
+    fn kind(&self, tier: Tier) -> FindingKind {
+        match (self.subject, tier) {
+            (Subject::Keyframes, Tier::First) => FindingKind::Vlm,
+            (Subject::Keyframes, Tier::Second) => FindingKind::VlmTiered,
+            (Subject::Clips, Tier::First) => FindingKind::ClipVlm,
+            (Subject::Clips, Tier::Second) => FindingKind::ClipVlmTiered,
+        }
+    }
+}
+
+impl Memory {
+    /// The event that says what `found` says, where the picture keeps coming back.
+    fn repeated(&self, look: &Look, found: &timeline::Finding) -> Option<(Seq, timeline::Finding)> {
+        let said = |(_, told): &&(Seq, timeline::Finding)| told.description == found.description;
+        self.told.iter().find(said).filter(|_| look.is_looping).cloned()
+    }
+
+    fn remember(&mut self, seq: Seq, finding: timeline::Finding) {
+        if self.told.len() == REMEMBERED {
+            self.told.pop_front();
+        }
+        self.told.push_back((seq, finding));
+    }
+}
+
+impl Order {
+    /// The instruction, which holds from `frame` on; `None` where whoever gave it has been told that
+    /// it does not hold.
+    fn accepted(self, frame: u64) -> Option<Instruction> {
+        self.applied.send(frame).ok().map(|()| self.instruction)
+    }
+}
+
+impl Look {
+    /// Presentation times of the first and the last picture.
+    fn span_ms(&self) -> (i64, i64) {
+        let time = |one: Option<&(i64, Bytes)>| one.map_or(0, |(pts_ms, _)| *pts_ms);
+        (time(self.pictures.first()), time(self.pictures.last()))
+    }
+}

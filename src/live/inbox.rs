@@ -1,0 +1,375 @@
+//! What a media worker says about one session, taken on the worker's thread without ever waiting.
+//!
+//! Signals are counted, timed and looked at for loops here; only what becomes an event goes on to
+//! the session's task, whose queue is bounded. Frames are numbered through the whole session, also
+//! where another codec has it begin anew in a worker.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use bytes::Bytes;
+use media::{EventType, Signal};
+use tokio::sync::mpsc;
+use worker::{
+    Chunk, Fault, NoveltyInput, SelectedFrame, SelectedView, SessionEvent, Still, WorkerError,
+};
+
+use super::{
+    recurrence::{Recurrence, Return},
+    turns::Turns,
+};
+use crate::metrics::{Metrics, Shed};
+
+/// Stills, views and clips that wait for a session's task.
+const WAITING: usize = 32;
+/// Of them, places that are left to what ends a session.
+const KEPT_FREE: usize = 4;
+/// Pictures between their last packet and their decision.
+const UNDECIDED_MAX: usize = 512;
+/// Selected frames whose signals have not come: a worker says both within three frames.
+const SELECTED_MAX: usize = 8;
+
+/// What becomes an event.
+#[derive(Debug)]
+pub enum Said {
+    /// The still of a selected frame.
+    Still(Selected),
+    /// A selected frame as a model is shown it.
+    View(View),
+    /// A clip, and whether the picture kept coming back by its end.
+    Clip(Chunk, bool),
+    /// The picture came back.
+    Loop {
+        /// The frame.
+        frame_index: u64,
+        /// Its presentation time.
+        pts_ms: i64,
+        /// What it came back to.
+        to: Return,
+    },
+    /// Everything was said.
+    Closed,
+    /// The session ended early.
+    Failed(Fault),
+    /// The worker ended.
+    WorkerEnded(String),
+}
+
+/// A selected frame to keep.
+#[derive(Debug)]
+pub struct Selected {
+    /// Position among the session's frames.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// What it is about.
+    pub event_type: EventType,
+    /// Its picture.
+    pub jpeg: Bytes,
+}
+
+/// A selected frame to describe.
+#[derive(Debug)]
+pub struct View {
+    /// Position among the session's frames.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// How a model is shown it.
+    pub jpeg: Bytes,
+    /// What novelty is told from.
+    pub novelty: Option<NoveltyInput>,
+    /// The picture keeps coming back.
+    pub is_looping: bool,
+}
+
+/// The worker's end of a session's queue, for one place in a worker.
+#[derive(Clone)]
+pub struct Inbox {
+    said: mpsc::Sender<Said>,
+    shared: Arc<Shared>,
+    /// Which of the session's places it is for.
+    place: u64,
+    /// Frames of the places before.
+    base: u64,
+}
+
+/// What both ends of the queue know.
+pub struct Shared {
+    metrics: Arc<Metrics>,
+    turns: Arc<Turns>,
+    frames: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The place that is listened to.
+    place: u64,
+    /// Presentation time of each picture and when its last packet came, oldest first.
+    undecided: VecDeque<(i64, Instant)>,
+    /// Selected frames whose signals have not come yet, with their views.
+    selected: VecDeque<(u64, Option<View>)>,
+    /// The last still, which the frame's view may be.
+    still: Option<Bytes>,
+    recurrence: Recurrence,
+}
+
+/// A queue for one session.
+pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, mpsc::Receiver<Said>) {
+    let (said, queue) = mpsc::channel(WAITING);
+    let shared = Shared { metrics, turns, frames: AtomicU64::new(0), state: Mutex::default() };
+    (Inbox { said, shared: Arc::new(shared), place: 0, base: 0 }, queue)
+}
+
+impl Inbox {
+    /// What both ends know.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// One for another place in a worker; what the places before still say is not heard.
+    pub fn renewed(&self) -> Inbox {
+        let mut state = self.shared.state();
+        let place = state.place + 1;
+        let undecided = std::mem::take(&mut state.undecided);
+        *state = State { place, undecided, ..State::default() };
+        Inbox { place, base: self.shared.frames(), ..self.clone() }
+    }
+
+    /// Takes what the worker says.
+    pub fn take(&self, event: SessionEvent) {
+        if self.shared.state().place != self.place {
+            return;
+        }
+        match event {
+            SessionEvent::Signals(signals) => self.decided(&signals),
+            SessionEvent::Still(still) => self.selected(still),
+            SessionEvent::Selected(frame) => self.shown(frame),
+            SessionEvent::Clip(mut clip) => {
+                clip.first_frame += self.base;
+                let is_looping = self.shared.state().recurrence.is_looping();
+                self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
+            }
+            SessionEvent::Damaged { detail } => {
+                self.shared.metrics.live_damaged.inc();
+                tracing::debug!(detail, "a picture did not decode");
+                self.shared.turns.broken();
+            }
+            SessionEvent::Closed { .. } => self.end(Said::Closed),
+            SessionEvent::Failed(fault) => self.end(Said::Failed(fault)),
+        }
+    }
+
+    /// The worker ended with the session in it.
+    pub fn worker_ended(&self, error: &WorkerError) {
+        if self.shared.state().place == self.place {
+            self.end(Said::WorkerEnded(error.to_string()));
+        }
+    }
+
+    fn selected(&self, still: Still) {
+        let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
+        let (frame_index, jpeg) = (self.base + frame_index, Bytes::from(jpeg));
+        self.shared.metrics.keyframes_selected.inc();
+        let mut state = self.shared.state();
+        if state.selected.len() >= SELECTED_MAX {
+            state.selected.pop_front();
+        }
+        state.selected.push_back((frame_index, None));
+        state.still = Some(jpeg.clone());
+        drop(state);
+        self.pass_on(Said::Still(Selected { frame_index, pts_ms, event_type, jpeg }), Shed::Stills);
+    }
+
+    fn shown(&self, frame: SelectedFrame) {
+        let SelectedFrame { frame_index, pts, view, novelty, .. } = frame;
+        let mut state = self.shared.state();
+        let still = state.still.take();
+        let jpeg = match view {
+            Some(SelectedView::Own { jpeg, .. }) => Some(jpeg.into()),
+            Some(SelectedView::Still) => still,
+            None => None,
+        };
+        let (frame_index, pts_ms) = (self.base + frame_index, pts.as_millis());
+        let view = jpeg.map(|jpeg| View { frame_index, pts_ms, jpeg, novelty, is_looping: false });
+        // It waits for its signal, which tells whether it belongs to a loop.
+        if let Some((last, waiting)) = state.selected.back_mut()
+            && *last == frame_index
+        {
+            *waiting = view;
+        }
+    }
+
+    fn decided(&self, signals: &[Signal]) {
+        let metrics = &self.shared.metrics;
+        metrics.frames_analyzed.inc_by(signals.len() as u64);
+        self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
+        let mut state = self.shared.state();
+        let now = Instant::now();
+        for signal in signals {
+            if let Some(came) = state.came(signal.pts_ms) {
+                metrics.live_decision_seconds.observe((now - came).as_secs_f64());
+            }
+            let frame_index = self.base + signal.frame_index;
+            if state.selected.front().is_none_or(|(frame, _)| *frame != frame_index) {
+                continue;
+            }
+            let view = state.selected.pop_front().and_then(|(_, view)| view);
+            let returned = state.recurrence.offer(signal.perceptual_hash, frame_index);
+            let is_looping = state.recurrence.is_looping();
+            if let Some(to) = returned {
+                let pts_ms = signal.pts_ms;
+                self.pass_on(Said::Loop { frame_index, pts_ms, to }, Shed::Loops);
+            }
+            if let Some(view) = view {
+                self.pass_on(Said::View(View { is_looping, ..view }), Shed::Keyframes);
+            }
+        }
+    }
+
+    fn pass_on(&self, said: Said, shed: Shed) {
+        let has_room = self.said.capacity() > KEPT_FREE;
+        if !has_room || self.said.try_send(said).is_err() {
+            self.shared.metrics.live_shed.of(shed).inc();
+        }
+    }
+
+    /// There is a place left for this; the receiver is gone only when the session is over.
+    fn end(&self, said: Said) {
+        self.said.try_send(said).ok();
+    }
+}
+
+impl Shared {
+    /// A picture goes to the worker whose last packet came at `came`.
+    pub fn sent(&self, pts_ms: i64, came: Instant) {
+        let mut state = self.state();
+        if state.undecided.len() >= UNDECIDED_MAX {
+            state.undecided.pop_front();
+        }
+        state.undecided.push_back((pts_ms, came));
+    }
+
+    /// Frames that the gate decided about.
+    pub fn frames(&self) -> u64 {
+        self.frames.load(Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic leaves queues that are whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// When the last packet of the picture shown at `pts_ms` came. Decisions come in the order of
+    /// presentation: a picture before that one which still waits was not decoded.
+    fn came(&mut self, pts_ms: i64) -> Option<Instant> {
+        let came = self.undecided.iter().find(|(sent, _)| *sent == pts_ms).map(|(_, came)| *came);
+        self.undecided.retain(|(sent, _)| *sent > pts_ms);
+        came
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gate::Reason;
+    use media::{Extent, Score, Timestamp};
+
+    use super::*;
+
+    fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
+        let score = Score::ZERO;
+        Signal {
+            frame_index,
+            source_frame_index: None,
+            pts_ms: frame_index as i64 * 40,
+            perceptual_hash,
+            luma_mean: score,
+            flicker_score: score,
+            ghosting_score: score,
+            noise_variance_score: score,
+            scene_score: None,
+        }
+    }
+
+    /// What a worker says of a selected frame with this hash.
+    fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
+        let pts_ms = frame_index as i64 * 40;
+        let (reason, extent) = (Reason::SceneCut, Extent { width: 2, height: 2 });
+        inbox.take(SessionEvent::Still(Still {
+            frame_index,
+            pts_ms,
+            reason,
+            event_type: EventType::SceneCut,
+            confidence: Score::ONE,
+            extent,
+            jpeg: vec![frame_index as u8],
+        }));
+        let pts = Timestamp::from_millis(pts_ms);
+        let view = Some(SelectedView::Still);
+        let selected = SelectedFrame { frame_index, pts, reason, view, novelty: None };
+        inbox.take(SessionEvent::Selected(selected));
+        inbox.take(SessionEvent::Signals(vec![signal(frame_index, hash)]));
+    }
+
+    fn heard(queue: &mut mpsc::Receiver<Said>) -> Vec<(&'static str, u64, bool)> {
+        let said = std::iter::from_fn(|| queue.try_recv().ok());
+        let told = said.map(|said| match said {
+            Said::Still(still) => ("still", still.frame_index, false),
+            Said::View(view) => ("view", view.frame_index, view.is_looping),
+            Said::Loop { frame_index, .. } => ("loop", frame_index, true),
+            Said::Closed => ("closed", 0, false),
+            _ => ("other", 0, false),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_view_knows_whether_it_is_of_a_loop() {
+        let (inbox, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
+        [0, 0xffff, 0].iter().zip(0..).for_each(|(hash, frame)| say(&inbox, frame, *hash));
+        let expected = [
+            ("still", 0, false),
+            ("view", 0, false),
+            ("still", 1, false),
+            ("view", 1, false),
+            ("still", 2, false),
+            ("loop", 2, true),
+            ("view", 2, true),
+        ];
+        assert_eq!(heard(&mut queue), expected);
+        assert_eq!(inbox.shared().frames(), 3);
+    }
+
+    #[test]
+    fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
+        let (first, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
+        say(&first, 0, 0);
+        let second = first.renewed();
+        first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
+        first.worker_ended(&WorkerError::Ended);
+        say(&second, 0, 1);
+        let expected =
+            [("still", 0, false), ("view", 0, false), ("still", 1, false), ("view", 1, false)];
+        assert_eq!(heard(&mut queue), expected);
+    }
+
+    #[test]
+    fn a_full_queue_has_room_for_the_end() {
+        let metrics = Arc::new(Metrics::new());
+        let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default());
+        (0..100).for_each(|frame| say(&inbox, frame, 0));
+        inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() });
+        assert_eq!(heard(&mut queue).last().map(|said| said.0), Some("closed"));
+        let shed = [Shed::Stills, Shed::Keyframes].map(|shed| metrics.live_shed.of(shed).get());
+        assert_eq!(shed.iter().sum::<u64>(), 200 - (WAITING - KEPT_FREE) as u64);
+    }
+}

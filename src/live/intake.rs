@@ -1,0 +1,208 @@
+//! From the port to a media worker: what a publisher sends, taken on the port's thread.
+//!
+//! Pictures wait here, within bounds, only until the session has a place in a worker, which is
+//! opened with the first of them. What is not taken is counted, and then nothing is until the
+//! next picture that decoding can start with, which the publisher is asked for.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use media::Codec;
+use transport::{
+    rtp::Unit,
+    webrtc::{Failure, Sink, Told},
+};
+
+use super::{inbox::Shared, turns::Turns, workers::Seat};
+use crate::metrics::{Metrics, Shed};
+
+/// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
+const WAITING_UNITS: usize = 64;
+/// Their bytes.
+const WAITING_BYTES: usize = 2 << 20;
+
+/// Where the pictures of a session go.
+pub struct Intake {
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+    turns: Arc<Turns>,
+    lane: Mutex<Lane>,
+}
+
+struct Lane {
+    codec: Option<Codec>,
+    to: To,
+    /// A picture was not taken: those that follow refer to it.
+    is_broken: bool,
+}
+
+enum To {
+    Waiting { units: VecDeque<Unit>, bytes: usize },
+    Worker(Arc<Seat>),
+    Nowhere,
+}
+
+/// The port's end of an [`Intake`].
+pub struct Publisher(pub Arc<Intake>);
+
+impl Intake {
+    /// One that has no place in a worker yet.
+    pub fn new(metrics: Arc<Metrics>, shared: Arc<Shared>, turns: Arc<Turns>) -> Arc<Intake> {
+        let lane = Mutex::new(Lane { codec: None, to: To::empty(), is_broken: false });
+        Arc::new(Intake { metrics, shared, turns, lane })
+    }
+
+    /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
+    pub fn attach(&self, codec: Codec, seat: &Arc<Seat>) {
+        let mut lane = self.lane();
+        // Pictures of yet another codec have begun to come: a turn says so.
+        if lane.codec != Some(codec) || matches!(lane.to, To::Nowhere) {
+            return;
+        }
+        let before = std::mem::replace(&mut lane.to, To::Worker(Arc::clone(seat)));
+        // What was left out comes after all that waits.
+        let is_broken = std::mem::replace(&mut lane.is_broken, false);
+        if let To::Waiting { units, .. } = before {
+            units.into_iter().for_each(|unit| self.give(&mut lane, unit));
+        }
+        lane.is_broken |= is_broken;
+    }
+
+    /// Takes nothing from now on.
+    pub fn shut(&self) {
+        self.lane().to = To::Nowhere;
+    }
+
+    fn lane(&self) -> MutexGuard<'_, Lane> {
+        // A panic leaves a lane that is whole.
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give(&self, lane: &mut Lane, unit: Unit) {
+        let Unit { access_unit, last_packet_at, .. } = unit;
+        let is_start = access_unit.keyframe;
+        if lane.is_broken && !is_start {
+            self.metrics.live_shed.of(Shed::Pictures).inc();
+            return;
+        }
+        let is_taken = match &mut lane.to {
+            To::Worker(seat) => {
+                self.shared.sent(access_unit.pts.as_millis(), last_packet_at);
+                // The worker's end is told to the session by another way.
+                seat.push(access_unit).is_ok()
+            }
+            To::Waiting { units, bytes } => {
+                let after = *bytes + access_unit.data.len();
+                let fits = units.len() < WAITING_UNITS && after <= WAITING_BYTES;
+                if fits {
+                    *bytes = after;
+                    units.push_back(Unit { access_unit, ..unit });
+                }
+                fits
+            }
+            To::Nowhere => return,
+        };
+        let was_broken = std::mem::replace(&mut lane.is_broken, !is_taken);
+        if !is_taken {
+            self.metrics.live_shed.of(Shed::Pictures).inc();
+            // A start that was asked for and not taken has to be asked for again.
+            if is_start || !was_broken {
+                self.turns.broken();
+            }
+        }
+    }
+}
+
+impl To {
+    fn empty() -> To {
+        To::Waiting { units: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl Sink for Publisher {
+    fn unit(&mut self, unit: Unit) {
+        let intake = &self.0;
+        let codec = unit.access_unit.codec;
+        intake.metrics.live_pictures.inc();
+        let mut lane = intake.lane();
+        if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
+            *lane = Lane { codec: Some(codec), to: To::empty(), is_broken: false };
+            intake.turns.coded(codec);
+        }
+        intake.give(&mut lane, unit);
+    }
+
+    fn told(&mut self, what: Told) {
+        self.0.turns.told(what);
+    }
+}
+
+/// The port lets go of a session only when it is over.
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.turns.told(Told::Failed(Failure::PortEnded));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use media::{AccessUnit, Timebase, Timestamp};
+
+    use super::*;
+    use crate::live::inbox::inbox;
+
+    fn unit(ticks: i64, keyframe: bool, bytes: usize) -> Unit {
+        let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
+        let access_unit = AccessUnit { codec: Codec::Vp8, pts, keyframe, data: vec![0; bytes] };
+        Unit { access_unit, last_packet_at: Instant::now(), captured_at: None }
+    }
+
+    fn intake() -> (Publisher, Arc<Turns>, Arc<Metrics>) {
+        let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<Turns>::default());
+        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::clone(&turns));
+        let shared = Arc::clone(inbox.shared());
+        let intake = Intake::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
+        (Publisher(intake), turns, metrics)
+    }
+
+    fn waiting(publisher: &Publisher) -> usize {
+        match &publisher.0.lane().to {
+            To::Waiting { units, .. } => units.len(),
+            _ => 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn after_one_that_was_not_taken_only_a_start_is() {
+        let (mut publisher, turns, metrics) = intake();
+        publisher.unit(unit(0, true, 10));
+        publisher.unit(unit(1, false, WAITING_BYTES));
+        publisher.unit(unit(2, false, 10));
+        assert_eq!((waiting(&publisher), metrics.live_shed.of(Shed::Pictures).get()), (1, 2));
+        let happened = turns.next().await;
+        assert!(happened.is_broken && happened.coded == Some(Codec::Vp8));
+        publisher.unit(unit(3, true, WAITING_BYTES));
+        assert!(turns.next().await.is_broken, "another start is asked for");
+        publisher.unit(unit(4, true, 10));
+        publisher.unit(unit(5, false, 10));
+        assert_eq!(waiting(&publisher), 3);
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_than_a_worker_takes() {
+        let (mut publisher, ..) = intake();
+        (0..1000).for_each(|at| publisher.unit(unit(at, at == 0, 1)));
+        assert_eq!(waiting(&publisher), WAITING_UNITS);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_lets_go_ends_the_session() {
+        let (publisher, turns, _) = intake();
+        drop(publisher);
+        assert_eq!(turns.next().await.end, Some(Told::Failed(Failure::PortEnded)));
+    }
+}

@@ -1,0 +1,482 @@
+//! One live session from its offer to its last event: a task that owns everything it holds.
+//!
+//! Promises that a session ends once, that its run then ends with one event that says how, and
+//! that its place in a worker, its memory and its connection come back. Only the task appends what
+//! the media worker says; descriptions come from workers of its own that end with it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use media::{Codec, ErrorKind, RequestId, SessionId};
+use timeline::{Event, Finding, FindingKind, JsonText, RunCompleted, RunDeleted, RunFailed};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use transport::webrtc::{FragmentError, Restarted, Session as Link, Told};
+use worker::{Chunk, SessionSpec, WorkerError};
+
+use super::{
+    budget::Reservation,
+    describe::{Handle, Instruction, Look, Order},
+    inbox::{Inbox, Said, View},
+    intake::Intake,
+    journal::{Journal, JournalError, StillError},
+    turns::{Happened, Turns},
+    workers::{Seat, Workers},
+};
+use crate::{
+    blocking::blocking,
+    config::Principal,
+    metrics::{Metrics, SessionEnd},
+    session::registry::{JobGuard, Run},
+};
+
+/// How long what a session still has to say is waited for once its pictures have ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a new prompt waits to be taken up.
+const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a session ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its publisher asked for it.
+    Deleted(RequestId),
+    /// Its publisher closed the connection.
+    Closed,
+    /// Its publisher fell silent.
+    Lost,
+    /// Its publisher never came.
+    NeverConnected,
+    /// Its run was stopped or deleted, or has expired.
+    RunOver,
+    /// The server shuts down.
+    Shutdown,
+    /// It cannot go on, in words for its owner.
+    Failed(String),
+}
+
+/// Why a prompt does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// The session is over.
+    #[error("the session has ended")]
+    Closed,
+    /// Nobody took it up in time.
+    #[error("no worker of the session took the prompt up in time: send it again")]
+    Unacknowledged,
+}
+
+impl PromptError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            PromptError::Closed => ErrorKind::Conflict,
+            PromptError::Unacknowledged => ErrorKind::Unavailable,
+        }
+    }
+}
+
+/// Why a fragment is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// A restart has to say which ICE session it ends.
+    #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
+    TagMissing,
+    /// It is of another ICE session.
+    #[error("the condition does not hold for what is there")]
+    TagOther,
+    /// It cannot be used.
+    #[error(transparent)]
+    Fragment(#[from] FragmentError),
+}
+
+impl PatchError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            PatchError::TagMissing | PatchError::TagOther => ErrorKind::Conflict,
+            PatchError::Fragment(error) => error.kind(),
+        }
+    }
+}
+
+/// A session as its routes see it.
+pub struct Session {
+    id: SessionId,
+    run: Arc<Run>,
+    /// The connection, until the session ends.
+    link: Mutex<Option<Link>>,
+    ends: mpsc::Sender<End>,
+    /// One of each worker that describes; held while a new prompt goes to all of them.
+    orders: tokio::sync::Mutex<Vec<mpsc::Sender<Order>>>,
+    over: watch::Receiver<bool>,
+}
+
+/// What the task of a session owns.
+pub struct Task {
+    pub(super) session: Arc<Session>,
+    pub(super) journal: Journal,
+    pub(super) guard: JobGuard,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) workers: Arc<Workers>,
+    pub(super) spec: SessionSpec,
+    pub(super) inbox: Inbox,
+    pub(super) intake: Arc<Intake>,
+    pub(super) inlets: Inlets,
+    pub(super) describers: Describers,
+    pub(super) draining: CancellationToken,
+    pub(super) over: watch::Sender<bool>,
+    pub(super) memory: Reservation,
+}
+
+/// What a task listens to.
+pub struct Inlets {
+    pub(super) said: mpsc::Receiver<Said>,
+    pub(super) turns: Arc<Turns>,
+    pub(super) ends: mpsc::Receiver<End>,
+}
+
+/// The workers that describe, and what ends them.
+pub struct Describers {
+    pub(super) keyframes: Handle,
+    pub(super) clips: Option<Handle>,
+    pub(super) tasks: JoinSet<()>,
+    pub(super) end: CancellationToken,
+    pub(super) cut: CancellationToken,
+}
+
+impl Session {
+    pub(super) fn new(
+        id: SessionId,
+        run: Arc<Run>,
+        link: Link,
+        orders: Vec<mpsc::Sender<Order>>,
+    ) -> (Session, mpsc::Receiver<End>, watch::Sender<bool>) {
+        let (ends, ended) = mpsc::channel(1);
+        let (tell, over) = watch::channel(false);
+        let (link, orders) = (Mutex::new(Some(link)), orders.into());
+        (Session { id, run, link, ends, orders, over }, ended, tell)
+    }
+
+    /// The session's name.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Its owner.
+    pub fn owner(&self) -> &Principal {
+        &self.run.origin().principal
+    }
+
+    /// Its run.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// Takes a fragment of the publisher's: candidates, or an ICE restart, whose other side is
+    /// returned. `tag` is the entity tag that the publisher knows; `*` is any.
+    pub fn patch(
+        &self,
+        fragment: &str,
+        tag: Option<&[u8]>,
+    ) -> Result<Option<Restarted>, PatchError> {
+        let link = self.link();
+        let link = link.as_ref().ok_or(FragmentError::Ended)?;
+        let restarts = link.is_restart(fragment);
+        match tag {
+            None if restarts => return Err(PatchError::TagMissing),
+            Some(tag) if tag != b"*" && tag != link.etag().as_bytes() => {
+                return Err(PatchError::TagOther);
+            }
+            _ => {}
+        }
+        if restarts {
+            return Ok(Some(link.restart(fragment)?));
+        }
+        link.trickle(fragment)?;
+        Ok(None)
+    }
+
+    fn request_keyframe(&self) {
+        if let Some(link) = &*self.link() {
+            link.request_keyframe();
+        }
+    }
+
+    fn link(&self) -> MutexGuard<'_, Option<Link>> {
+        // The only change is to close it: a panic leaves it whole.
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has every worker ask by `instruction` from now on; returns the first frame that it holds for.
+    pub async fn instruct(&self, instruction: Instruction) -> Result<u64, PromptError> {
+        let taken_up = async {
+            // Of two prompts at once every worker has the same one last.
+            let workers = self.orders.lock().await;
+            let mut waiting = Vec::with_capacity(workers.len());
+            for orders in &*workers {
+                let (applied, told) = oneshot::channel();
+                let order = Order { instruction: instruction.clone(), applied };
+                orders.send(order).await.map_err(|_| PromptError::Closed)?;
+                waiting.push(told);
+            }
+            let mut from = 0;
+            for told in waiting {
+                from = from.max(told.await.map_err(|_| PromptError::Closed)?);
+            }
+            Ok(from)
+        };
+        let taken_up = tokio::time::timeout(PROMPT_PATIENCE, taken_up).await;
+        taken_up.unwrap_or(Err(PromptError::Unacknowledged))
+    }
+
+    /// Ends the session, and waits until its run has ended.
+    pub async fn end(&self, end: End) {
+        // Refused only where another end came first, or the session is over.
+        self.ends.try_send(end).ok();
+        // An error means that the task is gone.
+        self.over.clone().wait_for(|over| *over).await.ok();
+    }
+}
+
+impl Task {
+    /// Carries the session out, to its end.
+    pub async fn run(mut self) {
+        let mut seat = None;
+        let end = self.serve(&mut seat).await;
+        self.intake.shut();
+        // Dropping it closes the connection.
+        drop(self.session.link().take());
+        self.hear_out(seat.as_deref(), &end).await;
+        self.describe_out().await;
+        self.record(&end).await;
+        self.metrics.live_ends.of(SessionEnd::of(&end)).inc();
+        tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
+            "a live session ended");
+        let Task { intake, guard, over, memory, .. } = self;
+        // Leaving a place waits for a worker that ends with it.
+        if blocking(move || drop((seat, intake))).await.is_err() {
+            tracing::error!("leaving a media worker died");
+        }
+        drop((guard, memory));
+        over.send_replace(true);
+    }
+
+    /// Until something ends the session.
+    async fn serve(&mut self, seat: &mut Option<Arc<Seat>>) -> End {
+        let stopped = self.guard.token().waiting.clone();
+        loop {
+            tokio::select! {
+                Some(end) = self.inlets.ends.recv() => return end,
+                () = self.draining.cancelled() => return End::Shutdown,
+                () = stopped.cancelled() => {
+                    // A server that shuts down ends every job too.
+                    let is_shutdown = self.draining.is_cancelled();
+                    return if is_shutdown { End::Shutdown } else { End::RunOver };
+                }
+                happened = self.inlets.turns.next() => {
+                    if let Some(end) = self.turn(happened, seat).await {
+                        return end;
+                    }
+                }
+                Some(said) = self.inlets.said.recv() => {
+                    if let Some(end) = self.hear(said).await {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what has become of the publisher asks for; an end where that ends the session.
+    async fn turn(&mut self, happened: Happened, seat: &mut Option<Arc<Seat>>) -> Option<End> {
+        let Happened { coded, is_broken, has_connected, end } = happened;
+        if has_connected {
+            self.metrics.live_connected.inc();
+        }
+        if let Some(told) = end {
+            return ended(told);
+        }
+        if is_broken {
+            self.session.request_keyframe();
+        }
+        match self.open(coded?, seat.take()).await {
+            Ok(opened) => {
+                *seat = Some(opened);
+                None
+            }
+            Err(error) => Some(End::Failed(error.to_string())),
+        }
+    }
+
+    /// A place in a worker for pictures of `codec`, instead of the one `before`.
+    async fn open(
+        &mut self,
+        codec: Codec,
+        before: Option<Arc<Seat>>,
+    ) -> Result<Arc<Seat>, WorkerError> {
+        if before.is_some() {
+            self.inbox = self.inbox.renewed();
+        }
+        let (workers, owner) = (Arc::clone(&self.workers), self.session.owner().clone());
+        let (spec, inbox) = (SessionSpec { codec, ..self.spec }, self.inbox.clone());
+        let intake = Arc::clone(&self.intake);
+        let opened = blocking(move || {
+            drop(before);
+            let seat = Arc::new(workers.open(&owner, spec, &inbox)?);
+            intake.attach(codec, &seat);
+            Ok(seat)
+        });
+        opened.await.unwrap_or(Err(WorkerError::Ended))
+    }
+
+    /// Does what the worker's words ask for; an end where they end the session.
+    async fn hear(&self, said: Said) -> Option<End> {
+        match said {
+            Said::Still(still) => self.journal.keep(still).await.err().map(refused),
+            Said::View(view) => {
+                self.show(view);
+                None
+            }
+            Said::Clip(clip, is_looping) => {
+                self.show_clip(clip, is_looping);
+                None
+            }
+            Said::Loop { frame_index, pts_ms, to } => {
+                let finding = Finding {
+                    session_id: Some(self.session.id),
+                    frame_index,
+                    pts_ms,
+                    confidence: to.likeness(),
+                    description: format!("the picture is again that of frame {}", to.to_frame),
+                    index_name: self.journal.index_name.clone(),
+                    ..Finding::default()
+                };
+                let entered = Event::Found(FindingKind::LoopDetected, finding);
+                self.journal.write(vec![entered]).await.err().map(unwritten)
+            }
+            // The worker has no more to say, and the session has not asked it to end.
+            Said::Closed => None,
+            Said::Failed(fault) => {
+                Some(End::Failed(format!("the pictures cannot be decoded: {fault}")))
+            }
+            Said::WorkerEnded(reason) => {
+                Some(End::Failed(format!("the media worker ended: {reason}")))
+            }
+        }
+    }
+
+    fn show(&self, view: View) {
+        let View { frame_index, pts_ms, jpeg, novelty, is_looping } = view;
+        let pictures = vec![(pts_ms, jpeg)];
+        let look = Look { frame_index, last_frame: frame_index, pictures, is_looping, novelty };
+        self.describers.keyframes.show(look);
+    }
+
+    fn show_clip(&self, clip: Chunk, is_looping: bool) {
+        let Some(clips) = &self.describers.clips else { return };
+        let (frame_index, frames) = (clip.first_frame, clip.frames);
+        let last_frame = frame_index + frames.saturating_sub(1);
+        let pictures = clip.views.into_iter().map(|view| (view.pts.as_millis(), view.jpeg.into()));
+        let pictures = pictures.collect();
+        clips.show(Look { frame_index, last_frame, pictures, is_looping, novelty: None });
+    }
+
+    /// Hears what the media worker still has to say, for so long and no longer.
+    async fn hear_out(&mut self, seat: Option<&Seat>, end: &End) {
+        // One that failed says nothing, nor does one that has ended.
+        let speaks =
+            !matches!(end, End::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
+        let deadline = Instant::now() + LAST_WORDS;
+        while speaks {
+            match timeout_at(deadline, self.inlets.said.recv()).await {
+                Ok(Some(Said::Closed | Said::Failed(_) | Said::WorkerEnded(_)) | None) => return,
+                // Whatever ends it now, it is ending already.
+                Ok(Some(said)) => match timeout_at(deadline, self.hear(said)).await {
+                    Ok(_) => {}
+                    Err(_) => return,
+                },
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Lets the describing workers finish, for so long and no longer.
+    async fn describe_out(&mut self) {
+        self.describers.end.cancel();
+        let tasks = &mut self.describers.tasks;
+        let described = async { while tasks.join_next().await.is_some() {} };
+        if timeout(LAST_WORDS, described).await.is_err() {
+            self.describers.cut.cancel();
+            while self.describers.tasks.join_next().await.is_some() {}
+        }
+    }
+
+    /// Appends the event that says how the session ended.
+    async fn record(&self, end: &End) {
+        let frames = self.inbox.shared().frames();
+        let index_name = self.journal.index_name.clone();
+        let completed = |request_id| {
+            Event::RunCompleted(RunCompleted {
+                request_id,
+                stream_id: None,
+                frames,
+                markers: 0,
+                index_name,
+            })
+        };
+        let failed = |reason: &str| {
+            Event::RunFailed(RunFailed { request_id: None, reason: reason.to_owned() })
+        };
+        let last = match end {
+            End::Deleted(request_id) => completed(Some(*request_id)),
+            End::Closed => completed(None),
+            End::Lost => failed("the publisher was lost: nothing came from it for 10 s"),
+            End::NeverConnected => Event::RunDeleted(RunDeleted {
+                request_id: None,
+                reclaim: JsonText::parse(r#"{"reason":"never_connected"}"#),
+            }),
+            End::Shutdown => failed("shutdown"),
+            End::Failed(reason) => failed(reason),
+            End::RunOver => return,
+        };
+        // A run that has ended says so by itself, and anything else is in the log by now.
+        self.journal.finish(last).await.ok();
+    }
+}
+
+/// The end that the publisher's side brings; none where it has just come.
+fn ended(told: Told) -> Option<End> {
+    match told {
+        Told::Connected => None,
+        Told::Closed => Some(End::Closed),
+        Told::Lost => Some(End::Lost),
+        Told::NeverConnected => Some(End::NeverConnected),
+        Told::Failed(failure) => Some(End::Failed(failure.to_string())),
+    }
+}
+
+fn refused(error: StillError) -> End {
+    match error {
+        StillError::Event(error) => unwritten(error),
+        StillError::Quota(_) | StillError::DiskLow(_) => {
+            End::Failed(format!("stills cannot be kept: {error}"))
+        }
+        StillError::Store(_) | StillError::Died(_) => {
+            tracing::error!(%error, "a still of a live session cannot be stored");
+            End::Failed("stills cannot be kept: they cannot be written".to_owned())
+        }
+    }
+}
+
+fn unwritten(error: JournalError) -> End {
+    match error {
+        JournalError::Over => End::RunOver,
+        JournalError::Lost(_) => End::Failed("events cannot be stored".to_owned()),
+    }
+}

@@ -1,0 +1,68 @@
+//! A short queue from which the newest are taken late rather than lost: when it is full the oldest
+//! makes room, and that is counted.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+/// What waits for one taker.
+#[derive(Debug)]
+pub struct Shelf<T> {
+    places: usize,
+    waiting: Mutex<VecDeque<T>>,
+    put: Notify,
+}
+
+impl<T> Shelf<T> {
+    /// An empty one.
+    pub fn new(places: usize) -> Shelf<T> {
+        Shelf { places, waiting: Mutex::default(), put: Notify::new() }
+    }
+
+    /// Adds `item`; returns the one that had to go for it.
+    pub fn put(&self, item: T) -> Option<T> {
+        let mut waiting = self.waiting();
+        let shed = if waiting.len() >= self.places { waiting.pop_front() } else { None };
+        waiting.push_back(item);
+        drop(waiting);
+        self.put.notify_one();
+        shed
+    }
+
+    /// The oldest item, once there is one.
+    pub async fn take(&self) -> T {
+        loop {
+            if let Some(item) = self.try_take() {
+                return item;
+            }
+            self.put.notified().await;
+        }
+    }
+
+    /// The oldest item, if there is one.
+    pub fn try_take(&self) -> Option<T> {
+        self.waiting().pop_front()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<T>> {
+        // Every change is one push or pop: a panic leaves the queue usable.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_oldest_makes_room_for_the_newest() {
+        let shelf = Shelf::new(2);
+        assert_eq!([1, 2, 3, 4].map(|item| shelf.put(item)), [None, None, Some(1), Some(2)]);
+        assert_eq!((shelf.take().await, shelf.take().await, shelf.try_take()), (3, 4, None));
+        let (taken, ()) = tokio::join!(shelf.take(), async { drop(shelf.put(5)) });
+        assert_eq!(taken, 5);
+    }
+}

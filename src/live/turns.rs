@@ -1,0 +1,86 @@
+//! What a session's task is to know of its publisher: facts that replace each other, so that none
+//! waits in a queue and none is lost.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use media::Codec;
+use tokio::sync::Notify;
+use transport::webrtc::Told;
+
+/// What has happened since the task looked last.
+#[derive(Debug, Default)]
+pub struct Happened {
+    /// Pictures of this codec have begun to come: they need a place in a worker.
+    pub coded: Option<Codec>,
+    /// Pictures are missing: nothing is shown until the next that decoding can start with.
+    pub is_broken: bool,
+    /// The publisher has connected.
+    pub has_connected: bool,
+    /// The publisher is gone, and how.
+    pub end: Option<Told>,
+}
+
+/// What has happened, and a bell.
+#[derive(Debug, Default)]
+pub struct Turns {
+    happened: Mutex<Happened>,
+    bell: Notify,
+}
+
+impl Turns {
+    /// Pictures of `codec` have begun to come.
+    pub fn coded(&self, codec: Codec) {
+        self.happened().coded = Some(codec);
+        self.bell.notify_one();
+    }
+
+    /// Pictures are missing.
+    pub fn broken(&self) {
+        self.happened().is_broken = true;
+        self.bell.notify_one();
+    }
+
+    /// The connection has become this.
+    pub fn told(&self, told: Told) {
+        let mut happened = self.happened();
+        match told {
+            Told::Connected => happened.has_connected = true,
+            end => _ = happened.end.get_or_insert(end),
+        }
+        drop(happened);
+        self.bell.notify_one();
+    }
+
+    /// What has happened, once anything has.
+    pub async fn next(&self) -> Happened {
+        self.bell.notified().await;
+        std::mem::take(&mut self.happened())
+    }
+
+    fn happened(&self) -> MutexGuard<'_, Happened> {
+        // Every change is one assignment: a panic leaves the facts usable.
+        self.happened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn facts_join_and_the_first_end_stays() {
+        let turns = Turns::default();
+        for _ in 0..100 {
+            turns.broken();
+        }
+        turns.coded(Codec::Vp8);
+        turns.told(Told::Connected);
+        turns.told(Told::Lost);
+        turns.told(Told::Closed);
+        let Happened { coded, is_broken, has_connected, end } = turns.next().await;
+        assert_eq!((coded, end), (Some(Codec::Vp8), Some(Told::Lost)));
+        assert!(is_broken && has_connected);
+        let (later, ()) = tokio::join!(turns.next(), async { turns.broken() });
+        assert!(later.is_broken && later.end.is_none() && later.coded.is_none());
+    }
+}

@@ -1,0 +1,156 @@
+//! How live sessions end, and what they leave out.
+
+use super::Label;
+use crate::live::End;
+
+/// How a live session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// Its publisher asked for it.
+    Deleted,
+    /// Its publisher closed the connection.
+    Closed,
+    /// Its publisher fell silent.
+    Lost,
+    /// Its publisher never came.
+    NeverConnected,
+    /// Its run was over.
+    RunOver,
+    /// The server shut down.
+    Shutdown,
+    /// It could not go on.
+    Failed,
+}
+
+impl SessionEnd {
+    /// How `end` is counted.
+    pub fn of(end: &End) -> SessionEnd {
+        match end {
+            End::Deleted(_) => SessionEnd::Deleted,
+            End::Closed => SessionEnd::Closed,
+            End::Lost => SessionEnd::Lost,
+            End::NeverConnected => SessionEnd::NeverConnected,
+            End::RunOver => SessionEnd::RunOver,
+            End::Shutdown => SessionEnd::Shutdown,
+            End::Failed(_) => SessionEnd::Failed,
+        }
+    }
+}
+
+impl Label for SessionEnd {
+    const ALL: &'static [SessionEnd] = &[
+        SessionEnd::Deleted,
+        SessionEnd::Closed,
+        SessionEnd::Lost,
+        SessionEnd::NeverConnected,
+        SessionEnd::RunOver,
+        SessionEnd::Shutdown,
+        SessionEnd::Failed,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            SessionEnd::Deleted => "deleted",
+            SessionEnd::Closed => "closed",
+            SessionEnd::Lost => "lost",
+            SessionEnd::NeverConnected => "never_connected",
+            SessionEnd::RunOver => "run_over",
+            SessionEnd::Shutdown => "shutdown",
+            SessionEnd::Failed => "failed",
+        }
+    }
+}
+
+/// What a live session left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shed {
+    /// Coded pictures that a worker had no room for, and those that refer to them.
+    Pictures,
+    /// Stills that the session's task had no room for.
+    Stills,
+    /// Selected frames that waited for a model when newer ones came.
+    Keyframes,
+    /// Clips, likewise.
+    Clips,
+    /// Returns of the picture that the session's task had no room for.
+    Loops,
+    /// Descriptions that the session's token rate did not allow.
+    TokenRate,
+    /// Descriptions that said again what was said in the same loop.
+    Repeats,
+}
+
+impl Label for Shed {
+    const ALL: &'static [Shed] = &[
+        Shed::Pictures,
+        Shed::Stills,
+        Shed::Keyframes,
+        Shed::Clips,
+        Shed::Loops,
+        Shed::TokenRate,
+        Shed::Repeats,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            Shed::Pictures => "pictures",
+            Shed::Stills => "stills",
+            Shed::Keyframes => "keyframes",
+            Shed::Clips => "clips",
+            Shed::Loops => "loops",
+            Shed::TokenRate => "token_rate",
+            Shed::Repeats => "repeats",
+        }
+    }
+}
+
+/// Whether a selected frame shows anything new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoveltyDecision {
+    /// The last description stands for it.
+    Reuse,
+    /// Nothing was described before.
+    First,
+    /// The last description is too old.
+    Elapsed,
+    /// The last description was compared by another model.
+    Model,
+    /// It looks different.
+    Distance,
+    /// A small part of it looks different.
+    Cell,
+    /// The last description has stood for too much.
+    Drift,
+    /// It could have been reused, and was described to see what that would miss.
+    Shadow,
+    /// It could not be compared.
+    Failed,
+}
+
+impl Label for NoveltyDecision {
+    const ALL: &'static [NoveltyDecision] = &[
+        NoveltyDecision::Reuse,
+        NoveltyDecision::First,
+        NoveltyDecision::Elapsed,
+        NoveltyDecision::Model,
+        NoveltyDecision::Distance,
+        NoveltyDecision::Cell,
+        NoveltyDecision::Drift,
+        NoveltyDecision::Shadow,
+        NoveltyDecision::Failed,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            NoveltyDecision::Reuse => "reuse",
+            NoveltyDecision::First => "first",
+            NoveltyDecision::Elapsed => "elapsed",
+            NoveltyDecision::Model => "model",
+            NoveltyDecision::Distance => "distance",
+            NoveltyDecision::Cell => "cell",
+            NoveltyDecision::Drift => "drift",
+            NoveltyDecision::Shadow => "shadow",
+            NoveltyDecision::Failed => "failed",
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Live video by clients that somebody else wrote: what they send is decoded, selected, described.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ALICE, Server, Setup,
+    python::{installed, run},
+    skip,
+};
+
+/// Tells progress from a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/whip")
+}
+
+/// What aiortc publishes and what it says of it.
+fn publish(python: &Path, server: &Server, codec: &str, attach: &Value) -> Value {
+    let url = format!("http://{}/v1/stream/whip", server.addr());
+    let mut command = Command::new(python.join("python"));
+    command.arg(folder().join("publish.py")).arg(url).args(["--key", ALICE, "--codec", codec]);
+    command.args(["--attach", &BASE64_URL_SAFE_NO_PAD.encode(attach.to_string())]);
+    let said = run(&mut command).unwrap_or_else(|error| panic!("{error}"));
+    serde_json::from_slice(&said.stdout).expect("JSON")
+}
+
+fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    events.map(|event| event["payload"].clone()).collect()
+}
+
+/// Red, green and blue in the middle of a still, as the reference decoder sees it.
+fn middle(server: &Server, still: &Value) -> [u8; 3] {
+    let reply = server.get(still["image_ref"].as_str().expect("a path"));
+    assert_eq!((reply.status, reply.header("content-type")), (200, "image/jpeg"));
+    let dir = tempfile::tempdir().expect("a directory");
+    let jpeg = dir.path().join("still.jpg");
+    std::fs::write(&jpeg, &reply.bytes).expect("written");
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-i"]).arg(&jpeg);
+    let pixel = "format=rgb24,crop=1:1:iw/2:ih/2";
+    ffmpeg.args(["-vf", pixel, "-f", "rawvideo", "-"]);
+    let output = run(&mut ffmpeg).unwrap_or_else(|error| panic!("{error}"));
+    output.stdout.try_into().expect("one pixel")
+}
+
+/// A picture of the colour `expected` within what two lossy codecs do to it.
+fn is_near(found: [u8; 3], expected: [u8; 3]) -> bool {
+    found.iter().zip(expected).all(|(found, expected)| found.abs_diff(expected) < 40)
+}
+
+#[test]
+fn aiortc_publishes_what_is_then_on_the_timeline() {
+    let name = "aiortc_publishes_what_is_then_on_the_timeline";
+    let python = match installed(&folder().join("requirements.txt")) {
+        Ok(python) => python,
+        Err(error) => return skip(name, error),
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    for codec in ["VP8", "H264"] {
+        let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
+        assert_eq!(
+            (&said["status"], &said["ended"]),
+            (&json!(201), &json!(200)),
+            "{codec}: {said}"
+        );
+        let run = said["run"].as_str().expect("a run");
+        let kinds = server.kinds(run);
+        assert_eq!(kinds.last().map(String::as_str), Some("run_completed"), "{codec}: {kinds:?}");
+        let stills = payloads(&server, run, "keyframe_stored");
+        assert_eq!(stills[0]["frame_index"], 0, "{codec}: {stills:?}");
+        assert!(is_near(middle(&server, &stills[0]), [200, 40, 40]), "{codec}: the first picture");
+        let cut = stills.iter().find(|still| still["event_type"] == "scene_cut");
+        let cut = cut.unwrap_or_else(|| panic!("{codec}: no cut: {stills:?}"));
+        assert!(is_near(middle(&server, cut), [60, 200, 60]), "{codec}: the picture of the cut");
+        for kind in ["vlm", "clip_vlm"] {
+            let described = payloads(&server, run, kind);
+            assert_eq!(described.len(), 1, "{codec}: {kind} says once that nobody describes");
+            assert_eq!(described[0]["description"], "(no inference provider configured)");
+            assert_eq!(described[0]["index_name"], codec);
+        }
+        let frames =
+            payloads(&server, run, "run_completed")[0]["frames"].as_u64().expect("a count");
+        assert!((50..=120).contains(&frames), "{codec}: {frames} frames of at least 75");
+    }
+}
+
+#[test]
+fn a_killed_media_worker_ends_its_own_sessions_by_name() {
+    let name = "a_killed_media_worker_ends_its_own_sessions_by_name";
+    let python = match installed(&folder().join("requirements.txt")) {
+        Ok(python) => python,
+        Err(error) => return skip(name, error),
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let url = format!("http://{}/v1/stream/whip", server.addr());
+    let mut command = Command::new(python.join("python"));
+    command.arg(folder().join("publish.py")).arg(url).args(["--key", ALICE, "--seconds", "60"]);
+    let mut publisher = command.spawn().expect("started");
+    let started = Instant::now();
+    let (run, killed) = loop {
+        assert!(started.elapsed() < PATIENCE, "no picture came");
+        let runs = server.get("/v1/runs").json();
+        let run = runs[0]["run_id"].as_str().map(str::to_owned);
+        if let Some(run) =
+            run.filter(|run| server.kinds(run).contains(&"keyframe_stored".to_owned()))
+        {
+            break (run, server.kill_workers());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(killed, 1, "one worker");
+    let started = Instant::now();
+    let reason = loop {
+        if let Some(failed) = payloads(&server, &run, "run_failed").pop() {
+            break failed["reason"].as_str().expect("a reason").to_owned();
+        }
+        assert!(started.elapsed() < PATIENCE, "{:?}", server.kinds(&run));
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    publisher.kill().expect("killed");
+    publisher.wait().expect("waited for");
+    assert!(reason.contains("media worker"), "{reason}");
+    assert_eq!(server.get("/v1/health").status, 200);
+}

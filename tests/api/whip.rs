@@ -1,0 +1,308 @@
+//! WHIP as its clients see it: statuses, headers, ownership, and how sessions end without media.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::support::{ALICE, BOB, Call, Reply, Server, Setup};
+
+const PATH: &str = "/v1/stream/whip";
+const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// Tells progress from a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An offer of one video section with `codec` at payload type 96.
+fn offer(codec: &str) -> String {
+    let fingerprint = vec!["AB"; 32].join(":");
+    let lines = [
+        "v=0",
+        "o=- 4611731400430051336 2 IN IP4 127.0.0.1",
+        "s=-",
+        "t=0 0",
+        "a=group:BUNDLE 0",
+        "m=video 9 UDP/TLS/RTP/SAVPF 96 97",
+        "c=IN IP4 0.0.0.0",
+        "a=rtcp:9 IN IP4 0.0.0.0",
+        "a=ice-ufrag:4ZcD",
+        "a=ice-pwd:2/1muCWoOi3uLifh0NuRHlSS",
+        "a=ice-options:trickle",
+        &format!("a=fingerprint:sha-256 {fingerprint}"),
+        "a=setup:actpass",
+        "a=mid:0",
+        "a=sendonly",
+        "a=rtcp-mux",
+        &format!("a=rtpmap:96 {codec}/90000"),
+        "a=rtcp-fb:96 nack",
+        "a=rtcp-fb:96 nack pli",
+        "a=rtpmap:97 rtx/90000",
+        "a=fmtp:97 apt=96",
+        "a=ssrc:2 cname:x",
+        "",
+    ];
+    lines.join("\r\n")
+}
+
+fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
+    server.call("POST", PATH).header("content-type", "application/sdp").body(offer.to_owned())
+}
+
+/// A session of Alice's: where it is, and its run.
+fn publish(server: &Server) -> (String, String, Reply) {
+    let reply = publishing(server, &offer("VP8")).send();
+    assert_eq!(reply.status, 201, "{}", reply.text);
+    let run = reply.header("x-service-run-id").to_owned();
+    (located(&reply), run, reply)
+}
+
+/// The path that the relative `Location` of an answer names.
+fn located(reply: &Reply) -> String {
+    format!("/v1/stream/{}", reply.header("location"))
+}
+
+fn attached(config: &Value) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(config.to_string())
+}
+
+fn wait_for(server: &Server, run: &str, kind: &str) -> Value {
+    let started = Instant::now();
+    loop {
+        if let Some(event) = server.events(run).into_iter().find(|event| event["kind"] == kind) {
+            return event;
+        }
+        assert!(started.elapsed() < PATIENCE, "no {kind}: {:?}", server.kinds(run));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn setup(dir: &Path) -> Setup {
+    Setup::new(dir).var("SERVICE_WEBRTC_STUN_SERVERS", "stun:stun.example:3478")
+}
+
+#[test]
+fn an_offer_is_answered_as_the_protocol_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path())
+        .var("SERVICE_WEBRTC_TURN_URL", "turn:turn.example:3478?transport=udp")
+        .var("SERVICE_WEBRTC_TURN_USERNAME", "us\"er")
+        .var("SERVICE_WEBRTC_TURN_CREDENTIAL", "secret")
+        .start();
+    let (session, run, reply) = publish(&server);
+    assert_eq!(reply.header("content-type"), "application/sdp");
+    assert!(session.starts_with("/v1/stream/whip/sess-"), "{session}");
+    assert!(reply.header("etag").starts_with('"'), "{}", reply.header("etag"));
+    assert!(run.starts_with("run-"), "{run}");
+    let links = reply.headers.get_all("link").iter();
+    let links: Vec<_> = links.map(|link| link.to_str().expect("ASCII")).collect();
+    let turn = "<turn:turn.example:3478?transport=udp>; rel=\"ice-server\"; \
+                username=\"us\\\"er\"; credential=\"secret\"; credential-type=\"password\"";
+    assert_eq!(links, ["<stun:stun.example:3478>; rel=\"ice-server\"", turn]);
+    for line in
+        ["a=ice-lite", "a=recvonly", "a=setup:passive", "a=rtcp-mux", "a=fingerprint:sha-256"]
+    {
+        assert!(reply.text.contains(line), "no {line}:\n{}", reply.text);
+    }
+    let record = server.get(&format!("/v1/runs/{run}")).json();
+    let id = session.rsplit('/').next().expect("a name");
+    assert_eq!((&record["source"], &record["session_id"]), (&json!("whip"), &json!(id)));
+    let created = &server.events(&run)[0]["payload"];
+    assert_eq!(created, &json!({"principal_key": "alice", "session_id": id, "source": "whip"}));
+    let options = server.call("OPTIONS", PATH).key(None).send();
+    assert_eq!((options.status, options.header("accept-post")), (204, "application/sdp"));
+}
+
+#[test]
+fn what_cannot_be_published_is_refused_in_plain_text() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path()).start();
+    let vp8 = offer("VP8");
+    let with =
+        |config: Value| publishing(&server, &vp8).header("x-attach-config", &attached(&config));
+    let rows = [
+        ("no key", publishing(&server, &vp8).key(None), 401, "API key"),
+        ("JSON", server.call("POST", PATH).json(&json!({})), 415, "application/sdp"),
+        ("nonsense", publishing(&server, "v=1\r\n"), 400, ""),
+        ("too large", publishing(&server, &"a".repeat(70_000)), 413, ""),
+        ("no servable codec", publishing(&server, &offer("H261")), 422, "H261"),
+        ("padding", publishing(&server, &vp8).header("x-attach-config", "e30="), 400, "base64url"),
+        ("unknown field", with(json!({"promt": "a"})), 400, "promt"),
+        (
+            "empty crop",
+            with(json!({"crop": {"x": 0, "y": 0, "width": 0, "height": 1}})),
+            400,
+            "crop",
+        ),
+        ("unknown model", with(json!({"model": "unheard-of"})), 400, "model"),
+        ("another method", server.call("PUT", PATH), 405, ""),
+    ];
+    for (name, call, status, says) in rows {
+        let reply = call.send();
+        assert_eq!(reply.status, status, "{name}: {}", reply.text);
+        assert!(reply.text.contains(says), "{name}: {}", reply.text);
+        assert!(!reply.text.starts_with('{'), "{name}: {}", reply.text);
+        if status == 401 {
+            assert_eq!(reply.header("www-authenticate"), "Bearer", "{name}");
+        }
+    }
+    assert_eq!(server.get("/v1/runs").json(), json!([]), "nothing was left behind");
+}
+
+#[test]
+fn limits_are_told_and_freed_by_the_end_of_a_session() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path())
+        .var("SERVICE_ACTIVE_STREAM_LIMIT", "1")
+        .var("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", &(50 << 20).to_string())
+        .start();
+    let vp8 = offer("VP8");
+    let (session, ..) = publish(&server);
+    let second = publishing(&server, &vp8).send();
+    assert_eq!(second.status, 409, "{}", second.text);
+    assert!(second.text.contains("1 of at most 1"), "{}", second.text);
+    let bobs = publishing(&server, &vp8).key(Some(BOB)).send();
+    assert_eq!(bobs.status, 201, "{}", bobs.text);
+    let full = publishing(&server, &vp8).key(Some(BOB)).send();
+    assert_eq!(full.status, 503, "{}", full.text);
+    assert!(full.text.contains("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"), "{}", full.text);
+    assert_ne!(full.header("retry-after"), "");
+    assert_eq!(server.call("DELETE", &session).send().status, 200);
+    publish(&server);
+}
+
+#[test]
+fn candidates_and_restarts_follow_the_entity_tag() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path()).start();
+    let (session, _, reply) = publish(&server);
+    let tag = reply.header("etag").to_owned();
+    let candidate = "candidate:1 1 udp 2130706431 192.0.2.7 50000 typ host";
+    let trickled = format!(
+        "a=ice-ufrag:4ZcD\r\na=ice-pwd:2/1muCWoOi3uLifh0NuRHlSS\r\n\
+        m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na={candidate}\r\na=end-of-candidates\r\n"
+    );
+    let restart = trickled.replace("4ZcD", "9uB6").replace("2/1mu", "3/2nv");
+    let patch = |body: &str, tag: Option<&str>| {
+        let call = server.call("PATCH", &session).header("content-type", FRAGMENT);
+        let call = match tag {
+            Some(tag) => call.header("if-match", tag),
+            None => call,
+        };
+        call.body(body.to_owned()).send()
+    };
+    for (name, body, tag, status) in [
+        ("a fragment", trickled.as_str(), Some(tag.as_str()), 204),
+        ("without a tag", &trickled, None, 204),
+        ("a bare candidate", candidate, None, 204),
+        ("of another session", &trickled, Some("\"other\""), 412),
+        ("nonsense", "nonsense", None, 400),
+        ("a restart without a tag", &restart, None, 428),
+        ("a restart of another session", &restart, Some("\"other\""), 412),
+    ] {
+        let reply = patch(body, tag);
+        assert_eq!(reply.status, status, "{name}: {}", reply.text);
+    }
+    let restarted = patch(&restart, Some(&tag));
+    assert_eq!(restarted.status, 200, "{}", restarted.text);
+    assert_eq!(restarted.header("content-type"), FRAGMENT);
+    assert_ne!(restarted.header("etag"), tag);
+    assert!(restarted.text.contains("a=ice-ufrag:"), "{}", restarted.text);
+    assert_eq!(patch(&trickled, Some(&tag)).status, 412, "the tag of before the restart");
+    let wrong_type = server.call("PATCH", &session).json(&json!({})).send();
+    assert_eq!(wrong_type.status, 415, "{}", wrong_type.text);
+}
+
+#[test]
+fn sessions_of_others_do_not_exist() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path()).start();
+    let (session, ..) = publish(&server);
+    let unknown = format!("{PATH}/sess-{}", "0".repeat(32));
+    let asks: [fn(&Server, &str) -> Reply; 3] = [
+        |server, path| server.call("DELETE", path).key(Some(BOB)).send(),
+        |server, path| {
+            let call = server.call("PATCH", path).key(Some(BOB)).header("content-type", FRAGMENT);
+            call.body("candidate:1 1 udp 1 192.0.2.7 5 typ host").send()
+        },
+        |server, path| {
+            let call = server.call("PATCH", &format!("{path}/prompt")).key(Some(BOB));
+            call.json(&json!({"prompt": "a"})).send()
+        },
+    ];
+    for ask in asks {
+        let answers =
+            [&session, &unknown, &format!("{PATH}/nonsense")].map(|path| ask(&server, path));
+        for answer in &answers {
+            assert_eq!((answer.status, &answer.text), (404, &answers[0].text));
+        }
+    }
+    assert_eq!(server.call("DELETE", &session).send().status, 200);
+}
+
+#[test]
+fn a_prompt_is_taken_up_while_the_session_lives() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = setup(dir.path()).start();
+    let reply = publishing(&server, &offer("VP8"))
+        .header("x-attach-config", &attached(&json!({"prompt": "count", "clip_mode": {}})))
+        .send();
+    assert_eq!(reply.status, 201, "{}", reply.text);
+    let session = located(&reply);
+    let update =
+        |body: &Value| server.call("PATCH", &format!("{session}/prompt")).json(body).send();
+    let schema = json!({"type": "object", "properties": {"cars": {"type": "integer"}}});
+    let applied = update(&json!({"prompt": "cars", "output_schema": schema}));
+    assert_eq!(applied.status, 200, "{}", applied.text);
+    let expected = json!({"prompt": "cars", "output_schema": schema, "applied_from_frame": 0});
+    assert_eq!(applied.json(), expected);
+    let rows = [
+        ("no prompt", json!({})),
+        ("empty", json!({"prompt": ""})),
+        ("too long", json!({"prompt": "a".repeat(4097)})),
+        ("no schema", json!({"prompt": "a", "output_schema": {"type": "nothing"}})),
+    ];
+    for (name, body) in rows {
+        let refused = update(&body);
+        assert_eq!(refused.status, 400, "{name}: {}", refused.text);
+        assert!(!refused.text.starts_with('{'), "{name}: {}", refused.text);
+    }
+    assert_eq!(server.call("DELETE", &session).send().status, 200);
+    assert_eq!(update(&json!({"prompt": "a"})).status, 409, "the session has ended");
+}
+
+#[test]
+fn every_end_is_on_the_timeline() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = setup(dir.path());
+    let mut server = setup.start();
+    let (deleted, run_deleted, _) = publish(&server);
+    let gone = server.call("DELETE", &deleted).send();
+    assert_eq!((gone.status, gone.text.as_str()), (200, ""));
+    let completed = &server.events(&run_deleted)[1];
+    assert_eq!(
+        (&completed["kind"], &completed["payload"]["frames"]),
+        (&json!("run_completed"), &json!(0))
+    );
+    assert_eq!(server.call("DELETE", &deleted).send().status, 200, "once more");
+    let (stopped, run_stopped, _) = publish(&server);
+    assert_eq!(server.post(&format!("/v1/runs/{run_stopped}/stop"), &json!({})).status, 200);
+    assert_eq!(server.call("DELETE", &stopped).send().status, 200);
+    assert_eq!(server.kinds(&run_stopped), ["run_created", "stop_requested"]);
+    let (_, run_busy, _) = publish(&server);
+    server.kill();
+    let mut server = setup.start();
+    let interrupted = wait_for(&server, &run_busy, "run_failed");
+    assert_eq!(interrupted["payload"]["reason"], "interrupted");
+    let (_, run_drained, _) = publish(&server);
+    server.terminate();
+    assert!(server.wait(PATIENCE).success());
+    let server = setup.start();
+    let drained = wait_for(&server, &run_drained, "run_failed");
+    assert_eq!(drained["payload"]["reason"], "shutdown");
+    assert_eq!(
+        server.call("GET", "/v1/runs").key(Some(ALICE)).send().json().as_array().map(Vec::len),
+        Some(4)
+    );
+}
