@@ -241,7 +241,7 @@ fn next_query(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The innermost cause, which names the fault ("connection refused") rather than the layer.
-fn root_cause(error: &reqwest::Error) -> String {
+pub fn root_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "timed out".to_owned();
     }
@@ -272,7 +272,8 @@ struct Detail {
     message: String,
 }
 
-fn api_error(status: StatusCode, text: &str) -> ApiError {
+/// The error of an answer, as the envelope or the text in it has it.
+pub fn api_error(status: StatusCode, text: &str) -> ApiError {
     // Routes outside the envelope answer plain text; then the text is all there is.
     if let Ok(Envelope { error }) = serde_json::from_str(text) {
         return ApiError {

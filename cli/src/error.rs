@@ -85,6 +85,9 @@ pub enum CliError {
     /// An argument that parses but cannot be used.
     #[error("{0}")]
     Usage(String),
+    /// A file could not be published.
+    #[error(transparent)]
+    Live(#[from] crate::whip::WhipError),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -137,6 +140,7 @@ impl CliError {
             CliError::Analysis { source, .. } | CliError::Worker(source) => of_kind(source.kind()),
             CliError::Log { source, .. } => of_kind(source.kind()),
             CliError::Model(error) => of_kind(error.kind()),
+            CliError::Live(error) => of_kind(error.kind()),
             CliError::Unreachable { .. } => Exit::Unreachable,
             CliError::Api(error) => match error.status {
                 401 | 403 => Exit::Denied,

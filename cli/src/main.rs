@@ -24,6 +24,7 @@ mod report;
 mod runs;
 mod search;
 mod upload;
+mod whip;
 mod wire;
 
 use std::process::ExitCode;
@@ -60,6 +61,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Embed the pictures of servers that ask for it, over TCP
     EmbedServer(embed_server::EmbedServerArgs),
+    /// Publish video files as live streams
+    Whip(whip::WhipArgs),
     /// Show a video's way through a server: ingest, analyze, report
     Demo(demo::DemoArgs),
     /// Make certificates to try TLS and HTTP/3 with
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::EmbedServer(args) => embed_server::run(&args),
+        Command::Whip(args) => whip::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Certs(args) => certs::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -7,3 +7,4 @@ mod demo;
 mod log;
 mod remote;
 mod support;
+mod whip;

@@ -129,6 +129,16 @@ impl Gathered {
         std::mem::take(&mut self.data)
     }
 
+    /// The unit after `prefix`.
+    fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
+        if prefix.len() + self.data.len() > UNIT_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        let mut data = self.take();
+        data.splice(0..0, prefix.iter().copied());
+        Ok(data)
+    }
+
     fn clear(&mut self) {
         self.data.clear();
     }

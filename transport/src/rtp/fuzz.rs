@@ -56,7 +56,7 @@ fn polled(receiver: &mut Receiver, now: Instant, is_first: bool) -> u64 {
             Output::Unit(unit) => {
                 let unit = unit.access_unit;
                 assert!(unit.keyframe || !is_first || given > 0, "not a start");
-                assert!(!unit.data.is_empty() && unit.data.len() <= UNIT_BYTES_MAX + (512 << 10));
+                assert!(!unit.data.is_empty() && unit.data.len() <= UNIT_BYTES_MAX);
                 given += 1;
             }
             Output::Nack(missing) => assert!((1..=128).contains(&missing.len())),

@@ -153,10 +153,8 @@ impl Depacketizer for H264 {
             Slice { is_idr: true, is_decodable: true } => Role::Start { breaks_link: false },
             _ => Role::Other,
         };
-        let mut data = self.unit.take();
-        if slice.is_idr {
-            data.splice(0..0, self.sets.lacking());
-        }
+        let lacking = if slice.is_idr { self.sets.lacking() } else { Vec::new() };
+        let data = self.unit.take_after(&lacking)?;
         Ok(Some(Picture { data, role }))
     }
 

@@ -179,10 +179,8 @@ impl Depacketizer for H265 {
             nal::RASL_N | nal::RASL_R => Role::Leading,
             _ => Role::Other,
         };
-        let mut data = self.unit.take();
-        if is_intra {
-            data.splice(0..0, self.sets.lacking());
-        }
+        let lacking = if is_intra { self.sets.lacking() } else { Vec::new() };
+        let data = self.unit.take_after(&lacking)?;
         Ok(Some(Picture { data, role }))
     }
 

@@ -1,0 +1,172 @@
+//! `sightline whip`: publishes files as a camera or a browser would, over WHIP (RFC 9725).
+//!
+//! One thread drives every session, so that it also serves to load a server. The file is read by
+//! this process, not by a sandboxed worker: it is the user's own.
+
+mod clip;
+mod endpoint;
+mod error;
+mod packetize;
+mod path;
+mod player;
+mod publisher;
+mod session;
+
+use std::{ops::RangeInclusive, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::{
+    error::CliError,
+    output::{Out, Table, grouped},
+};
+
+pub use error::WhipError;
+
+/// Arguments of `sightline whip`.
+#[derive(Args)]
+pub struct WhipArgs {
+    #[command(subcommand)]
+    command: WhipCommand,
+}
+
+#[derive(Subcommand)]
+enum WhipCommand {
+    /// Publish a video file in real time to a WHIP endpoint
+    ///
+    /// Pictures are sent as they are coded, at the pace of the file; sound is left out. Lost packets
+    /// are sent again from the last 1024. A file cannot code a picture anew, so after a loss that
+    /// is not repaired the server waits for the file's next keyframe.
+    Publish(PublishArgs),
+}
+
+/// Arguments of `sightline whip publish`.
+#[derive(Args)]
+pub struct PublishArgs {
+    /// Video file with H.264, H.265, VP8, VP9 or AV1
+    file: PathBuf,
+    /// WHIP endpoint, such as http://127.0.0.1:8080/v1/stream/whip
+    url: String,
+    /// Begin again at the end of the file, until Ctrl-C
+    #[arg(long = "loop")]
+    repeats: bool,
+    /// Sessions that publish the file at once
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+    /// End after this many seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+    /// Media packets that do not arrive, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PCT", value_parser = percent)]
+    loss: f64,
+    /// Delay each media packet by up to so many milliseconds, which reorders them
+    #[arg(long, default_value_t = 0, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=5000))]
+    jitter: u64,
+    /// API key, sent as a bearer token; prefer the variable, arguments are visible to other users
+    #[arg(long, env = "SIGHTLINE_API_KEY", hide_env_values = true, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Tenant to name in each request, where the server wants one
+    #[arg(long, env = "SIGHTLINE_TENANT_ID", value_name = "ID")]
+    tenant: Option<String>,
+    /// What to do with the stream: the JSON of the x-attach-config header
+    #[arg(long, value_name = "JSON")]
+    attach: Option<String>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const PERCENT: RangeInclusive<f64> = 0.0..=100.0;
+
+fn percent(text: &str) -> Result<f64, WhipError> {
+    let value: f64 = text.parse().map_err(|_| WhipError::Percent)?;
+    PERCENT.contains(&value).then_some(value).ok_or(WhipError::Percent)
+}
+
+/// What the sessions came to, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// Sessions whose media path was up.
+    pub connected: u64,
+    /// Longest time from the offer to the media path.
+    pub connect_ms_max: u64,
+    /// Pictures sent.
+    pub pictures: u64,
+    /// Packets sent, those that were then lost on purpose included.
+    pub packets: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Packets dropped on purpose, or because the socket took no more.
+    pub lost: u64,
+    /// Packets that the server asked for again.
+    pub asked: u64,
+    /// Packets sent again.
+    pub repeated: u64,
+    /// Requests for a keyframe.
+    pub keyframes_requested: u64,
+    /// Times that pictures were skipped to get to a keyframe.
+    pub jumps: u64,
+}
+
+impl Figures {
+    fn add(&mut self, other: &Figures) {
+        self.connected += other.connected;
+        self.connect_ms_max = self.connect_ms_max.max(other.connect_ms_max);
+        self.pictures += other.pictures;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+        self.asked += other.asked;
+        self.repeated += other.repeated;
+        self.keyframes_requested += other.keyframes_requested;
+        self.jumps += other.jumps;
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &WhipArgs) -> Result<(), CliError> {
+    let WhipCommand::Publish(args) = &args.command;
+    let figures = publisher::publish(args)?;
+    let mut out = Out::stdout();
+    if args.json {
+        out.json(&figures)?;
+    } else {
+        let mut table = Table::new(&["figure", ">value"]);
+        for (name, value) in [
+            ("sessions connected", figures.connected),
+            ("slowest connect, ms", figures.connect_ms_max),
+            ("pictures sent", figures.pictures),
+            ("packets sent", figures.packets),
+            ("bytes sent", figures.bytes),
+            ("packets lost on purpose", figures.lost),
+            ("packets asked for again", figures.asked),
+            ("packets sent again", figures.repeated),
+            ("keyframes requested", figures.keyframes_requested),
+            ("jumps to a keyframe", figures.jumps),
+        ] {
+            table.push([name.to_owned(), grouped(value)]);
+        }
+        out.table(&table)?;
+    }
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_read_within_its_bounds() {
+        let cases = [
+            ("0", Some(0.0)),
+            ("2.5", Some(2.5)),
+            ("100", Some(100.0)),
+            ("101", None),
+            ("x", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(percent(text).ok(), expected, "{text}");
+        }
+    }
+}

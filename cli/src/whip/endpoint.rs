@@ -1,0 +1,172 @@
+//! The HTTP side of WHIP (RFC 9725): an offer is posted, the session it made is deleted.
+//!
+//! Redirects are followed within the same server only, so the key goes nowhere else.
+
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use reqwest::{
+    Method, StatusCode, Url,
+    blocking::{Client as Http, Response},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+};
+
+use super::{PublishArgs, error::WhipError};
+use crate::{client, error::CliError, output::printable};
+
+/// How long an exchange may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most redirects that are followed.
+const HOPS_MAX: usize = 3;
+/// Largest answer.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// A WHIP endpoint and who is asking.
+pub struct Endpoint {
+    http: Http,
+    url: Url,
+    headers: HeaderMap,
+}
+
+/// What came of an offer.
+pub struct Created {
+    /// The answer, as SDP.
+    pub answer: String,
+    /// The session's own address.
+    pub resource: Url,
+}
+
+impl Endpoint {
+    /// Checks the address and what goes into headers; connects to nothing yet.
+    pub fn new(args: &PublishArgs) -> Result<Endpoint, CliError> {
+        let usage =
+            |problem: String| CliError::Usage(format!("{problem}: {}", printable(&args.url)));
+        let url = Url::parse(&args.url)
+            .map_err(|error| usage(format!("the WHIP endpoint is no URL ({error})")))?;
+        if url.scheme() != "http" {
+            return Err(usage("the WHIP endpoint must begin with http://".to_owned()));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &args.api_key {
+            let mut value = header("API key", &format!("Bearer {key}"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        if let Some(tenant) = &args.tenant {
+            headers.insert("x-tenant-id", header("tenant", tenant)?);
+        }
+        if let Some(attach) = &args.attach {
+            let encoded = URL_SAFE_NO_PAD.encode(attach);
+            headers.insert("x-attach-config", header("configuration", &encoded)?);
+        }
+        let http = Http::builder()
+            .timeout(PATIENCE)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
+        Ok(Endpoint { http, url, headers })
+    }
+
+    /// The address of this machine from which the server is reached.
+    pub fn local_ip(&self) -> Result<IpAddr, CliError> {
+        let server = self.url.socket_addrs(|| None).ok().and_then(|found| found.first().copied());
+        let server = server.ok_or_else(|| self.unreachable("no such host".to_owned()))?;
+        let any: SocketAddr = match server {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+        };
+        // Connecting a datagram socket asks the routing table and sends nothing.
+        let routed = UdpSocket::bind(any).and_then(|socket| {
+            socket.connect(server)?;
+            socket.local_addr()
+        });
+        routed.map(|local| local.ip()).map_err(|error| CliError::Live(WhipError::Socket(error)))
+    }
+
+    /// Posts an offer.
+    pub fn create(&self, offer: &str) -> Result<Created, CliError> {
+        let mut url = self.url.clone();
+        for _ in 0..=HOPS_MAX {
+            let reply = self
+                .http
+                .request(Method::POST, url.clone())
+                .headers(self.headers.clone())
+                .header(CONTENT_TYPE, "application/sdp")
+                .body(offer.to_owned())
+                .send()
+                .map_err(|error| self.unreachable(client::root_cause(&error)))?;
+            if !matches!(reply.status().as_u16(), 307 | 308) {
+                return self.created(&url, reply);
+            }
+            url = self.location(&url, &reply)?;
+        }
+        Err(self.odd("too many redirects".to_owned()))
+    }
+
+    /// Deletes a session; one that is gone already is fine.
+    pub fn delete(&self, resource: &Url) -> Result<(), CliError> {
+        let reply = self
+            .http
+            .request(Method::DELETE, resource.clone())
+            .headers(self.headers.clone())
+            .send()
+            .map_err(|error| self.unreachable(client::root_cause(&error)))?;
+        if reply.status().is_success() || reply.status() == StatusCode::NOT_FOUND {
+            return Ok(());
+        }
+        Err(self.refused(reply))
+    }
+
+    fn created(&self, url: &Url, reply: Response) -> Result<Created, CliError> {
+        if !reply.status().is_success() {
+            return Err(self.refused(reply));
+        }
+        if reply.status() != StatusCode::CREATED {
+            return Err(self.odd(format!("{} instead of 201", reply.status())));
+        }
+        let resource = self.location(url, &reply)?;
+        let answer = reply.text().map_err(|error| self.unreachable(client::root_cause(&error)))?;
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(self.odd(format!("an answer of {} bytes", answer.len())));
+        }
+        Ok(Created { answer, resource })
+    }
+
+    fn location(&self, base: &Url, reply: &Response) -> Result<Url, CliError> {
+        let location = reply.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let location = location.ok_or_else(|| self.odd("no Location header".to_owned()))?;
+        let url = base
+            .join(location)
+            .map_err(|error| self.odd(format!("a Location that is no URL: {error}")))?;
+        if url.origin() == base.origin() {
+            return Ok(url);
+        }
+        Err(self.odd(format!("a Location on another server: {}", printable(url.as_str()))))
+    }
+
+    fn refused(&self, reply: Response) -> CliError {
+        let status = reply.status();
+        match reply.text() {
+            Ok(text) => CliError::Api(client::api_error(status, &text)),
+            Err(error) => self.unreachable(client::root_cause(&error)),
+        }
+    }
+
+    fn unreachable(&self, reason: String) -> CliError {
+        CliError::Unreachable { server: self.url.to_string(), reason }
+    }
+
+    fn odd(&self, reason: String) -> CliError {
+        CliError::Reply { server: self.url.to_string(), reason }
+    }
+}
+
+fn header(what: &str, text: &str) -> Result<HeaderValue, CliError> {
+    HeaderValue::from_str(text).map_err(|_| {
+        CliError::Usage(format!("the {what} holds characters that no header can carry"))
+    })
+}

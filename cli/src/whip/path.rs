@@ -1,0 +1,137 @@
+//! What the network is made to do to a session's media: loss and jitter. Pure: datagrams and
+//! instants in, datagrams out. ICE, DTLS and RTCP pass untouched.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+/// Most datagrams that are delayed at once; more are lost.
+const DELAYED_MAX: usize = 8192;
+
+/// A path with chance of its own: one seed gives one fate of every packet.
+#[derive(Debug)]
+pub struct Path {
+    loss: f64,
+    jitter: Duration,
+    state: u64,
+    order: u64,
+    delayed: BinaryHeap<Reverse<(Instant, u64, SocketAddr, Vec<u8>)>>,
+    lost: u64,
+}
+
+impl Path {
+    /// Loses `loss` percent and delays by up to `jitter`.
+    pub fn new(loss: f64, jitter: Duration, seed: u64) -> Path {
+        let delayed = BinaryHeap::new();
+        Path { loss: loss / 100.0, jitter, state: seed, order: 0, delayed, lost: 0 }
+    }
+
+    /// Takes a datagram for `to`; gives it back when it goes out at once.
+    pub fn take(&mut self, to: SocketAddr, datagram: Vec<u8>, now: Instant) -> Option<Vec<u8>> {
+        if !is_media(&datagram) {
+            return Some(datagram);
+        }
+        if self.chance() < self.loss {
+            self.lost += 1;
+            return None;
+        }
+        if self.jitter.is_zero() {
+            return Some(datagram);
+        }
+        if self.delayed.len() >= DELAYED_MAX {
+            self.lost += 1;
+            return None;
+        }
+        let at = now + self.jitter.mul_f64(self.chance());
+        self.order += 1;
+        self.delayed.push(Reverse((at, self.order, to, datagram)));
+        None
+    }
+
+    /// The next delayed datagram that is due.
+    pub fn due(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
+        self.next_at().filter(|&at| at <= now)?;
+        self.delayed.pop().map(|Reverse((_, _, to, datagram))| (to, datagram))
+    }
+
+    /// When the next delayed datagram is due.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.delayed.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Datagrams that did not go out.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// In [0, 1): splitmix64.
+    fn chance(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// RTP, told from STUN, DTLS and RTCP by its first bytes (RFC 7983 7, RFC 5761 4).
+pub fn is_media(datagram: &[u8]) -> bool {
+    matches!(datagram, [128..=191, kind, ..] if !(64..96).contains(&(kind & 0x7f)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const TO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+
+    #[test]
+    fn only_media_is_told_apart() {
+        let cases: [(&str, &[u8], bool); 6] = [
+            ("RTP", &[0x80, 96], true),
+            ("RTP with the marker", &[0x80, 96 | 0x80], true),
+            ("a sender report", &[0x80, 200], false),
+            ("STUN", &[0, 1], false),
+            ("DTLS", &[22, 254], false),
+            ("nothing", &[], false),
+        ];
+        for (name, datagram, expected) in cases {
+            assert_eq!(is_media(datagram), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn packets_are_lost_and_delayed_as_asked() {
+        let now = Instant::now();
+        let mut path = Path::new(5.0, Duration::from_millis(200), 1);
+        for number in 0..4000_u16 {
+            let [high, low] = number.to_be_bytes();
+            assert_eq!(path.take(TO, vec![0x80, 96, high, low], now), None);
+        }
+        assert!((150..250).contains(&path.lost()), "{} of 4000", path.lost());
+        let sent = 4000 - path.lost();
+        let middle = now + Duration::from_millis(100);
+        let early = std::iter::from_fn(|| path.due(middle)).count() as u64;
+        assert!((sent * 2 / 5..sent * 3 / 5).contains(&early), "{early} of {sent}");
+        assert!(path.next_at().is_some_and(|at| at > middle));
+        let late = std::iter::from_fn(|| path.due(now + Duration::from_millis(200))).count();
+        assert_eq!(early + late as u64, sent);
+        assert_eq!(path.take(TO, vec![22, 254], now), Some(vec![22, 254]));
+        let mut clean = Path::new(0.0, Duration::ZERO, 1);
+        assert_eq!(clean.take(TO, vec![0x80, 96], now), Some(vec![0x80, 96]));
+        let mut dead = Path::new(100.0, Duration::ZERO, 1);
+        assert_eq!((dead.take(TO, vec![0x80, 96], now), dead.lost()), (None, 1));
+    }
+
+    #[test]
+    fn what_is_delayed_has_a_bound() {
+        let mut path = Path::new(0.0, Duration::from_secs(5), 1);
+        (0..=DELAYED_MAX).for_each(|_| drop(path.take(TO, vec![0x80, 96], Instant::now())));
+        assert_eq!((path.delayed.len(), path.lost()), (DELAYED_MAX, 1));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where a session is in the clip. Pure: instants in, pictures with RTP times out.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::clip::{Clip, Picture};
+
+/// A keyframe that was sent so recently answers a request too.
+const FRESH_TICKS: i64 = 90_000 / 2;
+
+/// Plays a clip once or over and over.
+#[derive(Debug)]
+pub struct Player {
+    clip: Arc<Clip>,
+    repeats: bool,
+    /// When the first picture was due.
+    start: Instant,
+    /// Index of the next picture; the clip's length at its end.
+    next: usize,
+    /// Ticks from the clip's times to those since `start`.
+    shift: i64,
+    /// When, since `start`, the last keyframe went out.
+    keyframe_at: Option<i64>,
+}
+
+impl Player {
+    /// Begins at `start`.
+    pub fn new(clip: Arc<Clip>, repeats: bool, start: Instant) -> Player {
+        Player { clip, repeats, start, next: 0, shift: 0, keyframe_at: None }
+    }
+
+    /// When the next picture is due; `None` at the end.
+    pub fn next_at(&self) -> Option<Instant> {
+        let picture = self.clip.pictures.get(self.next)?;
+        Some(self.start + duration(picture.decode_at + self.shift))
+    }
+
+    /// The next picture, if it is due, and its time in ticks since the first.
+    pub fn due(&mut self, now: Instant) -> Option<(&Picture, i64)> {
+        self.next_at().filter(|&at| at <= now)?;
+        let index = self.next;
+        let picture = &self.clip.pictures[index];
+        let at = picture.pts + self.shift;
+        if picture.keyframe {
+            self.keyframe_at = Some(picture.decode_at + self.shift);
+        }
+        self.next += 1;
+        if self.next == self.clip.pictures.len() && self.repeats {
+            self.next = 0;
+            self.shift += self.clip.length;
+        }
+        Some((&self.clip.pictures[index], at))
+    }
+
+    /// Goes on at the next keyframe: whether pictures were skipped for it.
+    ///
+    /// Nothing is skipped when one has just been sent, when the next picture is one, and when
+    /// none follows.
+    pub fn jump(&mut self, now: Instant) -> bool {
+        let since = ticks(now.saturating_duration_since(self.start));
+        if self.keyframe_at.is_some_and(|at| since - at < FRESH_TICKS) {
+            return false;
+        }
+        let pictures = &self.clip.pictures;
+        let ahead = pictures[self.next.min(pictures.len())..]
+            .iter()
+            .position(|picture| picture.keyframe)
+            .map(|ahead| self.next + ahead);
+        // A clip begins with a keyframe.
+        let Some(target) = ahead.or(self.repeats.then_some(0)) else { return false };
+        if target == self.next {
+            return false;
+        }
+        self.next = target;
+        self.shift = since - pictures[target].decode_at;
+        true
+    }
+}
+
+fn duration(ticks: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(ticks).unwrap_or(0).saturating_mul(100_000) / 9)
+}
+
+fn ticks(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos() * 9 / 100_000).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Codec;
+
+    use super::*;
+
+    /// Pictures 40 ms apart; a letter `k` is a keyframe.
+    fn player(kinds: &str, repeats: bool, start: Instant) -> Player {
+        let picture = |(index, kind): (usize, char)| {
+            let at = 3600 * index as i64;
+            Picture { keyframe: kind == 'k', pts: at, decode_at: at, payloads: Vec::new() }
+        };
+        let pictures: Vec<Picture> = kinds.chars().enumerate().map(picture).collect();
+        let length = 3600 * pictures.len() as i64;
+        let clip = Clip { codec: Codec::Vp8, fmtp: String::new(), pictures, length };
+        Player::new(Arc::new(clip), repeats, start)
+    }
+
+    fn played(player: &mut Player, now: Instant) -> Vec<(bool, i64)> {
+        std::iter::from_fn(|| player.due(now).map(|(picture, at)| (picture.keyframe, at))).collect()
+    }
+
+    #[test]
+    fn pictures_come_at_their_times() {
+        let start = Instant::now();
+        let ms = |ms| start + Duration::from_millis(ms);
+        let mut once = player("kpp", false, start);
+        assert_eq!(played(&mut once, ms(0)), [(true, 0)]);
+        assert_eq!(once.next_at(), Some(ms(40)));
+        assert_eq!(played(&mut once, ms(39)), []);
+        assert_eq!(played(&mut once, ms(80)), [(false, 3600), (false, 7200)]);
+        assert_eq!((once.next_at(), once.jump(ms(900))), (None, false));
+        let mut over = player("kp", true, start);
+        assert_eq!(played(&mut over, ms(100)), [(true, 0), (false, 3600), (true, 7200)]);
+    }
+
+    #[test]
+    fn a_jump_plays_the_next_keyframe_now() {
+        let start = Instant::now();
+        let ms = |ms| start + Duration::from_millis(ms);
+        let clip = format!("k{}k{}", "p".repeat(24), "p".repeat(24));
+        let mut one = player(&clip, false, start);
+        played(&mut one, ms(200));
+        assert!(!one.jump(ms(300)), "a keyframe was just sent");
+        played(&mut one, ms(600));
+        assert!(one.jump(ms(610)));
+        assert_eq!(one.next_at(), Some(ms(610)));
+        assert_eq!(played(&mut one, ms(611)), [(true, 54_900)]);
+        played(&mut one, ms(1400));
+        assert!(!one.jump(ms(1400)), "none follows");
+        let mut over = player(&clip, true, start);
+        played(&mut over, ms(1800));
+        assert!(over.jump(ms(1810)), "the first follows the last");
+        assert_eq!(played(&mut over, ms(1810)), [(true, 162_900)]);
+    }
+}

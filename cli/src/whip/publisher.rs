@@ -1,0 +1,115 @@
+//! Drives all sessions from one thread: waits for their sockets and timers, ends them in order.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use worker::CancelToken;
+
+use super::{
+    Figures, PublishArgs,
+    clip::Clip,
+    endpoint::Endpoint,
+    error::WhipError,
+    session::{Plan, Session},
+};
+use crate::{error::CliError, interrupt};
+
+/// Longest wait, after which Ctrl-C is looked for.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Publishes until all is sent, time is up or Ctrl-C.
+pub fn publish(args: &PublishArgs) -> Result<Figures, CliError> {
+    let endpoint = Endpoint::new(args)?;
+    let plan = Plan {
+        clip: Arc::new(Clip::read(&args.file)?),
+        repeats: args.repeats,
+        loss: args.loss,
+        jitter: Duration::from_millis(args.jitter),
+    };
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    let mut sessions = Vec::new();
+    let outcome = play(args, &endpoint, &plan, &cancel, &mut sessions);
+    // The sessions end whatever happened; what happened first is what is told.
+    let ended = end(&endpoint, &mut sessions);
+    outcome.and(ended)?;
+    let mut figures = Figures::default();
+    sessions.iter().for_each(|session| figures.add(&session.figures()));
+    Ok(figures)
+}
+
+fn play(
+    args: &PublishArgs,
+    endpoint: &Endpoint,
+    plan: &Plan,
+    cancel: &CancelToken,
+    sessions: &mut Vec<Session>,
+) -> Result<(), CliError> {
+    let ip = endpoint.local_ip()?;
+    let until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    while !cancel.is_cancelled() && until.is_none_or(|until| Instant::now() < until) {
+        let missing = sessions.len() < args.count as usize;
+        if missing {
+            sessions.push(started(sessions.len() + 1, endpoint, plan, ip)?);
+        } else if sessions.iter().all(Session::is_done) {
+            break;
+        }
+        let now = Instant::now();
+        for session in sessions.iter_mut().filter(|session| !session.is_done()) {
+            session.drive(now)?;
+        }
+        if !missing {
+            wait(sessions)?;
+        }
+    }
+    Ok(())
+}
+
+fn started(
+    number: usize,
+    endpoint: &Endpoint,
+    plan: &Plan,
+    ip: std::net::IpAddr,
+) -> Result<Session, CliError> {
+    let (mut session, offer) = Session::offer(number, plan, ip, Instant::now())?;
+    let created = endpoint.create(&offer)?;
+    let accepted = session.accept(created.answer, created.resource, Instant::now());
+    if let Err(error) = accepted {
+        // What it cannot use it does not leave there.
+        end(endpoint, std::slice::from_mut(&mut session))?;
+        return Err(error.into());
+    }
+    Ok(session)
+}
+
+/// Until a datagram is there or something is due.
+fn wait(sessions: &mut [Session]) -> Result<(), CliError> {
+    let now = Instant::now();
+    let due = sessions.iter_mut().map(|session| session.next_at(now)).min();
+    let patience = due.map_or(TURN, |due| due.saturating_duration_since(now)).min(TURN);
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let mut sockets: Vec<PollFd<'_>> =
+        sessions.iter().map(|session| PollFd::new(session.socket(), PollFlags::IN)).collect();
+    match poll(&mut sockets, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(CliError::Live(WhipError::Socket(error.into()))),
+    }
+}
+
+/// Deletes the sessions at the server, then closes their connections: the other way round it would
+/// take them for lost.
+fn end(endpoint: &Endpoint, sessions: &mut [Session]) -> Result<(), CliError> {
+    let mut outcome = Ok(());
+    for session in sessions {
+        let deleted = match session.take_resource() {
+            Some(resource) => endpoint.delete(&resource),
+            None => Ok(()),
+        };
+        let closed = session.close(Instant::now()).map_err(CliError::Live);
+        outcome = outcome.and(deleted).and(closed);
+    }
+    outcome
+}

@@ -1,0 +1,364 @@
+//! One WebRTC connection that sends a clip, without I/O of its own but its socket's.
+
+use std::{
+    collections::VecDeque,
+    io::ErrorKind,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::BytesMut;
+use reqwest::Url;
+use rtc::{
+    peer_connection::{
+        RTCPeerConnection, event::RTCPeerConnectionEvent, message::RTCMessage,
+        sdp::RTCSessionDescription, state::RTCPeerConnectionState,
+    },
+    rtcp::{
+        payload_feedbacks::{
+            full_intra_request::FullIntraRequest, picture_loss_indication::PictureLossIndication,
+        },
+        transport_feedbacks::transport_layer_nack::TransportLayerNack,
+    },
+    rtp,
+    rtp_transceiver::RTCRtpSenderId,
+    sansio::Protocol,
+    shared::{TaggedBytesMut, TransportContext, TransportProtocol},
+};
+
+use super::{
+    Figures,
+    clip::Clip,
+    error::WhipError,
+    path::{self, Path},
+    player::Player,
+};
+
+mod connection;
+mod feedback;
+
+/// How long a media path may take to come up.
+const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+/// How long what was lost at the end can still be asked for.
+const LINGER: Duration = Duration::from_millis(500);
+/// Most datagrams read in one turn, so that others get theirs.
+const READ_MAX: usize = 64;
+/// Most datagrams that wait for the socket.
+const UNSENT_MAX: usize = 8192;
+/// Until a full socket is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// How each session plays.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is sent.
+    pub clip: Arc<Clip>,
+    /// Begin again at the end.
+    pub repeats: bool,
+    /// Media packets that are dropped, in percent.
+    pub loss: f64,
+    /// Longest delay of a media packet.
+    pub jitter: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Connecting,
+    Playing,
+    /// All is sent; it ends then.
+    Lingering(Instant),
+    Done,
+}
+
+/// One publisher.
+pub struct Session {
+    number: usize,
+    plan: Plan,
+    connection: RTCPeerConnection,
+    sender: RTCRtpSenderId,
+    socket: UdpSocket,
+    local: SocketAddr,
+    path: Path,
+    unsent: VecDeque<(SocketAddr, Vec<u8>)>,
+    player: Option<Player>,
+    state: State,
+    offered_at: Instant,
+    ssrc: u32,
+    sequence: u16,
+    first_timestamp: u32,
+    payload_type: u8,
+    resource: Option<Url>,
+    /// Packets of pictures, each counted once.
+    played: u64,
+    figures: Figures,
+}
+
+impl Session {
+    /// A session number `number`, from 1, that sends from `ip`; with the offer to post.
+    pub fn offer(
+        number: usize,
+        plan: &Plan,
+        ip: IpAddr,
+        now: Instant,
+    ) -> Result<(Session, String), WhipError> {
+        let socket = UdpSocket::bind((ip, 0)).map_err(WhipError::Socket)?;
+        socket.set_nonblocking(true).map_err(WhipError::Socket)?;
+        let local = socket.local_addr().map_err(WhipError::Socket)?;
+        let [ssrc, seed, first_timestamp, sequence] = random().map_err(WhipError::Socket)?;
+        let (connection, sender, offer) =
+            connection::offer(&plan.clip, local, ssrc, now).map_err(failed(number, "offer"))?;
+        // One seed a session, so that a run with loss can be repeated.
+        let path = Path::new(plan.loss, plan.jitter, number as u64);
+        let session = Session {
+            number,
+            plan: plan.clone(),
+            connection,
+            sender,
+            socket,
+            local,
+            path,
+            unsent: VecDeque::new(),
+            player: None,
+            state: State::Connecting,
+            offered_at: now,
+            ssrc,
+            sequence: (sequence ^ seed) as u16,
+            first_timestamp,
+            payload_type: connection::PAYLOAD_TYPE,
+            resource: None,
+            played: 0,
+            figures: Figures::default(),
+        };
+        Ok((session, offer))
+    }
+
+    /// The server has accepted the offer; `resource` is the session there.
+    pub fn accept(&mut self, answer: String, resource: Url, now: Instant) -> Result<(), WhipError> {
+        self.resource = Some(resource);
+        let failed = failed(self.number, "answer");
+        let answer = RTCSessionDescription::answer(answer).map_err(&failed)?;
+        self.connection.set_remote_description(now, answer).map_err(&failed)?;
+        let mut sender = self.connection.rtp_sender(self.sender);
+        let codecs = sender.as_mut().map(|sender| &sender.get_parameters().rtp_parameters.codecs);
+        if let Some(codec) = codecs.and_then(|codecs| codecs.first()) {
+            self.payload_type = codec.payload_type;
+        }
+        Ok(())
+    }
+
+    /// Its socket, to be waited for.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// The session's address at the server, once it has one; afterwards it has none.
+    pub fn take_resource(&mut self) -> Option<Url> {
+        self.resource.take()
+    }
+
+    /// It has sent all there is, or was stopped.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// What it came to so far.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            lost: self.figures.lost + self.path.lost(),
+            repeated: self.figures.packets.saturating_sub(self.played),
+            ..self.figures
+        }
+    }
+
+    /// When to drive it even if nothing comes in.
+    pub fn next_at(&mut self, now: Instant) -> Instant {
+        let player = self.player.as_ref().and_then(Player::next_at);
+        let state = match self.state {
+            State::Connecting => Some(self.offered_at + CONNECT_WITHIN),
+            State::Lingering(until) => Some(until),
+            State::Playing | State::Done => None,
+        };
+        let retry = (!self.unsent.is_empty()).then_some(now + RETRY);
+        [self.connection.poll_timeout(), player, state, retry, self.path.next_at()]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(now + CONNECT_WITHIN)
+    }
+
+    /// Reads, plays and writes what is due.
+    pub fn drive(&mut self, now: Instant) -> Result<(), WhipError> {
+        self.read(now)?;
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now).map_err(failed(self.number, "timer"))?;
+        }
+        self.note_events(now)?;
+        self.note_feedback(now);
+        self.play(now)?;
+        self.write(now);
+        match self.state {
+            State::Connecting if now >= self.offered_at + CONNECT_WITHIN => {
+                Err(WhipError::NeverConnected { session: self.number })
+            }
+            State::Lingering(until) if now >= until => {
+                self.state = State::Done;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes leave of the server's media side.
+    pub fn close(&mut self, now: Instant) -> Result<(), WhipError> {
+        self.state = State::Done;
+        let closed = self.connection.close().map_err(failed(self.number, "close"));
+        self.write(now);
+        closed
+    }
+
+    fn read(&mut self, now: Instant) -> Result<(), WhipError> {
+        let mut bytes = [0; 2048];
+        for _ in 0..READ_MAX {
+            let (length, peer_addr) = match self.socket.recv_from(&mut bytes) {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // An ICMP error of something sent before; ICE and DTLS notice what it means.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
+                Err(error) => return Err(WhipError::Socket(error)),
+            };
+            let transport = TransportContext {
+                local_addr: self.local,
+                peer_addr,
+                transport_protocol: TransportProtocol::UDP,
+                ecn: None,
+            };
+            let message = BytesMut::from(&bytes[..length]);
+            self.connection
+                .handle_read(TaggedBytesMut { now, transport, message })
+                .map_err(failed(self.number, "packet"))?;
+        }
+        Ok(())
+    }
+
+    fn note_events(&mut self, now: Instant) -> Result<(), WhipError> {
+        while let Some(event) = self.connection.poll_event() {
+            let RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) = event else {
+                continue;
+            };
+            match (state, self.state) {
+                (RTCPeerConnectionState::Connected, State::Connecting) => {
+                    self.state = State::Playing;
+                    let took = now.saturating_duration_since(self.offered_at).as_millis();
+                    self.figures.connected = 1;
+                    self.figures.connect_ms_max = u64::try_from(took).unwrap_or(u64::MAX);
+                    let clip = Arc::clone(&self.plan.clip);
+                    self.player = Some(Player::new(clip, self.plan.repeats, now));
+                }
+                (RTCPeerConnectionState::Failed, State::Connecting) => {
+                    return Err(WhipError::NeverConnected { session: self.number });
+                }
+                (
+                    RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed,
+                    State::Playing,
+                ) => {
+                    return Err(WhipError::Ended { session: self.number });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the server says of the media.
+    fn note_feedback(&mut self, now: Instant) {
+        while let Some(message) = self.connection.poll_read() {
+            let RTCMessage::RtcpPacket(_, packets) = message.message else { continue };
+            for packet in packets {
+                let packet = packet.as_any();
+                if let Some(nack) = packet.downcast_ref::<TransportLayerNack>() {
+                    let asked = nack.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones());
+                    self.figures.asked += u64::from(asked.sum::<u32>());
+                } else if packet.is::<PictureLossIndication>() || packet.is::<FullIntraRequest>() {
+                    self.figures.keyframes_requested += 1;
+                    let jumped = self.player.as_mut().is_some_and(|player| player.jump(now));
+                    self.figures.jumps += u64::from(jumped);
+                }
+            }
+        }
+    }
+
+    fn play(&mut self, now: Instant) -> Result<(), WhipError> {
+        if self.state != State::Playing {
+            return Ok(());
+        }
+        let Some(player) = &mut self.player else { return Ok(()) };
+        while let Some((picture, ticks)) = player.due(now) {
+            let Some(mut sender) = self.connection.rtp_sender(self.sender) else { break };
+            // Modulo 2^32, as RTP counts.
+            let timestamp = self.first_timestamp.wrapping_add(ticks as u32);
+            let last = picture.payloads.len().saturating_sub(1);
+            for (index, payload) in picture.payloads.iter().enumerate() {
+                let header = rtp::header::Header {
+                    version: 2,
+                    marker: index == last,
+                    payload_type: self.payload_type,
+                    sequence_number: self.sequence,
+                    timestamp,
+                    ssrc: self.ssrc,
+                    ..Default::default()
+                };
+                self.sequence = self.sequence.wrapping_add(1);
+                let packet = rtp::Packet { header, payload: payload.clone() };
+                sender.write_rtp(now, packet).map_err(failed(self.number, "media"))?;
+            }
+            self.figures.pictures += 1;
+            self.played += picture.payloads.len() as u64;
+        }
+        if player.next_at().is_none() {
+            self.state = State::Lingering(now + LINGER);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, now: Instant) {
+        while let Some(message) = self.connection.poll_write() {
+            let bytes = message.message.to_vec();
+            let to = message.transport.peer_addr;
+            if path::is_media(&bytes) {
+                self.figures.packets += 1;
+                self.figures.bytes += bytes.len() as u64;
+            }
+            if let Some(bytes) = self.path.take(to, bytes, now) {
+                self.unsent.push_back((to, bytes));
+            }
+        }
+        while let Some((to, bytes)) = self.path.due(now) {
+            self.unsent.push_back((to, bytes));
+        }
+        while let Some((to, bytes)) = self.unsent.front() {
+            match self.socket.send_to(bytes, to) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Whatever else the network says of a datagram, it is lost.
+                Ok(_) | Err(_) => drop(self.unsent.pop_front()),
+            }
+        }
+        while self.unsent.len() > UNSENT_MAX {
+            self.unsent.pop_front();
+            self.figures.lost += 1;
+        }
+    }
+}
+
+/// Says in which session what failed.
+fn failed<E: std::fmt::Display>(session: usize, problem: &'static str) -> impl Fn(E) -> WhipError {
+    move |error| WhipError::Connection { session, problem, detail: error.to_string() }
+}
+
+fn random() -> Result<[u32; 4], std::io::Error> {
+    let mut bytes = [[0; 4]; 4];
+    for word in &mut bytes {
+        getrandom::fill(word).map_err(std::io::Error::other)?;
+    }
+    Ok(bytes.map(u32::from_be_bytes))
+}

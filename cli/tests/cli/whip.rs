@@ -1,0 +1,266 @@
+//! `sightline whip publish` against a server that refuses, and against the receiving side of ours.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use decode::{Demuxer, Limits};
+use media::AccessUnit;
+use serde_json::Value;
+use transport::{
+    rtp::Unit,
+    webrtc::{Port, PortSettings, Sink, Told},
+};
+
+use crate::support::{Outcome, command, finish, skip};
+
+const KEY: &str = "verysecretkey";
+
+/// A request: its first line, its authorization and its body.
+struct Asked {
+    line: String,
+    authorization: Option<String>,
+    body: String,
+}
+
+fn read(stream: &TcpStream) -> Asked {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a request line");
+    let (mut authorization, mut length) = (None, 0);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("a header");
+        let Some((name, value)) = header.trim().split_once(": ") else { break };
+        match name.to_lowercase().as_str() {
+            "authorization" => authorization = Some(value.to_owned()),
+            "content-length" => length = value.parse().expect("a number"),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    let body = String::from_utf8(body).expect("UTF-8");
+    Asked { line: line.trim().to_owned(), authorization, body }
+}
+
+/// Answers each request with what `answer` says: status, Location and body.
+fn serve(mut answer: impl FnMut(&Asked) -> (u16, String, String) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/whip", listener.local_addr().expect("bound"));
+    thread::Builder::new()
+        .name("endpoint".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let (status, location, body) = answer(&read(&stream));
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: {length}\r\n\
+                     connection: close\r\n\r\n{body}"
+                );
+                stream.write_all(head.as_bytes()).expect("sent");
+            }
+        })
+        .expect("a thread");
+    url
+}
+
+fn publish(file: &str, url: &str, options: &[&str]) -> Outcome {
+    let mut command = command(&[&["whip", "publish", file, url, "--json"], options].concat());
+    command.env("SIGHTLINE_API_KEY", KEY);
+    finish(command)
+}
+
+/// Three seconds with a keyframe each, made by ffmpeg.
+fn clip(dir: &Path, name: &str, encoder: &str) -> Option<String> {
+    if Command::new("ffmpeg").arg("-version").output().is_err() {
+        skip("a test of rendered clips", "ffmpeg is not on PATH");
+        return None;
+    }
+    let path = dir.join(name);
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi"])
+        .args(["-i", "testsrc2=s=320x240:r=25:d=3", "-pix_fmt", "yuv420p", "-c:v"])
+        .args(encoder.split(' '))
+        .arg(&path)
+        .status();
+    assert!(made.expect("starts").success(), "{name}");
+    Some(path.to_str().expect("a UTF-8 path").to_owned())
+}
+
+const H264: &str = "libx264 -preset ultrafast -bf 2 -g 25";
+
+#[test]
+fn what_the_server_refuses_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(file) = clip(dir.path(), "refused.mp4", H264) else { return };
+    let cases = [
+        (400, 5, "bad offer"),
+        (401, 6, "no such key"),
+        (409, 5, "4 streams are live already"),
+        (415, 5, "not application/sdp"),
+        (422, 5, "no servable video codec: offered H264"),
+        (429, 1, "too many requests"),
+        (503, 1, "no media capacity"),
+    ];
+    for (status, code, text) in cases {
+        let url = serve(move |_| (status, String::new(), text.to_owned()));
+        let outcome = publish(&file, &url, &[]);
+        assert_eq!(outcome.code, code, "{status}: {}", outcome.stderr);
+        let told = format!("sightline: {text} (HTTP {status})\n");
+        assert_eq!((outcome.stderr, outcome.stdout), (told, String::new()));
+    }
+    let odd = serve(|_| (201, "http://127.0.0.1:1/s".to_owned(), String::new()));
+    let outcome = publish(&file, &odd, &[]);
+    assert!(outcome.stderr.contains("a Location on another server"), "{}", outcome.stderr);
+    let turning = serve(|_| (307, "/again".to_owned(), String::new()));
+    let outcome = publish(&file, &turning, &[]);
+    assert!(outcome.stderr.contains("too many redirects"), "{}", outcome.stderr);
+}
+
+#[test]
+fn what_cannot_be_published_is_told_before_anything_is_asked() {
+    let url = serve(|_| panic!("nothing is asked"));
+    let missing = publish("/nonexistent.mp4", &url, &[]);
+    assert_eq!(missing.code, 3, "{}", missing.stderr);
+    let secure = publish("/nonexistent.mp4", "https://127.0.0.1/whip", &[]);
+    assert_eq!(secure.code, 2, "{}", secure.stderr);
+    for options in [["--loss", "101"], ["--jitter", "5001"], ["--count", "0"]] {
+        assert_eq!(publish("a", &url, &options).code, 2, "{options:?}");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(file) = clip(dir.path(), "mjpeg.avi", "mjpeg -strict unofficial") else { return };
+    let mjpeg = publish(&file, &url, &[]);
+    assert_eq!(mjpeg.code, 5, "{}", mjpeg.stderr);
+    assert!(mjpeg.stderr.contains("mjpeg cannot be published"), "{}", mjpeg.stderr);
+}
+
+/// Hands units to the test; its session is told by a number.
+struct Collect(mpsc::SyncSender<(usize, AccessUnit)>, usize);
+
+impl Sink for Collect {
+    fn unit(&mut self, unit: Unit) {
+        self.0.try_send((self.1, unit.access_unit)).expect("the test takes them all");
+    }
+
+    fn told(&mut self, _what: Told) {}
+}
+
+/// What came of a publication: requests without bodies, and the units of each session.
+struct Received {
+    outcome: Outcome,
+    requests: Vec<String>,
+    units: Vec<Vec<AccessUnit>>,
+}
+
+/// Publishes to a receiving port.
+fn received(file: &str, options: &[&str]) -> Received {
+    let port = Port::open(PortSettings {
+        bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        public_ips: Vec::new(),
+        sessions_max: 16,
+        connect_within: Duration::from_secs(30),
+        lost_after: Duration::from_secs(30),
+    })
+    .expect("a port");
+    let (sender, receiver) = mpsc::sync_channel(100_000);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&requests);
+    let mut sessions = Vec::new();
+    let url = serve(move |asked| {
+        assert_eq!(asked.authorization.as_deref(), Some("Bearer verysecretkey"));
+        log.lock().expect("no panic").push(asked.line.clone());
+        if asked.line.starts_with("DELETE") {
+            return (200, String::new(), String::new());
+        }
+        let number = sessions.len();
+        let sink = Box::new(Collect(sender.clone(), number));
+        let (session, answer) = port.answer(&asked.body, sink).expect("a good offer");
+        sessions.push(session);
+        (201, format!("/sessions/{number}"), answer.sdp)
+    });
+    let outcome = publish(file, &url, options);
+    let mut units: Vec<Vec<AccessUnit>> = Vec::new();
+    for (number, unit) in receiver.try_iter() {
+        units.resize_with(units.len().max(number + 1), Vec::new);
+        units[number].push(unit);
+    }
+    let requests = std::mem::take(&mut *requests.lock().expect("no panic"));
+    Received { outcome, requests, units }
+}
+
+/// The file's own pictures.
+fn pictures(file: &str) -> Vec<AccessUnit> {
+    let input = File::open(file).expect("the clip");
+    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("a clip");
+    demuxer.into_coded_pictures().map(|picture| picture.access_unit).collect()
+}
+
+#[test]
+fn every_codec_arrives_as_it_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, encoder) in [
+        ("h264.mp4", H264),
+        ("h265.mp4", "libx265 -preset ultrafast -x265-params log-level=none:keyint=25"),
+        ("vp8.webm", "libvpx -deadline realtime -cpu-used 8 -g 25"),
+        ("vp9.webm", "libvpx-vp9 -deadline realtime -cpu-used 8 -g 25"),
+        ("av1.mkv", "libaom-av1 -cpu-used 8 -usage realtime -g 25"),
+    ] {
+        let Some(file) = clip(dir.path(), name, encoder) else { return };
+        let Received { outcome, requests, units } = received(&file, &[]);
+        assert_eq!(outcome.code, 0, "{name}: {}", outcome.stderr);
+        assert_eq!(requests, ["POST /whip HTTP/1.1", "DELETE /sessions/0 HTTP/1.1"], "{name}");
+        let originals = pictures(&file);
+        assert_eq!(units[0].len(), originals.len(), "{name}");
+        for (index, (found, expected)) in units[0].iter().zip(&originals).enumerate() {
+            assert_eq!(found.keyframe, expected.keyframe, "{name} {index}");
+            // Temporal units are given a delimiter, which the container leaves out.
+            assert!(found.data.ends_with(&expected.data), "{name} {index}");
+        }
+        let figures: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        assert_eq!(figures["pictures"], originals.len(), "{name}");
+        assert_eq!((&figures["connected"], &figures["lost"]), (&1.into(), &0.into()), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_path_costs_pictures_and_breaks_none() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(file) = clip(dir.path(), "lossy.mp4", H264) else { return };
+    let options = ["--loss", "5", "--jitter", "60", "--count", "3", "--loop", "--seconds", "6"];
+    let Received { outcome, requests, units } = received(&file, &options);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert_eq!(requests.iter().filter(|line| line.starts_with("DELETE")).count(), 3);
+    let originals = pictures(&file);
+    for units in &units {
+        assert!(units[0].keyframe, "nothing before a start");
+        for unit in units {
+            let is_whole = originals.iter().any(|original| original.data == unit.data);
+            assert!(is_whole, "a unit that was never sent");
+        }
+    }
+    let figures: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let count = |name: &str| figures[name].as_u64().expect("a number");
+    assert_eq!((count("connected"), units.len()), (3, 3));
+    assert!(count("lost") > 0 && count("repeated") > 0, "{figures}");
+    let arrived = units.iter().map(Vec::len).sum::<usize>() as u64;
+    assert!(arrived <= count("pictures"), "{arrived} of {figures}");
+}
+
+#[test]
+fn a_server_without_media_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(file) = clip(dir.path(), "silent.mp4", H264) else { return };
+    let url = serve(|_| (201, "/s".to_owned(), "v=0\r\nno answer".to_owned()));
+    let outcome = publish(&file, &url, &[]);
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("session 1: answer: "), "{}", outcome.stderr);
+}
