@@ -45,11 +45,11 @@ fn run(number: u64) -> RunId {
 
 fn event(run: RunId) -> NewEvent {
     let finding = Finding {
-        session_id: None,
         frame_index: 1,
         pts_ms: 33,
         confidence: Score::ONE,
         description: "A person in a red coat crosses the yard from left to right.".to_owned(),
+        ..Finding::default()
     };
     NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
 }

@@ -49,11 +49,11 @@ fn run(number: u64) -> RunId {
 
 fn event(run: RunId, frame_index: u64) -> NewEvent {
     let finding = Finding {
-        session_id: None,
         frame_index,
         pts_ms: frame_index as i64 * 33,
         confidence: Score::from_millionths((frame_index % 1_000_000) as u32),
         description: "A person in a red coat crosses the yard from left to right.".to_owned(),
+        ..Finding::default()
     };
     NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
 }
