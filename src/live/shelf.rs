@@ -62,7 +62,7 @@ mod tests {
         let shelf = Shelf::new(2);
         assert_eq!([1, 2, 3, 4].map(|item| shelf.put(item)), [None, None, Some(1), Some(2)]);
         assert_eq!((shelf.take().await, shelf.take().await, shelf.try_take()), (3, 4, None));
-        let (taken, ()) = tokio::join!(shelf.take(), async { drop(shelf.put(5)) });
+        let (taken, ()) = tokio::join!(shelf.take(), async { assert_eq!(shelf.put(5), None) });
         assert_eq!(taken, 5);
     }
 }

@@ -23,6 +23,7 @@ pub fn found(number: u8, text: &str) -> NewEvent {
         pts_ms: 280,
         confidence: Score::from_millionths(900_000),
         description: text.to_owned(),
+        ..Finding::default()
     };
     NewEvent { run: run(number), event: Event::Found(FindingKind::Vlm, finding) }
 }
