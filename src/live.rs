@@ -2,7 +2,7 @@
 //!
 //! Promises that memory is reserved before a run is created, that whatever ends a session gives
 //! everything back, and that sessions of one media worker share its fate and no others do. Knows
-//! no HTTP.
+//! no HTTP. Long because it puts the parts of a session together.
 
 mod allowance;
 mod budget;

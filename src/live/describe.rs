@@ -3,7 +3,8 @@
 //!
 //! One picture is asked about at a time; of those that come meanwhile the newest wait. A picture
 //! that shows nothing new is given the description of the one before it. A new prompt holds from
-//! the next picture on. A failure is recorded when it begins, not each time.
+//! the next picture on. A failure is recorded when it begins, not each time. Long because it is
+//! everything that can come of one look.
 
 use std::{
     collections::VecDeque,

@@ -2,7 +2,8 @@
 //!
 //! Promises that a session ends once, that its run then ends with one event that says how, and
 //! that its place in a worker, its memory and its connection come back. Only the task appends what
-//! the media worker says; descriptions come from workers of its own that end with it.
+//! the media worker says; descriptions come from workers of its own that end with it. Long because
+//! it is the whole life of a session.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

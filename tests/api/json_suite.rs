@@ -62,6 +62,7 @@ const ROUTES: &[(&str, Reads)] = &[
     ("/v1/runs/{id}/webhooks", Reads::Json),
     ("/v1/runs/{id}/webhooks/{webhook_id}/redeliver", Reads::Other),
     ("/v1/search", Reads::Json),
+    ("/v1/stream/whip", Reads::Other),
     ("/v1/upload", Reads::Other),
 ];
 

@@ -260,7 +260,9 @@ fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
     let server = setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8").start();
     let document = server.get("/v1/openapi.json").json();
     let mut count = 0;
-    for (template, item) in document["paths"].as_object().expect("an object") {
+    let paths = document["paths"].as_object().expect("an object").iter();
+    // WHIP names no fields: it refuses in plain text, which `whip.rs` looks at.
+    for (template, item) in paths.filter(|(path, _)| !path.starts_with("/v1/stream/whip")) {
         for (method, operation) in item.as_object().expect("an object") {
             // A run of its own: some of what is tested ends or deletes it.
             let run = server.create_run();

@@ -37,7 +37,7 @@ fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
     let measurer = answer["gate"]["measurer"].as_str().expect("a worker measures");
     let avx2 = std::fs::read_to_string("/proc/cpuinfo").expect("there").contains(" avx2");
     assert_eq!(measurer, if avx2 { "cpu-avx2" } else { "cpu-reference" });
-    assert_eq!(answer["embedding"], json!({"availability": "not_configured"}));
+    assert_eq!(answer["embedding"], json!({"availability": "not_configured", "provider": null}));
 }
 
 #[test]

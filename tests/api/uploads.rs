@@ -77,7 +77,7 @@ fn an_upload_is_kept_served_ingested_and_removed() {
     assert_eq!(reply.status, 200, "{}", reply.text);
     let answer = reply.json();
     let fields: Vec<&String> = answer.as_object().expect("an object").keys().collect();
-    assert_eq!(fields, ["bytes", "file_name", "file_path", "media_type", "sha256"]);
+    assert_eq!(fields, ["file_path", "file_name", "bytes", "sha256", "media_type"]);
     assert_eq!(
         (&answer["bytes"], &answer["media_type"]),
         (&json!(bytes.len()), &json!("video/mp4"))

@@ -38,8 +38,7 @@ impl Postgres {
     /// A cluster that is not running yet.
     pub fn stopped() -> Postgres {
         let dir = tempfile::tempdir().expect("a directory");
-        let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = taken.local_addr().expect("an address").port();
+        let port = free_port();
         let cluster =
             Postgres { dir, programs: programs(), port, child: None, is_encrypted: false };
         std::fs::write(cluster.dir.path().join("password"), PASSWORD).expect("written");
@@ -183,6 +182,13 @@ impl Postgres {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// A port that the system gives nobody who asks for any, so that it is free until it is used.
+fn free_port() -> u16 {
+    let first = std::process::id();
+    let mut ports = (first..).map(|number| 10_000 + (number % 20_000) as u16);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
 /// The database behind `port`.

@@ -1,7 +1,7 @@
 //! Events in the document: one envelope, and the payload that each kind has.
 //!
 //! The timeline writes payloads and knows no documents; a test reads real events against these.
-//! A payload may gain fields, so none of these refuses further ones.
+//! A payload may gain fields, so none of these refuses further ones. Long because it has every kind.
 
 use timeline::EventKind;
 use utoipa::{

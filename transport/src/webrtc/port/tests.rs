@@ -1,4 +1,5 @@
-//! Publishers over loopback, and what is left when they are gone.
+//! Publishers over loopback, and what is left when they are gone. Long because a publisher is
+//! played to the byte.
 
 use std::{
     net::UdpSocket,
