@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_payload_becomes_one_line_of_its_scalars() {
         let payload = "{\"request_id\":\"req-1\",\"frames\":3,\"signals\":[{},{}],\"tenant_id\":null,\"mode\":\"balanced\"}";
-        assert_eq!(brief(payload), "frames=3 mode=balanced signals=[2]");
+        assert_eq!(brief(payload), "frames=3 signals=[2] mode=balanced");
         assert_eq!(brief("not json"), "not json");
     }
 }

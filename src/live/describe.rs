@@ -139,7 +139,7 @@ enum Came {
     /// A model described it; what novelty remembers it by.
     Described(Box<Described>, String, Option<Seen>),
     /// The description of an earlier event stands for it.
-    Reused(Seq, timeline::Finding),
+    Reused(Seq, Box<timeline::Finding>),
     /// The session may take no more tokens now.
     NotAllowed,
     /// There is no answer.
@@ -337,7 +337,7 @@ impl Describer {
                 (self.with_transition(look, kind, found, memory), remembered)
             }
             Came::Reused(seq, finding) => {
-                let repeated = self.reused(look, seq, finding);
+                let repeated = self.reused(look, seq, *finding);
                 if memory.repeated(look, &repeated).is_some() {
                     self.metrics.live_shed.of(Shed::Repeats).inc();
                     return true;

@@ -62,7 +62,7 @@ pub enum Verdict {
     /// It does; what it is remembered by once it has one.
     New(Option<Seen>),
     /// The description of this event stands for it.
-    Reuse(Seq, timeline::Finding),
+    Reuse(Seq, Box<timeline::Finding>),
 }
 
 impl Eyes {
@@ -128,7 +128,7 @@ impl Novelty {
         self.metrics.novelty_decisions.of(NoveltyDecision::of(&novelty)).inc();
         match (novelty, &self.last) {
             (embed::Novelty::Reuse(_), Some((seq, finding))) => {
-                Verdict::Reuse(*seq, finding.clone())
+                Verdict::Reuse(*seq, Box::new(finding.clone()))
             }
             _ => Verdict::New(Some(seen)),
         }

@@ -61,14 +61,16 @@ impl Recurrence {
 mod tests {
     use super::*;
 
+    /// A name, hashes in their order, and the frames at which a loop is entered with those returned to.
+    type Row = (&'static str, &'static [u64], &'static [(u64, u64)]);
+
     #[test]
     fn a_loop_is_told_once_each_time_it_is_entered() {
         const A: u64 = 0;
         const B: u64 = 0xffff;
         const C: u64 = 0xffff_0000;
         const NEAR_A: u64 = 0b11;
-        // The hashes in their order, and the frames at which a loop is entered.
-        let rows: [(&str, &[u64], &[(u64, u64)]); 7] = [
+        let rows: [Row; 7] = [
             ("still", &[A, A, A, A, A, A, A, A, A, A], &[]),
             ("no return", &[A, B, C], &[]),
             ("there and back", &[A, B, A], &[(2, 0)]),

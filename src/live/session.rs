@@ -393,8 +393,11 @@ impl Task {
         // One that failed says nothing, nor does one that has ended.
         let speaks =
             !matches!(end, End::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
+        if !speaks {
+            return;
+        }
         let deadline = Instant::now() + LAST_WORDS;
-        while speaks {
+        loop {
             match timeout_at(deadline, self.inlets.said.recv()).await {
                 Ok(Some(Said::Closed | Said::Failed(_) | Said::WorkerEnded(_)) | None) => return,
                 // Whatever ends it now, it is ending already.

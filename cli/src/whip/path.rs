@@ -11,6 +11,9 @@ use std::{
 /// Most datagrams that are delayed at once; more are lost.
 const DELAYED_MAX: usize = 8192;
 
+/// When a datagram goes on, its place in the order, where to, and what it is.
+type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
+
 /// A path with chance of its own: one seed gives one fate of every packet.
 #[derive(Debug)]
 pub struct Path {
@@ -18,7 +21,7 @@ pub struct Path {
     jitter: Duration,
     state: u64,
     order: u64,
-    delayed: BinaryHeap<Reverse<(Instant, u64, SocketAddr, Vec<u8>)>>,
+    delayed: BinaryHeap<Reverse<Delayed>>,
     lost: u64,
 }
 
