@@ -189,7 +189,7 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
     postgres.sql("DROP TRIGGER slow ON sightline_events");
     seed(dir.path(), vec![described("the last")]);
     let server = start(dir.path(), &postgres.url());
-    postgres.wait_for(ours, "501|501|503");
+    postgres.wait_for(ours, "501|501|504");
     let theirs = "SELECT count(*), count(DISTINCT payload::text) FROM sightline_events \
                   WHERE node_id = 'node-other'";
     assert_eq!(postgres.sql(theirs), "300|1");
