@@ -1,11 +1,11 @@
 //! The sidecar's protocol, without a socket: bytes come in as they come, messages go out whole.
 //!
-//! Numbers of lengths are big-endian, those of embeddings little-endian.
-//!
-//!     request   "SLEM", version 1, 3 reserved, length of the JPEG (4), the JPEG
-//!     answer    "SLER", version 1, status, dimensions (2), 4 reserved, the embedding (4 each)
-//!
-//! Reserved bytes are sent as 0 and not looked at. Answers come in the order of the requests.
+//! Numbers of lengths are big-endian, those of embeddings little-endian. Reserved bytes are sent as
+//! 0 and not looked at. Answers come in the order of the requests.
+//! ```text
+//! request   "SLEM", version 1, 3 reserved, length of the JPEG (4), the JPEG
+//! answer    "SLER", version 1, status, dimensions (2), 4 reserved, the embedding (4 each)
+//! ```
 
 use bytes::{Bytes, BytesMut};
 use media::{ErrorKind, ParseError};
