@@ -10,6 +10,7 @@ mod describe;
 mod inbox;
 mod intake;
 mod journal;
+mod memory;
 mod novelty;
 mod overlap;
 mod recurrence;
@@ -42,7 +43,10 @@ use crate::{
     disk::Reserve,
     inference::{Asker, Inference},
     metrics::Metrics,
-    session::registry::{JobGuard, Origin, Registry, Run, RunError},
+    session::{
+        registry::{JobGuard, Origin, Registry, Run, RunError},
+        runner::INTERRUPTED,
+    },
 };
 use allowance::Allowance;
 use budget::Budget;
@@ -336,7 +340,7 @@ impl Live {
     pub async fn tell_interrupted(&self) {
         let registry = &self.parts.registry;
         for run in registry.active_sessions() {
-            let reason = "interrupted".to_owned();
+            let reason = INTERRUPTED.to_owned();
             let failed = Event::RunFailed(RunFailed { request_id: None, reason });
             match registry.commit(&run, vec![failed]).await {
                 Ok(_) => {

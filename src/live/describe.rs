@@ -7,15 +7,14 @@
 //! everything that can come of one look.
 
 use std::{
-    collections::VecDeque,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use ::infer::{
-    Described, Finding, Image, InferError, OutputSchema, Prompt, Request, Shape, Tier, Tiered,
-    Tokens, prompt::Parts,
+    Described, Finding, Image, InferError, OutputSchema, Prompt, Shape, Tier, Tiered, Tokens,
+    prompt::Parts,
 };
 use bytes::Bytes;
 use embed::Seen;
@@ -28,6 +27,7 @@ use worker::NoveltyInput;
 use super::{
     allowance::Allowance,
     journal::{Journal, JournalError},
+    memory::Memory,
     novelty::{Novelty, Verdict},
     overlap::{TRANSITION, overlap},
     shelf::Shelf,
@@ -35,6 +35,7 @@ use super::{
 use crate::{
     inference::{Asker, Inference, InferenceError},
     metrics::{Metrics, Shed},
+    session::reason::Ask,
 };
 
 /// What a description says where no backend is configured.
@@ -43,10 +44,6 @@ pub const NO_PROVIDER: &str = "(no inference provider configured)";
 const WAITING: usize = 2;
 /// New prompts that wait for a worker.
 const ORDERS: usize = 4;
-/// Descriptions that are remembered while the picture loops.
-const REMEMBERED: usize = 8;
-/// Tokens that a description may take; a model that thinks needs most of them for that.
-const TOKENS_MAX: u32 = 2048;
 /// Time for an answer, once it has a place.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -146,17 +143,6 @@ enum Came {
     Failed(InferenceError),
 }
 
-/// What a worker remembers from one answer to the next.
-#[derive(Default)]
-struct Memory {
-    /// The first frame that was not asked about.
-    next_frame: u64,
-    /// The last descriptions and their events, the newest last.
-    told: VecDeque<(Seq, timeline::Finding)>,
-    /// The class of the failure that was recorded and has not passed.
-    failing: Option<&'static str>,
-}
-
 impl Handle {
     /// Gives the worker something to describe.
     pub fn show(&self, look: Look) {
@@ -206,7 +192,7 @@ impl Describer {
     ) {
         let mut memory = Memory::default();
         loop {
-            let look = tokio::select! {
+            let mut look = tokio::select! {
                 biased;
                 Some(order) = orders.recv() => {
                     self.obey(order, &mut memory);
@@ -216,7 +202,7 @@ impl Describer {
                 () = end.cancelled() => return,
             };
             memory.next_frame = look.last_frame + 1;
-            let mut asking = pin!(self.ask(&look));
+            let mut asking = pin!(self.ask(&mut look));
             // Orders are obeyed while the model thinks: they are for the frames after this one.
             let mut ordered = None;
             let (came, novelty) = loop {
@@ -246,21 +232,23 @@ impl Describer {
 
     fn follow(&mut self, instruction: Instruction, memory: &mut Memory) {
         self.instruction = instruction;
-        memory.failing = None;
-        memory.told.clear();
+        memory.forget();
         if let Some(novelty) = &mut self.novelty {
             novelty.forget();
         }
     }
 
     /// Finds out about `look` as the instruction stands now. Novelty comes back with the outcome.
-    fn ask(&mut self, look: &Look) -> impl Future<Output = (Came, Option<Novelty>)> + Send + use<> {
+    fn ask(
+        &mut self,
+        look: &mut Look,
+    ) -> impl Future<Output = (Came, Option<Novelty>)> + Send + use<> {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let (tiered, version) = self.question(look);
         let is_allowed = self.allowance().allows(Instant::now());
         let mut novelty = self.novelty.take();
         let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
-        let input = look.novelty.clone();
+        let input = look.novelty.take();
         async move {
             let verdict = match (&mut novelty, first, input) {
                 (Some(novelty), Some((_, jpeg)), Some(input)) => {
@@ -291,7 +279,7 @@ impl Describer {
 
     fn question(&self, look: &Look) -> (Option<Tiered>, String) {
         let times: Vec<i64> = look.pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
-        let prompt = Prompt::new(&Parts {
+        let mut prompt = Prompt::new(&Parts {
             shape: match self.subject {
                 Subject::Keyframes => Shape::Chunk,
                 Subject::Clips => Shape::Clip,
@@ -302,25 +290,18 @@ impl Describer {
             previous: None,
         });
         let version = prompt.version.to_string();
-        let Some(model) = self.models.first.clone() else { return (None, version) };
-        let images = look.pictures.iter().zip(prompt.captions);
+        let Some(first) = self.models.first.clone() else { return (None, version) };
+        let images = look.pictures.iter().zip(std::mem::take(&mut prompt.captions));
         let images = images.map(|((_, jpeg), caption)| Image { jpeg: jpeg.clone(), caption });
         let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
-        let first = Request {
-            model,
-            prompt: prompt.text,
-            images: images.collect(),
-            max_tokens: Some(TOKENS_MAX),
-            // The same pictures are to give the same words.
-            temperature: Some(0.0),
-            timeout: Some(TIMEOUT),
-            schema: Some(Arc::clone(schema)),
-            primary: None,
-            allow_fallback: true,
+        let ask = Ask {
+            first,
+            second: self.models.second.clone(),
+            threshold: self.models.threshold.as_f64(),
+            timeout: TIMEOUT,
+            schema: Arc::clone(schema),
         };
-        let (second_model, threshold) =
-            (self.models.second.clone(), self.models.threshold.as_f64());
-        (Some(Tiered { first, second_model, threshold }), version)
+        (Some(ask.tiered(prompt, images.collect())), version)
     }
 
     /// Writes what came of a look; false when the run takes no more events.
@@ -330,7 +311,7 @@ impl Describer {
                 memory.failing = None;
                 self.spend(described.answer.tokens);
                 let (kind, found) = self.found(look, &described, version);
-                if let Some(told) = memory.repeated(look, &found) {
+                if let Some(told) = memory.repeated(&found).filter(|_| look.is_looping) {
                     self.repeat(told, remembered, memory);
                     return true;
                 }
@@ -338,7 +319,7 @@ impl Describer {
             }
             Came::Reused(seq, finding) => {
                 let repeated = self.reused(look, seq, *finding);
-                if memory.repeated(look, &repeated).is_some() {
+                if look.is_looping && memory.repeated(&repeated).is_some() {
                     self.metrics.live_shed.of(Shed::Repeats).inc();
                     return true;
                 }
@@ -430,8 +411,8 @@ impl Describer {
         found: timeline::Finding,
         memory: &Memory,
     ) -> Vec<Event> {
-        let last = memory.told.back();
-        let shared = last.map(|(_, last)| overlap(&last.description, &found.description));
+        let last = memory.last();
+        let shared = last.map(|last| overlap(&last.description, &found.description));
         let changed = shared.filter(|shared| *shared <= TRANSITION).map(|shared| {
             let finding = timeline::Finding {
                 confidence: Score::from_millionths(Score::SCALE - shared.millionths()),
@@ -479,21 +460,6 @@ impl Describer {
             (Subject::Clips, Tier::First) => FindingKind::ClipVlm,
             (Subject::Clips, Tier::Second) => FindingKind::ClipVlmTiered,
         }
-    }
-}
-
-impl Memory {
-    /// The event that says what `found` says, where the picture keeps coming back.
-    fn repeated(&self, look: &Look, found: &timeline::Finding) -> Option<(Seq, timeline::Finding)> {
-        let said = |(_, told): &&(Seq, timeline::Finding)| told.description == found.description;
-        self.told.iter().find(said).filter(|_| look.is_looping).cloned()
-    }
-
-    fn remember(&mut self, seq: Seq, finding: timeline::Finding) {
-        if self.told.len() == REMEMBERED {
-            self.told.pop_front();
-        }
-        self.told.push_back((seq, finding));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use media::{BlobHash, ErrorKind, Label, SessionId};
-use timeline::{Appended, BlobStore, Event, KeyframeStored, TimelineError};
+use timeline::{Appended, BlobStore, Event, TimelineError};
 use tokio_util::sync::CancellationToken;
 
 use super::inbox::Selected;
@@ -14,6 +14,7 @@ use crate::{
     session::{
         patience::patiently,
         registry::{Registry, Run, RunError},
+        runner::Stored,
     },
 };
 
@@ -104,21 +105,13 @@ impl Journal {
         }
         let Selected { frame_index, pts_ms, event_type, jpeg } = selected;
         let mut hold = self.registry.quota().hold(&self.run.origin().principal);
-        let image_bytes = jpeg.len() as u64;
-        hold.grow(image_bytes)?;
+        let bytes = jpeg.len() as u64;
+        hold.grow(bytes)?;
         let mut lease = self.blobs.lease();
         let put = blocking(move || lease.put(&jpeg).map(|hash| (hash, lease)));
         let (hash, lease): (BlobHash, _) = put.await??;
-        let stored = Event::KeyframeStored(KeyframeStored {
-            frame_index,
-            pts_ms,
-            event_type,
-            description: String::new(),
-            image_ref: format!("/v1/runs/{}/keyframes/{hash}", self.run.id()),
-            image_bytes,
-            image_sha256: hash,
-        });
-        match self.write(vec![stored]).await {
+        let stored = Stored { frame_index, pts_ms, event_type, bytes, hash };
+        match self.write(vec![stored.event(self.run.id())]).await {
             Ok(_) => {
                 self.run.keep(hold);
                 Ok(())

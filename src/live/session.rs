@@ -34,7 +34,10 @@ use crate::{
     blocking::blocking,
     config::Principal,
     metrics::{Metrics, SessionEnd},
-    session::registry::{JobGuard, Run},
+    session::{
+        registry::{JobGuard, Run},
+        runner::SHUTDOWN,
+    },
 };
 
 /// How long what a session still has to say is waited for once its pictures have ended.
@@ -445,7 +448,7 @@ impl Task {
                 request_id: None,
                 reclaim: JsonText::parse(r#"{"reason":"never_connected"}"#),
             }),
-            End::Shutdown => failed("shutdown"),
+            End::Shutdown => failed(SHUTDOWN),
             End::Failed(reason) => failed(reason),
             End::RunOver => return,
         };

@@ -38,8 +38,11 @@ use crate::{
 use job::Job;
 use under_way::{JobKind, Note, UnderWay};
 
+pub use record::Stored;
+pub use under_way::INTERRUPTED;
+
 /// The reason of a `run_failed` that a shutdown caused.
-const SHUTDOWN: &str = "shutdown";
+pub const SHUTDOWN: &str = "shutdown";
 
 /// A checked request to ingest a source.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use infer::{Image, OutputSchema, Prompt, Request, Tiered, Tokens, scheduler::Refused};
+use infer::{Image, OutputSchema, Prompt, Request, Tiered, scheduler::Refused};
 use timeline::Pass;
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +91,8 @@ impl Describer for Models {
 }
 
 impl Ask {
-    fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
+    /// A question about `images`, and the one that follows where its answer is not sure.
+    pub fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
         let first = Request {
             model: self.first.clone(),
             prompt: prompt.text,
@@ -109,10 +110,7 @@ impl Ask {
 }
 
 fn unanswered(error: InferenceError) -> Unanswered {
-    let tokens = match &error {
-        InferenceError::Infer(error) => error.tokens(),
-        InferenceError::Refused(_) => Tokens::default(),
-    };
+    let tokens = error.tokens();
     let is_unsent = matches!(error, InferenceError::Refused(_));
     Unanswered { reason: error.to_string(), tokens, is_unsent }
 }

@@ -12,17 +12,23 @@ use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, stores::Stor
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
 
-/// A durable still whose event waits for the end of the job.
-pub(super) struct Stored {
+/// A durable still whose event is not written yet.
+pub struct Stored {
+    /// Position among the analysed frames.
     pub frame_index: u64,
+    /// Its presentation time.
     pub pts_ms: i64,
+    /// What it is about.
     pub event_type: EventType,
+    /// Size of the JPEG.
     pub bytes: u64,
+    /// SHA-256 of the JPEG.
     pub hash: BlobHash,
 }
 
 impl Stored {
-    fn event(self, run: RunId) -> Event {
+    /// The event that names it.
+    pub fn event(self, run: RunId) -> Event {
         Event::KeyframeStored(KeyframeStored {
             frame_index: self.frame_index,
             pts_ms: self.pts_ms,

@@ -22,7 +22,7 @@ use crate::ledger::{self, Ledger, LedgerError};
 
 /// The reason of a `run_failed` of a job whose server ended without one: it was killed, or the
 /// machine was.
-const INTERRUPTED: &str = "interrupted";
+pub const INTERRUPTED: &str = "interrupted";
 /// Heads of events looked at in one step.
 const STEP: usize = 4096;
 /// Time from one look for notes of jobs that are over to the next.

@@ -129,6 +129,14 @@ impl Gathered {
         std::mem::take(&mut self.data)
     }
 
+    /// The unit as a frame that says itself whether decoding can start with it; `None` when empty.
+    fn take_frame(&mut self, is_key: fn(&[u8]) -> bool) -> Option<Picture> {
+        let data = self.take();
+        let is_start = is_key(&data);
+        let role = if is_start { Role::Start { breaks_link: false } } else { Role::Other };
+        Some(Picture { data, role }).filter(|picture| !picture.data.is_empty())
+    }
+
     /// The unit after `prefix`.
     fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
         if prefix.len() + self.data.len() > UNIT_BYTES_MAX {

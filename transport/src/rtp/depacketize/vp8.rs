@@ -1,6 +1,6 @@
 //! VP8 (RFC 7741): payload descriptors are taken off; all temporal layers are kept.
 
-use super::{Depacketizer, Finished, Gathered, Picture, Refusal, Role};
+use super::{Depacketizer, Finished, Gathered, Refusal};
 
 /// Gathers one frame.
 #[derive(Debug, Default)]
@@ -63,10 +63,7 @@ impl Depacketizer for Vp8 {
     }
 
     fn finish(&mut self) -> Finished {
-        let data = self.unit.take();
-        let is_start = is_key(&data);
-        let role = if is_start { Role::Start { breaks_link: false } } else { Role::Other };
-        Ok(Some(Picture { data, role }).filter(|picture| !picture.data.is_empty()))
+        Ok(self.unit.take_frame(is_key))
     }
 
     fn reset(&mut self) {
@@ -76,7 +73,10 @@ impl Depacketizer for Vp8 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Picture, Role},
+        *,
+    };
 
     const KEY: [u8; 10] = [0x10, 0, 0, 0x9d, 0x01, 0x2a, 64, 0, 64, 0];
 

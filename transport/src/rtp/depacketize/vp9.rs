@@ -3,7 +3,7 @@
 //! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a
 //! decoder gives one picture for it. All temporal layers are kept.
 
-use super::{Depacketizer, Finished, Gathered, Picture, Refusal, Role};
+use super::{Depacketizer, Finished, Gathered, Refusal};
 
 /// Gathers one frame.
 #[derive(Debug, Default)]
@@ -118,10 +118,7 @@ impl Depacketizer for Vp9 {
     }
 
     fn finish(&mut self) -> Finished {
-        let data = self.unit.take();
-        let is_start = is_key(&data);
-        let role = if is_start { Role::Start { breaks_link: false } } else { Role::Other };
-        Ok(Some(Picture { data, role }).filter(|picture| !picture.data.is_empty()))
+        Ok(self.unit.take_frame(is_key))
     }
 
     fn reset(&mut self) {
@@ -131,7 +128,10 @@ impl Depacketizer for Vp9 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Picture, Role},
+        *,
+    };
 
     #[test]
     fn every_descriptor_is_taken_off() {
