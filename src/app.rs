@@ -17,7 +17,7 @@ use worker::{Capabilities, Supervisor, WorkerProgram};
 
 use crate::{
     api::Rates,
-    clock::wall_now,
+    clock::{AgeClock, wall_now},
     config::{Config, Principal, Serving},
     database::{Database, Mirror},
     delivery::{sse::Streams, webhook::Webhooks},
@@ -199,6 +199,9 @@ impl App {
         let supervisor = Supervisor::new(worker);
         let workers = Workers::look(&supervisor);
         let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
+        let log = registry.timeline();
+        let last = log.heads(log.head(), 1).first().map(|head| head.at);
+        let clock = AgeClock::starting(wall_now(), last);
         let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
         let webhooks = Webhooks::open(
             Arc::clone(&registry),
@@ -215,7 +218,7 @@ impl App {
         let mirror = mirror.transpose()?;
         let readers = readers(&webhooks, mirror.as_ref());
         let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
-        let retention = Retention::new(config.retention, runs, stills, counted, readers);
+        let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
         retention.count_stored()?;
         let (runs, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
         let inference = Arc::new(Inference::open(&config, runs, ledger.clone(), counted)?);
@@ -237,7 +240,7 @@ impl App {
         });
         let crowd = descriptors::crowd(&config)?;
         let rates = Rates::new(config.rate_global, config.rate_principal);
-        let idempotency = Idempotency::open(ledger.clone(), wall_now())?;
+        let idempotency = Idempotency::open(ledger.clone(), clock)?;
         let uploads = config.data_dir.join("uploads");
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
         let draining = CancellationToken::new();

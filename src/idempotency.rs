@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use media::{RequestId, RunId, Seq, WallTime};
+use media::{ErrorKind, RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
 use sha2::{Digest, Sha256};
 use timeline::{Event, EventKind, Timeline, TimelineError};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::blocking,
-    clock::wall_now,
+    clock::AgeClock,
     config::Principal,
     ledger::{Ledger, LedgerError},
 };
@@ -45,6 +45,29 @@ pub const TRACED_MAX: usize = 1 << 16;
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 /// Records forgotten in one step.
 const EXPIRED_AT_ONCE: usize = 1000;
+/// Requests that were cut off, looked at where an owner's table is full.
+pub const IDLE_AT_ONCE: usize = 8;
+
+/// Why room cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+}
+
+impl KeysError {
+    /// The closed kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            KeysError::Ledger(error) => error.kind(),
+            KeysError::Log(error) => error.kind(),
+        }
+    }
+}
 
 /// What one key stands for: an owner, a route and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +77,11 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Whose key it is.
+    pub fn owner(&self) -> &Principal {
+        &self.owner
+    }
+
     /// The key `key` of `owner` on `route`, which is a method and a path.
     pub fn new(owner: &Principal, route: &str, key: &str) -> Scope {
         Scope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }
@@ -134,15 +162,21 @@ pub struct Interrupted {
 /// The use of keys.
 pub struct Idempotency {
     ledger: Ledger,
+    clock: AgeClock,
     under_way: Mutex<HashSet<Scope>>,
 }
 
 impl Idempotency {
-    /// The records in `ledger`, without those whose time is over at `now`.
-    pub fn open(ledger: Ledger, now: WallTime) -> Result<Arc<Idempotency>, LedgerError> {
-        let keys = Idempotency { ledger, under_way: Mutex::default() };
-        keys.expire(now)?;
+    /// The records in `ledger`, without those whose time is over by `clock`.
+    pub fn open(ledger: Ledger, clock: AgeClock) -> Result<Arc<Idempotency>, LedgerError> {
+        let keys = Idempotency { ledger, clock, under_way: Mutex::default() };
+        keys.expire(keys.now())?;
         Ok(Arc::new(keys))
+    }
+
+    /// What records are dated with, and their ages counted to.
+    pub fn now(&self) -> WallTime {
+        self.clock.now()
     }
 
     /// Forgets what is over now and then, until `stop`.
@@ -151,7 +185,7 @@ impl Idempotency {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let keys = Arc::clone(&self);
-            match blocking(move || keys.expire(wall_now())).await {
+            match blocking(move || keys.expire(keys.now())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(%error, "records of keys stay longer"),
                 Err(died) => tracing::error!(%died, "records of keys stay longer"),
@@ -203,6 +237,31 @@ impl Idempotency {
         }
         attempt.write(fingerprint, head)?;
         Ok(Begun::Fresh(attempt))
+    }
+
+    /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
+    /// they keep nothing that a repetition needs. Looks at [`IDLE_AT_ONCE`] of them.
+    pub fn make_room(&self, owner: &Principal, timeline: &Timeline) -> Result<bool, KeysError> {
+        let begun = self.ledger.read(|view| records::begun_of(view, owner, IDLE_AT_ONCE))?;
+        let mut made = false;
+        for (scope, past) in begun {
+            // Nobody else begins it while it is looked at.
+            if !self.under_way().insert(scope.clone()) {
+                continue;
+            }
+            let traced = past.trace(timeline, None, TRACED_MAX);
+            let forgotten = match traced {
+                Ok(Trace::Nothing) => {
+                    made = true;
+                    self.ledger.write(|change| records::remove(change, &scope))
+                }
+                _ => Ok(()),
+            };
+            self.under_way().remove(&scope);
+            traced?;
+            forgotten?;
+        }
+        Ok(made)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {

@@ -3,8 +3,9 @@
 //!
 //! One sweep at start and then every hour, slow on purpose. Stills that nobody can fetch go with
 //! the next sweep, records and columns of a deleted run after its age; runs whose readers have
-//! not been told everything stay. Ages end at the log's last event, so that a clock that runs
-//! ahead removes nothing. A sweep that fails is counted; the next one does what it left.
+//! not been told everything stay. Ages end at the log's last event and move as an [`AgeClock`]
+//! does: a clock that runs ahead removes nothing. A sweep that fails is counted; the next one does
+//! what it left.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::{Died, blocking},
+    clock::AgeClock,
     ledger::LedgerError,
     metrics::{Metrics, StoredFile},
     session::registry::{Registry, Run},
@@ -70,6 +72,7 @@ pub struct Retention {
     blobs: BlobStore,
     metrics: Arc<Metrics>,
     readers: Vec<Behind>,
+    clock: AgeClock,
     /// Stills of events before this count to no account any more.
     released_before: Mutex<Option<WallTime>>,
 }
@@ -91,9 +94,10 @@ impl Retention {
         blobs: BlobStore,
         metrics: Arc<Metrics>,
         readers: Vec<Behind>,
+        clock: AgeClock,
     ) -> Arc<Retention> {
         let released_before = Mutex::default();
-        Arc::new(Retention { ages, registry, blobs, metrics, readers, released_before })
+        Arc::new(Retention { ages, registry, blobs, metrics, readers, clock, released_before })
     }
 
     /// Charges the owners of runs for the stills and columns that were stored before this start.
@@ -174,7 +178,7 @@ impl Retention {
 
     async fn sweep(self: &Arc<Self>, stop: &CancellationToken) -> Result<Sweep, RetentionError> {
         let retention = Arc::clone(self);
-        let looked = move || (retention.until(crate::clock::wall_now()), retention.behind());
+        let looked = move || (retention.until(retention.clock.now()), retention.behind());
         let (now, behind) = blocking(looked).await?;
         let mut swept = Sweep::default();
         if let (Some(age), Ok(behind)) = (self.ages.runs, &behind) {

@@ -2,7 +2,7 @@
 //!
 //! The request is carried out in a task of its own: a caller that goes away does not undo it,
 //! and finds its answer later. Answers of the server's failures and of requests that did nothing
-//! (4xx) are not kept. A route that knows its body only at the end asks the [`Ticket`] itself.
+//! are not kept, and leave the key free where the log shows nothing of the request. A route that knows its body only at the end asks the [`Ticket`] itself.
 
 mod answer;
 
@@ -22,9 +22,8 @@ use tracing::Instrument;
 use utoipa::IntoParams;
 
 use super::{ApiResult, App, error::ApiError, extract::Caller};
-use crate::{
-    clock::wall_now,
-    idempotency::{Answer, Attempt, Begun, Fingerprint, Interrupted, Scope, TRACED_MAX, Trace},
+use crate::idempotency::{
+    Answer, Attempt, Begun, Fingerprint, Interrupted, KeysError, Scope, TRACED_MAX, Trace,
 };
 use answer::{Asked, kept, replay};
 
@@ -156,7 +155,22 @@ async fn begin(
 ) -> Result<Begun, ApiError> {
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
-    Ok(app.blocking(move || keys.begin(scope, fingerprint, id, head, wall_now())).await??)
+    let timeline = app.registry.timeline().clone();
+    let begin = move || -> Result<Begun, ApiError> {
+        let owner = scope.owner().clone();
+        let begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
+        // What holds no answer makes room before anybody is refused.
+        if matches!(begun, Begun::Full { .. })
+            && keys.make_room(&owner, &timeline).map_err(|error| match error {
+                KeysError::Ledger(error) => ApiError::from(error),
+                KeysError::Log(error) => ApiError::from(error),
+            })?
+        {
+            return Ok(keys.begin(scope, fingerprint, id, head, keys.now())?);
+        }
+        Ok(begun)
+    };
+    app.blocking(begin).await?
 }
 
 /// Begins anew what was interrupted before it did anything; refuses what did.

@@ -119,6 +119,29 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
+/// Up to `limit` requests of `owner` that have begun and were not answered.
+pub(super) fn begun_of(
+    view: &ReadTransaction,
+    owner: &Principal,
+    limit: usize,
+) -> Result<Vec<(Scope, Interrupted)>> {
+    let mut begun = Vec::new();
+    let Some(records) = ledger::table(view, RECORDS)? else { return Ok(begun) };
+    for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
+        let (key, value) = entry?;
+        let (_, fingerprint, request_id, head, status, ..) = value.value();
+        if status == 0 {
+            let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
+            let past = Interrupted { fingerprint, request_id, after: Seq(head) };
+            begun.push((Scope { owner: owner.clone(), digest: key.value().1 }, past));
+        }
+        if begun.len() == limit {
+            break;
+        }
+    }
+    Ok(begun)
+}
+
 /// A record in the order of ages: its owner, time and scope.
 pub(super) type Aged = (String, i64, [u8; 32]);
 

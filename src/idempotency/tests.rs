@@ -7,7 +7,9 @@ use super::*;
 const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
 
 fn open(dir: &Path, now: WallTime) -> Arc<Idempotency> {
-    Idempotency::open(Ledger::open(&dir.join("ledger")).expect("opens"), now).expect("opens")
+    let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
+    // The system's clock is ahead of all times here, and time stands still.
+    Idempotency::open(ledger, AgeClock::starting(now, None)).expect("opens")
 }
 
 fn scope(key: &str) -> Scope {
@@ -111,6 +113,32 @@ fn so_many_records_are_as_full() {
     assert_eq!(name(&begin(&keys, "last", later(1))), "fresh");
     assert_eq!(name(&begin(&keys, "new", later(1))), "full");
     assert_eq!(name(&begin(&keys, "1", later(1))), "answered");
+}
+
+#[test]
+fn what_was_cut_off_and_did_nothing_makes_room() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) =
+        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opened");
+    let keys = open(dir.path(), NOW);
+    let owner = Principal::named("alice");
+    let id = |at: usize| RequestId::from_bytes((at as u64).to_le_bytes());
+    let put = |change: &WriteTransaction, at: usize| {
+        let past = Interrupted { fingerprint: None, request_id: id(at).to_string(), after: Seq(0) };
+        records::put(change, &scope(&at.to_string()), later(at as i64), &State::Begun(past))
+    };
+    keys.ledger.write(|change| (0..3).try_for_each(|at| put(change, at))).expect("written");
+    // The second one did something, and the third is under way.
+    let run = RunId::from_bytes([1; 16]);
+    let failed = timeline::RunFailed { request_id: Some(id(1)), reason: "x".to_owned() };
+    let event = timeline::NewEvent { run, event: Event::RunFailed(failed) };
+    log.append_wait(vec![event]).expect("durable");
+    let Begun::Interrupted(_under_way, _) = begin(&keys, "2", later(3)) else { panic!("begun") };
+    assert!(keys.make_room(&owner, &log).expect("readable"));
+    assert!(!keys.make_room(&owner, &log).expect("readable"), "no more than that");
+    let left = |key: &str| keys.ledger.read(|view| records::find(view, &scope(key)));
+    let left = ["0", "1", "2"].map(|key| left(key).expect("readable").is_some());
+    assert_eq!(left, [false, true, true]);
 }
 
 #[test]

@@ -41,8 +41,14 @@ impl Bench {
     }
 
     fn retention(&self, readers: Vec<Behind>) -> Arc<Retention> {
+        let clock = AgeClock::starting(crate::clock::wall_now(), None);
+        self.retention_by(clock, readers)
+    }
+
+    fn retention_by(&self, clock: AgeClock, readers: Vec<Behind>) -> Arc<Retention> {
         let (registry, blobs) = (Arc::clone(&self.registry), self.blobs.clone());
-        let retention = Retention::new(AGES, registry, blobs, Arc::clone(&self.metrics), readers);
+        let metrics = Arc::clone(&self.metrics);
+        let retention = Retention::new(AGES, registry, blobs, metrics, readers, clock);
         retention.count_stored().expect("readable");
         retention
     }
@@ -127,6 +133,23 @@ async fn a_clock_that_runs_ahead_removes_nothing_before_the_log_has_moved() {
         bench.blobs.removed_before().expect("readable"),
         Some(WallTime { epoch_ms: 2 * HOUR_MS })
     );
+}
+
+#[tokio::test]
+async fn a_jump_that_the_log_has_taken_over_removes_nothing() {
+    let bench = Bench::new();
+    let run = bench.run().await;
+    let still = bench.still(&run, b"a still").await;
+    let ended = bench.run().await;
+    bench.registry.stop(&ended, REQUEST).await.expect("active");
+    // The clock was right at the start; then it jumps, and an event is dated with that.
+    let clock = AgeClock::starting(WallTime { epoch_ms: HOUR_MS }, None);
+    let retention = bench.retention_by(clock, Vec::new());
+    bench.later(48 * HOUR_MS);
+    bench.run().await;
+    let swept = retention.sweep(&CancellationToken::new()).await.expect("swept");
+    assert_eq!((swept.stills.files, swept.runs_deleted), (0, 0));
+    assert!(still.exists());
 }
 
 #[tokio::test]

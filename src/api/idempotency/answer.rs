@@ -76,10 +76,10 @@ pub async fn kept(
     if !keeps {
         if !status.is_server_error() {
             app.blocking(move || asked.attempt.refused()).await??;
-        } else if status == StatusCode::SERVICE_UNAVAILABLE {
+        } else {
             let server = Arc::clone(app);
             if let Err(error) = app.blocking(move || forget_idle(&server, &asked)).await? {
-                tracing::warn!(%error, "a refused request stays under its key");
+                tracing::warn!(%error, "a request that failed stays under its key");
             }
         }
         return Ok(response);
@@ -107,8 +107,8 @@ pub async fn kept(
     Ok(Response::from_parts(parts, body))
 }
 
-/// Forgets a request that was refused for now where the log shows that it did nothing: kept as
-/// "begun", so many would leave its caller no key for a day.
+/// Forgets a request that failed where the log shows that it did nothing: kept as "begun", so many
+/// would leave its caller no key for a day.
 fn forget_idle(app: &App, asked: &Asked) -> Result<(), ApiError> {
     let timeline = app.registry.timeline();
     let did_nothing = asked.log_failed
