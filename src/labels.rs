@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, collections::HashMap, fs, path::Path, sync::Arc};
 
+use infer::finding::normalised;
 use media::EventType;
 use serde_json::Value;
 
@@ -123,16 +124,6 @@ fn renames(value: &Value) -> Result<HashMap<String, String>, Problem> {
         }
     }
     Ok(renames)
-}
-
-/// Lower case, words joined by `_`.
-fn normalised(label: &str) -> String {
-    let words: Vec<String> = label
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect();
-    words.join("_")
 }
 
 #[cfg(test)]

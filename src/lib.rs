@@ -20,6 +20,7 @@ pub mod labels;
 pub mod ledger;
 pub mod live;
 pub mod metrics;
+pub mod per_owner;
 pub mod quota;
 pub mod retention;
 pub mod search;

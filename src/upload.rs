@@ -27,6 +27,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::{
     config::Principal,
     ledger::{self, Ledger, LedgerError},
+    per_owner::Whose,
     quota::{Quota, QuotaError},
     source::{self, SourceError},
 };
@@ -37,7 +38,8 @@ use name::plain_name;
 pub use incoming::Incoming;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
-pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay, Whose};
+use under_way::told;
+pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay};
 
 /// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Table = TableDefinition<
@@ -60,7 +62,7 @@ pub enum UploadError {
         max: u64,
     },
     /// As many uploads are under way as may be.
-    #[error("{limit} uploads {} are under way already: send this one again later", whose.told())]
+    #[error("{limit} uploads {} are under way already: send this one again later", told(*whose))]
     Busy {
         /// The limit.
         limit: usize,

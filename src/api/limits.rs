@@ -119,6 +119,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let mut limits = of_fields();
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
+    limits.extend(of_remote(&app));
     limits.extend(of_media());
     limits.extend(of_reason());
     limits.extend(of_workers());
@@ -256,6 +257,10 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),
         ("run_webhooks", Limit::most(webhook::PER_RUN_MAX, "webhooks")),
         ("principal_webhooks", Limit::most(webhook::PER_PRINCIPAL_MAX, "webhooks")),
+        (
+            "principal_done_webhooks",
+            Limit::most(webhook::DONE_MAX, "webhooks kept when nothing comes for them any more"),
+        ),
         ("dead_letters", Limit::most(webhook::DEAD_LETTERS_MAX, "events of a webhook")),
         (
             "webhook_attempts",
@@ -269,15 +274,33 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(server::DRAIN.as_secs(), "seconds")),
-        ("remote", Limit::most(config.remote.bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
+    ])
+}
+
+/// What is read of other hosts; past one 422.
+fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
+    use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
+    let bytes_max = app.config.remote.bytes_max;
+    let limits = worker::Limits::remote();
+    let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
+    BTreeMap::from([
+        ("remote", Limit::most(bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
         ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
-        ("remote_redirects", Limit::most(transport::egress::REDIRECTS_MAX, "redirects")),
+        ("remote_redirects", Limit::most(REDIRECTS_MAX, "redirects")),
+        ("remote_connect", seconds(CONNECT)),
+        ("remote_first_byte", seconds(FIRST_BYTE)),
+        ("remote_idle", seconds(IDLE)),
+        ("remote_job_first_frame", seconds(limits.first_frame)),
+        ("remote_job_stall", seconds(limits.stall)),
+        ("hls_playlist", Limit::most(worker::PLAYLIST_BYTES_MAX, "bytes")),
+        ("hls_playlists", Limit::most(worker::PLAYLISTS_MAX, "playlists from the first to media")),
+        ("hls_segments", Limit::most(worker::SEGMENTS_MAX, "segments of a playlist")),
     ])
 }
 
 /// What a job may take of this machine.
 fn of_workers() -> BTreeMap<&'static str, Limit> {
-    let (file, remote) = (worker::Limits::default(), worker::Limits::remote());
+    let file = worker::Limits::default();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
     BTreeMap::from([
         ("file_job", seconds(file.wall)),
@@ -285,8 +308,6 @@ fn of_workers() -> BTreeMap<&'static str, Limit> {
         ("file_job_output", Limit::most(file.output_bytes, "bytes of signals and stills")),
         ("file_job_first_frame", seconds(file.first_frame)),
         ("file_job_stall", seconds(file.stall)),
-        ("remote_job_first_frame", seconds(remote.first_frame)),
-        ("remote_job_stall", seconds(remote.stall)),
     ])
 }
 

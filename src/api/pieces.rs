@@ -17,7 +17,8 @@ use bytes::Bytes;
 use http::header;
 use http_body::{Body as HttpBody, Frame};
 use timeline::{EventHead, EventParts, PayloadText, TimelineError};
-use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::blocking::{Died, blocking};
 
 /// A piece is sent once it is at least this long.
 const PIECE_BYTES: usize = 64 << 10;
@@ -107,7 +108,7 @@ type Step = (Box<EventsText>, Result<Option<String>, TimelineError>);
 
 enum State {
     Ready(Box<EventsText>),
-    Reading(JoinHandle<Step>),
+    Reading(Pin<Box<dyn Future<Output = Result<Step, Died>> + Send>>),
     Ended,
 }
 
@@ -130,10 +131,10 @@ impl HttpBody for Pieces {
                         let piece = text.next();
                         (text, piece)
                     };
-                    self.state = State::Reading(spawn_blocking(read));
+                    self.state = State::Reading(Box::pin(blocking(read)));
                 }
                 State::Reading(mut reading) => {
-                    let Poll::Ready(done) = Pin::new(&mut reading).poll(cx) else {
+                    let Poll::Ready(done) = reading.as_mut().poll(cx) else {
                         self.state = State::Reading(reading);
                         return Poll::Pending;
                     };

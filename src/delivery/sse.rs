@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     blocking::blocking,
     config::Principal,
+    per_owner::{PerOwner, Whose},
     session::registry::{Registry, Run},
 };
 use page::{Key, Page};
@@ -79,8 +80,7 @@ struct Topic {
 struct Topics {
     runs: HashMap<RunId, Topic>,
     owners: HashMap<Principal, Topic>,
-    principals: HashMap<Principal, usize>,
-    all: usize,
+    open: PerOwner,
 }
 
 /// A read that several streams wait for; `None` when the log fails.
@@ -127,7 +127,7 @@ impl Streams {
 
     /// Streams that are open.
     pub fn open(&self) -> usize {
-        self.topics().all
+        self.topics().open.all()
     }
 
     /// Ends every stream once it has told what is readable, and those that are opened later.
@@ -188,14 +188,10 @@ impl Streams {
     ) -> Result<Subscription, StreamRefusal> {
         let StreamLimits { all, principal: own } = self.limits;
         let mut topics = self.topics();
-        if topics.all >= all {
-            return Err(StreamRefusal::All(all));
-        }
-        if topics.principals.get(&principal).is_some_and(|open| *open >= own) {
-            return Err(StreamRefusal::Principal(own));
-        }
-        topics.all += 1;
-        *topics.principals.entry(principal.clone()).or_default() += 1;
+        topics.open.enter(&principal, all, own).map_err(|whose| match whose {
+            Whose::All => StreamRefusal::All(all),
+            Whose::Own => StreamRefusal::Principal(own),
+        })?;
         let topic = match &scope {
             Scope::Run(run) => topics.runs.entry(run.id()).or_default(),
             Scope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
@@ -263,16 +259,10 @@ impl Drop for Subscription {
             }
         }
         let mut topics = self.streams.topics();
-        topics.all -= 1;
+        topics.open.leave(&self.principal);
         match &self.scope {
             Scope::Run(run) => leave(&mut topics.runs, &run.id()),
             Scope::Owner(owner) => leave(&mut topics.owners, owner),
-        }
-        if let Some(open) = topics.principals.get_mut(&self.principal) {
-            *open -= 1;
-            if *open == 0 {
-                topics.principals.remove(&self.principal);
-            }
         }
     }
 }

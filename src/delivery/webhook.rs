@@ -3,7 +3,8 @@
 //! Readers of the outbox: each webhook gets its run's events in order and at least once, with
 //! the same `webhook-id` each time, from a durable cursor. What a target never takes becomes a
 //! dead letter and the next event follows; its owner can have it sent again, out of order. A
-//! webhook goes with its run, and one that is done counts for no limit.
+//! webhook goes with its run; one that is done counts for no limit, and goes when newer ones of
+//! its principal are done.
 
 mod message;
 mod post;
@@ -46,6 +47,8 @@ pub use table::{Shown, Status};
 pub const PER_RUN_MAX: usize = 8;
 /// Webhooks of one principal.
 pub const PER_PRINCIPAL_MAX: usize = 32;
+/// Webhooks of one principal that are done and kept for their dead letters; the oldest goes.
+pub const DONE_MAX: usize = 256;
 /// Dead letters kept of one webhook; the oldest makes room.
 pub const DEAD_LETTERS_MAX: usize = 100;
 
@@ -93,20 +96,20 @@ pub struct Webhook {
     pub created_at: WallTime,
 }
 
-/// Whose webhooks are limited.
+/// What bounds the number of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// Those of one run.
+pub enum Bound {
+    /// Their run.
     Run,
-    /// Those of one principal, all runs together.
+    /// Their principal, all runs together.
     Principal,
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Whose::Run => "run",
-            Whose::Principal => "principal",
+            Bound::Run => "run",
+            Bound::Principal => "principal",
         })
     }
 }
@@ -123,8 +126,8 @@ pub enum WebhookError {
     /// As many as there may be.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
-        /// Whose they are.
-        of: Whose,
+        /// What bounds them.
+        of: Bound,
         /// The limit.
         limit: usize,
         /// Webhooks that there are.
@@ -266,8 +269,12 @@ impl Webhooks {
             let (keeper, kept) = (Arc::clone(&webhooks), live.clone());
             blocking(move || keeper.store.create(&kept)).await??;
             let (shown, id) = (Shown::from(&live), live.webhook.id);
+            let owner = live.webhook.owner.clone();
             webhooks.table.insert(live);
             webhooks.outbox.add(id, 0);
+            for done in webhooks.table.done(&owner, |run| webhooks.has_ended(run), DONE_MAX) {
+                webhooks.remove(done).await?;
+            }
             Ok(shown)
         })
         .await
@@ -276,9 +283,9 @@ impl Webhooks {
     fn check_room(&self, webhook: &Webhook) -> Result<(), WebhookError> {
         let too_many = |of, limit, count| Err(WebhookError::TooMany { of, limit, count });
         match self.table.count(webhook.run, &webhook.owner, |run| self.has_ended(run)) {
-            (count, _) if count >= PER_RUN_MAX => too_many(Whose::Run, PER_RUN_MAX, count),
+            (count, _) if count >= PER_RUN_MAX => too_many(Bound::Run, PER_RUN_MAX, count),
             (_, count) if count >= PER_PRINCIPAL_MAX => {
-                too_many(Whose::Principal, PER_PRINCIPAL_MAX, count)
+                too_many(Bound::Principal, PER_PRINCIPAL_MAX, count)
             }
             _ => Ok(()),
         }

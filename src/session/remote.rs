@@ -29,9 +29,6 @@ use crate::config::RemoteConfig;
 pub const FETCHES_MAX: u64 = 4096;
 /// How long a file or playlist may send bytes without a frame in them.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
-/// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
-const PLAYLIST: &[u8] = b"#EXTM3U";
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Why a remote source was not read to its end.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -234,7 +231,7 @@ impl Fetches {
         let Download { url, size, seekable, mut body } = self.fetcher.get(&target, from).await?;
         if from == 0 {
             let head = head(&mut body).await?;
-            if is_playlist(&head) {
+            if decode::is_playlist(&head) {
                 if !self.playlists {
                     return Err(RemoteError::Playlist);
                 }
@@ -261,17 +258,12 @@ impl Fetches {
 
 /// The first bytes of `body`, enough of them to know a playlist by, however they come.
 async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
-    let enough = BYTE_ORDER_MARK.len() + PLAYLIST.len();
     let mut head = body.next().await?.unwrap_or_default();
-    while head.len() < enough {
+    while head.len() < decode::PLAYLIST_HEAD_BYTES {
         let Some(more) = body.next().await? else { break };
         head = [head, more].concat().into();
     }
     Ok(head)
-}
-
-fn is_playlist(head: &Bytes) -> bool {
-    head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(PLAYLIST)
 }
 
 #[cfg(test)]

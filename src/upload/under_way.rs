@@ -1,40 +1,29 @@
 //! How many uploads are under way: so many of one owner, so many in all, the rest refused.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::UploadError;
-use crate::config::Principal;
+use crate::{
+    config::Principal,
+    per_owner::{PerOwner, Whose},
+};
 
 /// Uploads of one owner at once.
 pub const OWN_MAX: usize = 4;
 /// Uploads at once.
 pub const ALL_MAX: usize = 16;
 
-/// Whose uploads a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// Those of all callers together.
-    All,
-    /// Those of the caller.
-    Own,
-}
-
-impl Whose {
-    /// As the caller is told.
-    pub(super) fn told(self) -> &'static str {
-        match self {
-            Whose::All => "of all callers",
-            Whose::Own => "of yours",
-        }
+/// As a caller is told whose uploads are counted.
+pub(super) fn told(whose: Whose) -> &'static str {
+    match whose {
+        Whose::All => "of all callers",
+        Whose::Own => "of yours",
     }
 }
 
 /// Counts uploads.
 #[derive(Debug, Default)]
-pub struct UnderWay(Mutex<HashMap<Principal, usize>>);
+pub struct UnderWay(Mutex<PerOwner>);
 
 /// The right to upload, until dropped.
 #[derive(Debug)]
@@ -46,19 +35,14 @@ pub struct Place {
 impl UnderWay {
     /// Takes a place for an upload of `owner`.
     pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<Place, UploadError> {
-        let mut counts = self.counts();
-        if counts.values().sum::<usize>() >= ALL_MAX {
-            return Err(UploadError::Busy { limit: ALL_MAX, whose: Whose::All });
-        }
-        let own = counts.entry(owner.clone()).or_default();
-        if *own >= OWN_MAX {
-            return Err(UploadError::Busy { limit: OWN_MAX, whose: Whose::Own });
-        }
-        *own += 1;
+        self.counts().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
+            let limit = if whose == Whose::All { ALL_MAX } else { OWN_MAX };
+            UploadError::Busy { limit, whose }
+        })?;
         Ok(Place { under_way: Arc::clone(self), owner: owner.clone() })
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<Principal, usize>> {
+    fn counts(&self) -> MutexGuard<'_, PerOwner> {
         // Every change is one number: a panic leaves them usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,13 +50,7 @@ impl UnderWay {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.under_way.counts();
-        if let Some(own) = counts.get_mut(&self.owner) {
-            *own -= 1;
-            if *own == 0 {
-                counts.remove(&self.owner);
-            }
-        }
+        self.under_way.counts().leave(&self.owner);
     }
 }
 
@@ -92,6 +70,6 @@ mod tests {
         assert!(told(under_way.enter(&owner(0))).starts_with("4 uploads of yours"));
         assert!(under_way.enter(&owner(1)).is_ok());
         places.clear();
-        assert!(under_way.counts().is_empty());
+        assert_eq!(under_way.counts().all(), 0);
     }
 }

@@ -19,9 +19,10 @@ use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
 pub use address::{AllowedNetworks, is_global};
-pub use dial::{Socket, Stream};
+pub use dial::{CONNECT, Socket, Stream};
 pub use error::{Amount, EgressError, Wait};
 pub use fetch::{Body, Budget, Download, Fetcher, REDIRECTS_MAX};
+pub use http1::{FIRST_BYTE, IDLE};
 pub use target::{Credentials, Target};
 
 use crate::tls::{self, Trust, TrustError};

@@ -12,7 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::task::JoinHandle;
+
+use crate::blocking::{Died, blocking};
 
 /// Bytes read at a time, and most of them in memory for one reader.
 const READ: u64 = 128 << 10;
@@ -21,8 +22,10 @@ const READ: u64 = 128 << 10;
 pub struct FileBody {
     file: Arc<File>,
     left: Range<u64>,
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
+    reading: Option<Reading>,
 }
+
+type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, Died>> + Send>>;
 
 impl FileBody {
     /// The bytes of `file` in `range`.
@@ -51,10 +54,9 @@ impl Body for FileBody {
         }
         let next = self.left.start..self.left.end.min(self.left.start + READ);
         let file = Arc::clone(&self.file);
-        let reading = self
-            .reading
-            .get_or_insert_with(|| tokio::task::spawn_blocking(move || read(&file, next)));
-        let outcome = ready!(Pin::new(reading).poll(cx));
+        let reading =
+            self.reading.get_or_insert_with(|| Box::pin(blocking(move || read(&file, next))));
+        let outcome = ready!(reading.as_mut().poll(cx));
         self.reading = None;
         let bytes = outcome.map_err(io::Error::other).flatten();
         match &bytes {

@@ -266,7 +266,7 @@ async fn places_are_bounded_and_come_back() {
     drop((mine, other));
     assert_eq!(log.streams.open(), 0);
     let topics = log.streams.topics();
-    assert!(topics.runs.is_empty() && topics.owners.is_empty() && topics.principals.is_empty());
+    assert!(topics.runs.is_empty() && topics.owners.is_empty() && topics.open.all() == 0);
 }
 
 #[tokio::test]

@@ -78,6 +78,11 @@ impl Live {
         }
     }
 
+    /// Nothing can come for it any more.
+    fn is_done(&self, has_ended: impl Fn(RunId) -> bool) -> bool {
+        self.is_finished || self.is_disabled && has_ended(self.webhook.run)
+    }
+
     /// The event at `seq` is with the target.
     pub fn delivered(&mut self, seq: Seq) {
         self.pass(seq);
@@ -206,11 +211,24 @@ impl Table {
     ) -> (usize, usize) {
         let tables = self.tables();
         let of_run = tables.by_run.get(&run).map_or(0, Vec::len);
-        let is_counted = |live: &&Live| {
-            let is_done = live.is_finished || live.is_disabled && has_ended(live.webhook.run);
-            live.webhook.owner == *owner && !is_done
-        };
+        let is_counted = |live: &&Live| live.webhook.owner == *owner && !live.is_done(&has_ended);
         (of_run, tables.by_id.values().filter(is_counted).count())
+    }
+
+    /// Webhooks of `owner` that nothing can come for any more, but for the `kept` newest of them.
+    pub fn done(
+        &self,
+        owner: &Principal,
+        has_ended: impl Fn(RunId) -> bool,
+        kept: usize,
+    ) -> Vec<WebhookId> {
+        let tables = self.tables();
+        let of_owner = tables.by_id.values().filter(|live| live.webhook.owner == *owner);
+        let done = of_owner.filter(|live| live.is_done(&has_ended)).map(|live| &live.webhook);
+        let mut done: Vec<_> = done.map(|hook| (hook.created_at.epoch_ms, hook.id)).collect();
+        done.sort_unstable();
+        done.truncate(done.len().saturating_sub(kept));
+        done.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Webhooks that events with these heads concern, and those whose run they end.

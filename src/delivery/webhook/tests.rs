@@ -76,6 +76,33 @@ impl Setup {
     }
 }
 
+#[test]
+fn of_webhooks_that_are_done_the_newest_stay() {
+    let table = Table::default();
+    let alice = Principal::named("alice");
+    let id = |at: u8| WebhookId::from_bytes([at; 16]);
+    // Five are finished, one is wanted no more though its run goes on, and one is another's.
+    for at in 0..7 {
+        let owner = if at == 6 { "bob" } else { "alice" };
+        let webhook = Webhook {
+            id: id(at),
+            run: RunId::from_bytes([at; 16]),
+            owner: Principal::named(owner),
+            url: Target::parse("https://example.com/hook").expect("a URL"),
+            kinds: None,
+            description: None,
+            secret: Secret::generate(),
+            created_at: WallTime { epoch_ms: 100 - i64::from(at) },
+        };
+        let (is_finished, is_disabled) = (at != 5, at == 5);
+        table.insert(Live { is_finished, is_disabled, ..Live::new(webhook, Seq(1)) });
+    }
+    let goes = |has_ended: bool, kept| table.done(&alice, |_| has_ended, kept);
+    assert_eq!(goes(false, 5), []);
+    assert_eq!(goes(false, 2), [id(4), id(3), id(2)], "the oldest first");
+    assert_eq!(goes(true, 4), [id(5), id(4)]);
+}
+
 #[tokio::test]
 async fn whoever_gives_up_leaves_a_webhook_whole_or_not_at_all() {
     let setup = setup().await;

@@ -21,7 +21,7 @@ use super::{Egress, EgressError, Target, Wait};
 /// How long a name may take.
 const DNS: Duration = Duration::from_secs(5);
 /// How long all addresses of a host may take together.
-const CONNECT: Duration = Duration::from_secs(5);
+pub const CONNECT: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Addresses of one host that are tried.

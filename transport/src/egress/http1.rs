@@ -18,9 +18,9 @@ use tokio::{
 use super::{EgressError, Stream, Target, Wait};
 
 /// How long the start of an answer may take.
-const FIRST_BYTE: Duration = Duration::from_secs(10);
+pub const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// How long a body may pause.
-pub(super) const IDLE: Duration = Duration::from_secs(10);
+pub const IDLE: Duration = Duration::from_secs(10);
 /// How long the start of a reply to a message of ours may take, and then the rest of it.
 const REPLY: Duration = Duration::from_secs(30);
 /// Bytes read at a time, and the most that a connection holds.
