@@ -42,8 +42,8 @@ pub struct Said {
     pub event_type: Option<EventType>,
     /// The model called it a scene cut, whatever the tenant does.
     pub is_scene_cut: bool,
-    /// How sure the model is; nothing said counts as not at all.
-    pub confidence: Score,
+    /// How sure the model is; `None` where it did not say.
+    pub confidence: Option<Score>,
     /// The main object, in the tenant's words.
     pub object_label: Option<String>,
     /// One line.
@@ -59,10 +59,12 @@ impl FrameResult {
         }
     }
 
-    /// What the frame is about and how sure that is: a model's word goes before the gate's.
+    /// What the frame is about and how sure that is: a model's word goes before the gate's, each
+    /// for itself.
     pub fn finding(&self) -> (&EventType, Score) {
         let said = self.said().and_then(|said| Some((said.event_type.as_ref()?, said.confidence)));
-        said.unwrap_or((&self.event_type, self.confidence))
+        let (event_type, confidence) = said.unwrap_or((&self.event_type, None));
+        (event_type, confidence.unwrap_or(self.confidence))
     }
 
     fn is_scene_cut(&self) -> bool {
@@ -179,7 +181,7 @@ mod tests {
             Some(Insight::Said(Said {
                 event_type,
                 is_scene_cut,
-                confidence: half,
+                confidence: Some(half),
                 ..Said::default()
             }))
         };

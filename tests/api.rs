@@ -57,6 +57,8 @@ mod paging;
 mod reason;
 #[path = "api/reason_ends.rs"]
 mod reason_ends;
+#[path = "api/reason_fields.rs"]
+mod reason_fields;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

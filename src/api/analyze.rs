@@ -330,6 +330,7 @@ fn analysis(
         sample_fps: input.sample_fps,
         source: input.source,
         asked_model: None,
+        coordinates: None,
     };
     Ok(Analysis { events, markers, frames, windowing, context })
 }

@@ -205,6 +205,7 @@ pub async fn opened(
         policy: SamplingPolicy::SourceFpsAdaptive,
         rate: None,
         max_frames: MAX_FRAMES_DEFAULT,
+        model: None,
         echo,
     })
 }

@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use http::Uri;
 use media::{EventType, Label, RunId, Score, Seq};
 use serde::Serialize;
-use timeline::{Event, EventKind, SemanticChunkInferred, Timeline, TimelineError};
+use timeline::{Event, SemanticChunkInferred, Timeline, TimelineError};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -14,12 +14,9 @@ use super::{
     extract::{Owned, Params},
     openapi::terms,
     page::{PageQuery, linked, paging},
-    wire::{fraction, shown},
+    wire::{fraction_or_null, shown},
 };
-use crate::json::parsed;
-
-/// Events read from the log at a time; a payload is at most a MiB.
-const READ: usize = 16;
+use crate::{json::parsed, session::registry::Run};
 
 /// What a model said of a chunk.
 #[derive(Serialize, ToSchema)]
@@ -40,9 +37,10 @@ struct Interaction {
     object_label: Option<String>,
     summary: String,
     description: String,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
-    confidence: Score,
+    /// Null where the model said nothing of it.
+    #[serde(serialize_with = "fraction_or_null")]
+    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    confidence: Option<Score>,
     /// The backend that answered.
     #[schema(required = true)]
     provider: Option<String>,
@@ -79,8 +77,7 @@ impl Interaction {
 
 /// What is asked for.
 struct Wanted {
-    run: RunId,
-    from: Seq,
+    from: Option<Seq>,
     limit: usize,
     index: Option<Label>,
 }
@@ -88,27 +85,22 @@ struct Wanted {
 /// A page, and where the next one starts if there is more.
 fn read(
     timeline: &Timeline,
+    run: &Run,
     wanted: &Wanted,
 ) -> Result<(Vec<Interaction>, Option<Seq>), TimelineError> {
-    let (mut found, mut from) = (Vec::new(), wanted.from);
-    loop {
-        let kind = Some(EventKind::SemanticChunkInferred);
-        let page = timeline.read(wanted.run, from, READ, kind)?;
-        let Some(last) = page.last() else { return Ok((found, None)) };
-        from = Seq(last.head.seq.0 + 1);
-        for stored in page {
-            let Event::SemanticChunkInferred(chunk) = stored.decode()? else { continue };
-            // Of a chunk without an answer nobody said anything.
-            let is_said = chunk.semantic_error.is_none() && !chunk.semantic_fallback_used;
-            if !is_said || wanted.index.is_some() && chunk.index_name != wanted.index {
-                continue;
-            }
-            if found.len() == wanted.limit {
-                return Ok((found, Some(stored.head.seq)));
-            }
-            found.push(Interaction::of(stored.head.seq, chunk));
+    let mut found = Vec::new();
+    for seq in run.said_of_chunks(timeline, wanted.from)? {
+        let Some(stored) = timeline.get(seq)? else { continue };
+        let Event::SemanticChunkInferred(chunk) = stored.decode()? else { continue };
+        if wanted.index.is_some() && chunk.index_name != wanted.index {
+            continue;
         }
+        if found.len() == wanted.limit {
+            return Ok((found, Some(seq)));
+        }
+        found.push(Interaction::of(seq, chunk));
     }
+    Ok((found, None))
 }
 
 /// Which interactions.
@@ -128,7 +120,7 @@ struct RunInteractions {
     run_id: RunId,
     /// Number of `interactions` in this answer.
     count: usize,
-    /// In the order in which they were made, which need not be that of the chunks.
+    /// In the order of their chunks.
     interactions: Vec<Interaction>,
 }
 
@@ -151,9 +143,8 @@ pub async fn list(
     let paging = paging(&mut fields);
     fields.finish(|| Some(()))?;
     let (timeline, run_id) = (app.registry.timeline().clone(), run.id());
-    let from = paging.cursor.unwrap_or_default();
-    let wanted = Wanted { run: run_id, from, limit: paging.limit, index };
-    let (interactions, next) = app.blocking(move || read(&timeline, &wanted)).await??;
+    let wanted = Wanted { from: paging.cursor, limit: paging.limit, index };
+    let (interactions, next) = app.blocking(move || read(&timeline, &run, &wanted)).await??;
     let answer = RunInteractions { run_id, count: interactions.len(), interactions };
     Ok(linked(Json(answer), &uri, next))
 }

@@ -3,6 +3,8 @@
 //!
 //! Half a million frames are a few hundred megabytes of JSON; they are never all in memory.
 
+mod coordinates;
+
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -20,6 +22,8 @@ use media::{Marker, Rate, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
 use utoipa::ToSchema;
+
+pub use coordinates::Coordinates;
 
 use super::openapi::terms;
 use super::wire::{MarkerRecord, fps};
@@ -47,6 +51,8 @@ pub struct Context {
     pub source: &'static str,
     /// The model that was to describe the frames.
     pub asked_model: Option<String>,
+    /// Which part of the pictures it was shown; `None` where that was all of them.
+    pub coordinates: Option<Coordinates>,
 }
 
 /// The response of an analysis; the fields of `figures` stand beside its own.
@@ -163,6 +169,10 @@ pub struct Metadata<'a> {
     #[schema(required = true)]
     sample_fps: Option<f64>,
     finish_reason: &'static str,
+    /// Which part of the pictures a model was shown; absent where that was all of them, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    coordinates: Option<Coordinates>,
 }
 
 /// The frames that were looked at together.
@@ -277,6 +287,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         sampling_policy: context.policy.as_str(),
         sample_fps: fps(context.sample_fps),
         finish_reason: "stop",
+        coordinates: context.coordinates,
     }
 }
 
@@ -289,7 +300,7 @@ fn annotations(frame: &FrameResult) -> Annotations<'_> {
     let Some(said) = frame.said() else {
         return Annotations { summary: "", objects: Vec::new(), events: vec![gate] };
     };
-    let score = said.confidence.as_f64();
+    let score = said.confidence.unwrap_or(frame.confidence).as_f64();
     let event_type = said.event_type.as_ref();
     let model =
         event_type.map(|name| Finding { event_type: name.as_str(), score, description: None });

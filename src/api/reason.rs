@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use infer::scheduler::Class;
+use media::Extent;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,7 +14,7 @@ use super::{
     ApiError, ApiResult, App,
     extract::{Body, Caller, Owned},
     ingest::opened,
-    metadata::{self, Context},
+    metadata::{self, Context, Coordinates},
     openapi::{Fails, terms},
     wire::{MarkerRecord, fps},
 };
@@ -23,7 +24,7 @@ use crate::{
     session::{
         reason::{Description, Models, Reason, Reasoned, Semantics, Terms},
         registry::Run,
-        runner::Ingest,
+        runner::{Ingest, Ingested},
     },
 };
 pub use asked::*;
@@ -72,9 +73,11 @@ struct ReasonAnswer {
     #[schema(required = true)]
     sample_fps: Option<f64>,
     /// How far 95 of 100 chunks were at most behind their media when they were answered: time
-    /// spent less media time, so negative where models are faster. 0 without chunks.
+    /// spent less media time, 0 where models are faster and without chunks.
+    #[schema(minimum = 0)]
     lag_p95_ms: i64,
     /// Likewise 99 of 100.
+    #[schema(minimum = 0)]
     lag_p99_ms: i64,
     tokens: ReasonTokens,
     /// The source ended early or is damaged; absent when it did not.
@@ -138,18 +141,26 @@ pub async fn reason(
     body: Body,
 ) -> ApiResult {
     run.check_active()?;
-    let request = read(&body, app.inference.catalog())?;
+    let body = Arc::new(body);
+    let (reader, text) = (Arc::clone(&app), Arc::clone(&body));
+    // A schema is compiled: work for a thread that serves no socket.
+    let request = app.blocking(move || read(&text, reader.inference.catalog())).await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
     let semantics = asked(&app, &caller, &run, request.semantics)?;
+    let views = match &semantics {
+        Semantics::Chunks(description) => Some(description.views),
+        Semantics::Off | Semantics::Missing(_) => None,
+    };
     let ingest = Ingest {
         request_id: caller.request_id,
         stream_id: request.stream_id.clone(),
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
-        ..opened(&app, &caller, &body, request.source_uri).await?
+        model: Some(request.model.clone()),
+        ..opened(&app, &caller, &body, &request.source_uri).await?
     };
     let origin = run.origin();
     let mode = request.mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
@@ -173,10 +184,17 @@ pub async fn reason(
         sample_fps: reasoned.ingested.sample_fps,
         source: "reason",
         asked_model,
+        coordinates: views.and_then(|views| Coordinates::of(&views, upright(&reasoned.ingested))),
     };
     let figures = Figures::of(&reasoned);
     let Reasoned { frames, markers, .. } = reasoned;
     Ok(metadata::answer(context, figures, frames, &markers, request.windowing))
+}
+
+/// Size of the first picture as it is seen.
+fn upright(ingested: &Ingested) -> Extent {
+    let Ingested { width, height, rotation, .. } = *ingested;
+    Extent { width, height }.rotated(rotation)
 }
 
 impl Figures {

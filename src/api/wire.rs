@@ -23,6 +23,14 @@ pub fn fraction<S: Serializer>(value: &Score, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_f64(value.as_f64())
 }
 
+/// A score as a number, or null.
+pub fn fraction_or_null<S: Serializer>(
+    value: &Option<Score>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.map(Score::as_f64).serialize(serializer)
+}
+
 /// Frames a second as a number, or null.
 pub fn fps(rate: Option<Rate>) -> Option<f64> {
     rate.map(Rate::as_f64)
@@ -59,6 +67,7 @@ pub struct RunRecord {
     status: &'static str,
     #[schema(value_type = terms::Mode)]
     mode: String,
+    /// The model that the run was made for, or else the last one that a reasoning asked.
     #[schema(required = true)]
     model: Option<String>,
     /// Source of the last ingest.
@@ -96,7 +105,6 @@ impl RunRecord {
             run_id: run.id(),
             status: snapshot.lifecycle.as_str(),
             mode: origin.mode.clone(),
-            model: origin.model.clone(),
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
@@ -104,6 +112,7 @@ impl RunRecord {
             updated_at: snapshot.updated_at.rfc3339(),
             expires_at: snapshot.expires_at(limits.ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
+            model: snapshot.model,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Places go round the principals that wait, each principal's in the order it asked. One may fill
 //! the queue while nobody else waits; in a full queue whoever waits for most loses its newest
-//! place in the queue to one that would still wait for less than it does after that.
+//! place in the queue to one that would still wait for less than it does after that. Work whose
+//! length others decide leaves one place to the rest.
 
 use std::{
     collections::VecDeque,
@@ -24,6 +25,8 @@ struct Shared {
 
 struct State {
     free: usize,
+    /// Of the free places those that short work may take, and long work.
+    free_for: [usize; 2],
     waiting: usize,
     next_id: u64,
     /// Whoever waits, in the order in which they get a place; none is empty.
@@ -37,16 +40,29 @@ struct Queue {
 
 struct Waiter {
     id: u64,
+    stay: Stay,
     /// Told that the place is its own; dropped when it has to leave.
     tell: oneshot::Sender<()>,
 }
 
+/// Who decides how long work takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It does.
+    Short,
+    /// Others, for hours maybe: it never holds the last place.
+    Long,
+}
+
 /// The right to run, until dropped.
-pub struct Place(Admission);
+pub struct Place {
+    admission: Admission,
+    stay: Stay,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.release();
+        self.admission.release(self.stay);
     }
 }
 
@@ -59,9 +75,16 @@ pub struct QueueFull {
 }
 
 impl Admission {
-    /// `places` at once, `queue_max` waiting.
+    /// `places` at once, `queue_max` waiting. Where there is one place, long work has one of its own
+    /// beside it.
     pub fn new(places: usize, queue_max: usize) -> Admission {
-        let state = State { free: places, waiting: 0, next_id: 0, queues: VecDeque::new() };
+        let state = State {
+            free: places.max(2),
+            free_for: [places, places.saturating_sub(1).max(1)],
+            waiting: 0,
+            next_id: 0,
+            queues: VecDeque::new(),
+        };
         Admission(Arc::new(Shared { queue_max, state: Mutex::new(state) }))
     }
 
@@ -70,30 +93,39 @@ impl Admission {
         self.state().waiting
     }
 
-    /// Waits for a place; dropping the future leaves the queue.
+    /// Waits for a place for short work; dropping the future leaves the queue.
     pub async fn enter(&self, owner: &Principal) -> Result<Place, QueueFull> {
-        let Some(mut waiting) = self.take_or_wait(owner)? else { return Ok(Place(self.clone())) };
-        let told = (&mut waiting.told).await;
-        waiting.is_over = true;
-        // Without a word it had to make room for another principal's.
-        told.map(|()| Place(self.clone())).map_err(|_| self.full())
+        self.enter_for(owner, Stay::Short).await
+    }
+
+    /// Waits for a place; dropping the future leaves the queue.
+    pub async fn enter_for(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
+        if let Some(mut waiting) = self.take_or_wait(owner, stay)? {
+            let told = (&mut waiting.told).await;
+            waiting.is_over = true;
+            // Without a word it had to make room for another principal's.
+            told.map_err(|_| self.full())?;
+        }
+        Ok(Place { admission: self.clone(), stay })
     }
 
     /// A place in the queue; `None` where none is needed.
-    fn take_or_wait(&self, owner: &Principal) -> Result<Option<Waiting>, QueueFull> {
+    fn take_or_wait(&self, owner: &Principal, stay: Stay) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.state();
-        if state.free > 0 {
-            state.free -= 1;
+        // Whoever waits although a place is free waits for one of another kind.
+        if state.has_place(stay) {
+            state.take(stay);
             return Ok(None);
         }
         if state.waiting >= self.0.queue_max && !state.make_room(owner) {
             return Err(self.full());
         }
         let (tell, told) = oneshot::channel();
-        let id = state.push(owner, tell);
+        let id = state.push(owner, stay, tell);
         Ok(Some(Waiting {
             admission: self.clone(),
             owner: owner.clone(),
+            stay,
             id,
             told,
             is_over: false,
@@ -105,18 +137,20 @@ impl Admission {
     }
 
     /// Gives a place to whoever is next, or back.
-    fn release(&self) {
+    fn release(&self, stay: Stay) {
+        let mut stay = stay;
         loop {
             let next = {
                 let mut state = self.state();
-                let next = state.pop();
-                state.free += usize::from(next.is_none());
-                next
+                state.give(stay);
+                state.pop()
             };
-            // One that leaves at this moment does not take it.
-            if next.is_none_or(|waiter| waiter.tell.send(()).is_ok()) {
+            let Some(Waiter { stay: next, tell, .. }) = next else { return };
+            if tell.send(()).is_ok() {
                 return;
             }
+            // One that leaves at this moment does not take it.
+            stay = next;
         }
     }
 
@@ -131,11 +165,25 @@ impl State {
         self.queues.iter_mut().find(|queue| queue.owner == *owner)
     }
 
-    fn push(&mut self, owner: &Principal, tell: oneshot::Sender<()>) -> u64 {
+    fn has_place(&self, stay: Stay) -> bool {
+        self.free > 0 && self.free_for[stay as usize] > 0
+    }
+
+    fn take(&mut self, stay: Stay) {
+        self.free -= 1;
+        self.free_for[stay as usize] -= 1;
+    }
+
+    fn give(&mut self, stay: Stay) {
+        self.free += 1;
+        self.free_for[stay as usize] += 1;
+    }
+
+    fn push(&mut self, owner: &Principal, stay: Stay, tell: oneshot::Sender<()>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.waiting += 1;
-        let waiter = Waiter { id, tell };
+        let waiter = Waiter { id, stay, tell };
         match self.queue(owner) {
             Some(queue) => queue.waiters.push_back(waiter),
             None => {
@@ -146,15 +194,21 @@ impl State {
         id
     }
 
-    /// The next to get a place; its principal's next one waits for all others' turns.
+    /// The next to get a place that is free for it; its principal's next one waits for all others'
+    /// turns.
     fn pop(&mut self) -> Option<Waiter> {
-        let mut queue = self.queues.pop_front()?;
-        let waiter = queue.waiters.pop_front();
-        self.waiting -= usize::from(waiter.is_some());
+        let (at, place) = self.queues.iter().enumerate().find_map(|(at, queue)| {
+            let place = queue.waiters.iter().position(|waiter| self.has_place(waiter.stay));
+            place.map(|place| (at, place))
+        })?;
+        let mut queue = self.queues.remove(at)?;
+        let waiter = queue.waiters.remove(place)?;
+        self.take(waiter.stay);
+        self.waiting -= 1;
         if !queue.waiters.is_empty() {
             self.queues.push_back(queue);
         }
-        waiter
+        Some(waiter)
     }
 
     /// Has the one that waits for most give up its newest, where `owner` stays below it.
@@ -179,6 +233,7 @@ impl State {
 struct Waiting {
     admission: Admission,
     owner: Principal,
+    stay: Stay,
     id: u64,
     told: oneshot::Receiver<()>,
     is_over: bool,
@@ -192,7 +247,7 @@ impl Drop for Waiting {
         self.told.close();
         if self.told.try_recv().is_ok() {
             // The place came when nobody waited for it any more.
-            self.admission.release();
+            self.admission.release(self.stay);
         } else {
             self.admission.state().leave(&self.owner, self.id);
         }
@@ -213,6 +268,40 @@ mod tests {
         let mut entering: Entering = Box::pin(async move { admission.enter(&owner).await });
         assert!(poll(&mut entering).is_pending(), "it waits");
         entering
+    }
+
+    async fn long(admission: &Admission) -> Place {
+        let owner = Principal::named("long");
+        admission.enter_for(&owner, Stay::Long).await.expect("not refused")
+    }
+
+    #[tokio::test]
+    async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
+        let owner = Principal::named("a");
+        for (places, long_ones, short_ones) in [(1, 1, 1), (2, 1, 1), (3, 2, 1), (8, 7, 1)] {
+            let admission = Admission::new(places, 9);
+            let mut held = Vec::new();
+            for _ in 0..long_ones {
+                held.push(long(&admission).await);
+            }
+            let waiting = admission.clone();
+            let mut next: Entering =
+                Box::pin(
+                    async move { waiting.enter_for(&Principal::named("long"), Stay::Long).await },
+                );
+            assert!(poll(&mut next).is_pending(), "{places}: no more of them");
+            for _ in 0..short_ones {
+                held.push(admission.enter(&owner).await.expect("a place is left"));
+            }
+            let mut short = ask(&admission, "a");
+            drop(held.pop());
+            assert!(matches!(poll(&mut short), Poll::Ready(Ok(_))), "{places}: who can goes");
+            assert!(poll(&mut next).is_pending(), "{places}");
+            drop(held.remove(0));
+            let place = next.await.expect("not refused");
+            drop((place, held));
+            assert_eq!((admission.waiting(), free(&admission)), (0, places.max(2)), "{places}");
+        }
     }
 
     fn poll(entering: &mut Entering) -> Poll<Result<Place, QueueFull>> {
@@ -236,7 +325,7 @@ mod tests {
         for waiter in waiting {
             assert!(waiter.await.is_ok(), "each in its turn");
         }
-        assert_eq!((admission.waiting(), free(&admission)), (0, 1), "places come back");
+        assert_eq!((admission.waiting(), free(&admission)), (0, 2), "places come back");
     }
 
     #[tokio::test]
@@ -292,8 +381,8 @@ mod tests {
         // Given the place, and gone before it looks.
         let late = ask(&admission, "bob");
         drop(running);
-        assert_eq!((admission.waiting(), free(&admission)), (0, 0));
+        assert_eq!((admission.waiting(), free(&admission)), (0, 1));
         drop(late);
-        assert_eq!(free(&admission), 1);
+        assert_eq!(free(&admission), 2);
     }
 }

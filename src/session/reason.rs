@@ -7,7 +7,7 @@ mod driver;
 mod ledger;
 mod model;
 
-pub use driver::{Answered, Describer, Describing, Driver, Subject, Told, Unanswered};
+pub use driver::{Answered, Describer, Describing, Driver, Sent, Subject, Told, Unanswered};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
 

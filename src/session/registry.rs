@@ -21,6 +21,7 @@ use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
 mod change;
+mod chunks;
 mod job_ends;
 mod lookup;
 mod reclaim;
@@ -154,7 +155,7 @@ impl Registry {
                 continue;
             };
             if let Event::IngestReceived(ingest) = stored.decode()? {
-                run.set_source(ingest.source_uri.as_deref());
+                run.take_up(&ingest);
             }
         }
         tables.runs.values().for_each(|run| self.account(run));

@@ -13,7 +13,7 @@ mod under_way;
 use std::{io, sync::Arc};
 
 use gate::GateConfig;
-use media::{ErrorKind, Rate, RequestId, StreamId};
+use media::{ErrorKind, Label, Rate, RequestId, Rotation, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -61,6 +61,8 @@ pub struct Ingest {
     pub rate: Option<Rate>,
     /// Most frames analysed.
     pub max_frames: u64,
+    /// The model asked for, where one is.
+    pub model: Option<Label>,
     /// The request body.
     pub echo: JsonText,
 }
@@ -78,6 +80,8 @@ pub struct Ingested {
     pub width: u32,
     /// Rows of the first picture.
     pub height: u32,
+    /// What makes its pictures upright.
+    pub rotation: Rotation,
     /// The decoder really used.
     pub decoder: String,
     /// The source ended early or is damaged.
@@ -196,6 +200,15 @@ pub struct RunnerParts {
     pub metrics: Arc<Metrics>,
 }
 
+/// What a job has when it begins.
+struct Begun {
+    runner: Arc<Runner>,
+    guard: JobGuard,
+    /// Held for as long as it decodes.
+    place: Place,
+    runtime: Handle,
+}
+
 /// Where jobs run.
 pub struct Runner {
     parts: RunnerParts,
@@ -232,7 +245,12 @@ impl Runner {
     ) -> Result<Ingested, IngestError> {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
-        let job = |runner, guard, runtime| Job::new(runner, guard, ingest, runtime).ingest();
+        let job = |begun: Begun| {
+            let Begun { runner, guard, place, runtime } = begun;
+            let ingested = Job::new(runner, guard, ingest, runtime).ingest();
+            drop(place);
+            ingested
+        };
         self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Ingest }, job)
             .instrument(span)
             .await
@@ -246,7 +264,7 @@ impl Runner {
     ) -> Result<Reasoned, IngestError> {
         let (request_id, id) = (reason.ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
-        let job = |runner, guard, runtime| reason::run(runner, guard, reason, runtime);
+        let job = |begun| reason::run(begun, reason);
         self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Reasoning }, job)
             .instrument(span)
             .await
@@ -257,7 +275,7 @@ impl Runner {
         self: &Arc<Self>,
         run: &Arc<Run>,
         note: Note,
-        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let guard = run.begin_job()?;
         run.check_active()?;
@@ -277,11 +295,11 @@ impl Runner {
         self: &Arc<Self>,
         guard: JobGuard,
         note: Note,
-        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let under_way = self.under_way.clone();
         in_background(move || under_way.note(note)).await??;
-        let outcome = self.drive_noted(guard, note.request, job).await;
+        let outcome = self.drive_noted(guard, note, job).await;
         let under_way = self.under_way.clone();
         let struck = in_background(move || under_way.strike(note)).await;
         if let Err(error) = struck.and_then(|struck| Ok(struck?)) {
@@ -294,15 +312,15 @@ impl Runner {
     async fn drive_noted<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        request_id: RequestId,
-        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+        note: Note,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let run = Arc::clone(guard.run());
+        let (run, request_id) = (Arc::clone(guard.run()), note.request);
         let waiting = guard.token().waiting.clone();
         let place = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.admission.enter(&run.origin().principal);
+            let entering = self.admission.enter_for(&run.origin().principal, note.kind.stay());
             waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match place {
@@ -341,16 +359,16 @@ impl Runner {
         self: &Arc<Self>,
         guard: JobGuard,
         place: Place,
-        job: impl FnOnce(Arc<Runner>, JobGuard, Handle) -> Result<T, IngestError> + Send + 'static,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
         let (runner, runtime) = (Arc::clone(self), Handle::current());
+        let begun = Begun { runner, guard, place, runtime };
         let span = Span::current();
         std::thread::Builder::new()
             .name("file-job".to_owned())
             .spawn(move || {
-                let outcome = span.in_scope(|| job(runner, guard, runtime));
-                drop(place);
+                let outcome = span.in_scope(|| job(begun));
                 // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
                 drop(tell.send(outcome));
             })

@@ -37,7 +37,7 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
         object_label: Some("van".to_owned()),
         summary: format!("summary {index}"),
         description: format!("description {index}"),
-        confidence: Score::from_millionths(750_000),
+        confidence: Some(Score::from_millionths(750_000)),
         raw_output: "{}".to_owned(),
         tokens: Tokens::default(),
         inference_latency_ms: 1,
@@ -82,12 +82,14 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     let server = Setup::new(dir.path()).start();
     let path = format!("/v1/runs/{RUN}/interactions");
     let rows: [(&str, &[u64]); 6] = [
-        ("", &[1, 0, 3, 4]),
-        ("?index=door", &[1, 0]),
+        ("", &[0, 1, 3, 4]),
+        ("?index=door", &[0, 1]),
         ("?index=yard", &[3]),
         ("?index=gate", &[]),
-        ("?limit=1", &[1]),
-        ("?limit=2&cursor=3&other=1", &[0, 3]),
+        ("?limit=1", &[0]),
+        ("?limit=2&cursor=2&other=1", &[1, 3]),
+        ("?index=yard&cursor=2", &[3]),
+        ("?cursor=99", &[]),
     ];
     for (query, expected) in rows {
         let reply = server.get(&format!("{path}{query}"));
@@ -97,7 +99,7 @@ fn what_models_said_is_listed_without_what_they_did_not() {
         assert_eq!(answer["run_id"], RUN.to_string(), "{query}");
         assert!(answer.get("request_id").is_none(), "{query}: {answer}");
     }
-    let first = &server.get(&path).json()["interactions"][0];
+    let first = &server.get(&path).json()["interactions"][1];
     let expected = json!({
         "chunk_index": 1, "seq": 2, "start_pts_ms": 1000, "end_pts_ms": 1960,
         "event_type": "van_turns", "object_label": "van", "summary": "summary 1",

@@ -95,6 +95,9 @@ fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
                 values.extend([(json!(bound), true), (json!(bound + past), false)]);
             }
         }
+        if let Some(bound) = schema["exclusiveMinimum"].as_f64() {
+            values.extend([(json!(bound + 0.001), true), (json!(bound), false)]);
+        }
     }
     if has_type(schema, "string") {
         values.extend(texts(field, schema));
@@ -176,9 +179,8 @@ fn is_refused(reply: &Reply, field: &str) -> bool {
     let details = reply.json()["error"]["details"].as_array().cloned().unwrap_or_default();
     details.iter().any(|detail| {
         let message = detail["message"].as_str().unwrap_or_default();
-        // A crop is also refused for what its fields are together.
-        let alone = message.starts_with("must") && !message.starts_with("must be a part of");
-        detail["field"] == field && alone
+        // A crop also "reaches", by what its fields are together.
+        detail["field"] == field && message.starts_with("must")
     })
 }
 

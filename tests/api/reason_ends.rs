@@ -11,7 +11,7 @@ use std::{
 use infer::scripted::Step;
 use serde_json::{Value, json};
 
-use super::reason::{LARGE, finding, in_flight, payloads, reason, state, wait_until};
+use super::reason::{LARGE, MODEL, finding, in_flight, payloads, reason, state, wait_until};
 use crate::support::{Setup, clips, model::Model, setting};
 
 #[test]
@@ -43,9 +43,11 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         assert!(error.contains(expected), "{name}: {error}");
         assert_eq!(inferred[0]["semantic_fallback_used"], true, "{name}");
         assert_eq!(
-            (&inferred[0]["description"], &inferred[0]["provider"]),
+            (&inferred[0]["description"], &inferred[0]["confidence"]),
             (&json!(""), &Value::Null)
         );
+        let asked = ["provider", "tier", "model"].map(|field| inferred[0][field].clone());
+        assert_eq!(asked, ["vllm", "first", MODEL], "{name}: who failed");
         let answer = reply.json();
         assert_eq!(answer["tokens"]["chunks_analyzed"], 0, "{name}");
         assert_eq!(answer["metadata"][0]["fallback"]["reason"], error, "{name}");
@@ -120,6 +122,70 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
             assert!(markers.any(|marker| marker["event_type"] == "van_waits"), "{kinds:?}");
         }
     }
+}
+
+#[test]
+fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
+    let name = "reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::hang());
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
+    let places = std::thread::available_parallelism().map_or(1, usize::from);
+    let runs: Vec<String> = (0..places + 1).map(|_| server.create_run()).collect();
+    std::thread::scope(|scope| {
+        // Eighteen chunks, more than are asked about at once: decoding waits for answers.
+        let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
+        for run in &runs {
+            let (server, more) = (&server, &more);
+            scope.spawn(move || reason(server, run, more));
+        }
+        let record = |run: &String| server.get(&format!("/v1/runs/{run}")).json();
+        let is_begun = |run: &&String| record(run)["status"] == "processing";
+        wait_until("as many as may have begun", || {
+            runs.iter().filter(is_begun).count() == places.saturating_sub(1).max(1)
+        });
+        let begun = runs.iter().find(is_begun).expect("one has begun");
+        let shown = record(begun);
+        assert_eq!(
+            (&shown["source_uri"], &shown["source"], &shown["model"]),
+            (&json!("talk_friday.mp4"), &json!("file"), &json!(MODEL))
+        );
+        let received = payloads(&server, begun, "ingest_received");
+        assert_eq!((received.len(), &received[0]["decoded_frames"]), (1, &Value::Null));
+        let other = server.create_run();
+        let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 10});
+        let ingested = server.post(&format!("/v1/runs/{other}/ingest"), &ingest);
+        assert_eq!(ingested.status, 200, "{}", ingested.text);
+        for run in &runs {
+            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        }
+    });
+    wait_until("every place comes back", || in_flight(&server) == 0);
+}
+
+#[test]
+fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
+    let name = "a_reasoning_whose_source_is_decoded_makes_room_for_the_next";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::hang());
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let places = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let runs: Vec<String> = (0..places + 1).map(|_| server.create_run()).collect();
+    std::thread::scope(|scope| {
+        // One chunk each: its source is decoded long before a model answers.
+        let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
+        for run in &runs {
+            let (server, more) = (&server, &more);
+            scope.spawn(move || reason(server, run, more));
+        }
+        wait_until("all have begun", || runs.iter().all(|run| state(&server, run) == "processing"));
+        for run in &runs {
+            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        }
+    });
 }
 
 /// Every way in which a model can fail, one after the other.

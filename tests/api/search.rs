@@ -68,7 +68,7 @@ fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         object_label: None,
         summary: summary.to_owned(),
         description: description.to_owned(),
-        confidence: Score::ONE,
+        confidence: Some(Score::ONE),
         raw_output: "the red raw output".to_owned(),
         tokens: Tokens::default(),
         inference_latency_ms: 1,

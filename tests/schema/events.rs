@@ -172,7 +172,7 @@ fn of_models() -> Vec<Event> {
             object_label: None,
             summary: text("s"),
             description: text("d"),
-            confidence: Score::ONE,
+            confidence: Some(Score::ONE),
             raw_output: text("r"),
             tokens: Tokens::default(),
             inference_latency_ms: 3,

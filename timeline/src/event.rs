@@ -307,7 +307,7 @@ pub struct SemanticChunkInferred {
     pub stream_id: StreamId,
     /// Position of the chunk.
     pub chunk_index: u64,
-    /// Backend that answered.
+    /// Backend that answered, or failed last; `null` when none was asked.
     pub provider: Option<String>,
     /// Another backend than the first answered.
     pub provider_fallback_used: bool,
@@ -323,17 +323,17 @@ pub struct SemanticChunkInferred {
     pub summary: String,
     /// The whole description.
     pub description: String,
-    /// The model's confidence.
-    pub confidence: Score,
+    /// The model's confidence; `null` when it said nothing of it.
+    pub confidence: Option<Score>,
     /// The model's text.
     pub raw_output: String,
     /// Tokens spent.
     pub tokens: Tokens,
     /// Time from request to answer.
     pub inference_latency_ms: u64,
-    /// Which pass answered; absent when none did.
+    /// Which pass answered, or failed; absent when no backend was asked.
     pub tier: Option<Pass>,
-    /// Model that answered; absent when none did.
+    /// Model that answered, or was to; absent likewise.
     pub model: Option<String>,
     /// Requests that backends were sent for it.
     pub attempts: Option<u32>,

@@ -236,6 +236,7 @@ payloads! {
         request_id: terms::RequestId,
         stream_id: terms::Label,
         chunk_index: u64,
+        /// The backend that answered, or failed last; null when none was asked.
         #[schema(required = true)]
         provider: Option<String>,
         provider_fallback_used: bool,
@@ -247,17 +248,19 @@ payloads! {
         object_label: Option<String>,
         summary: String,
         description: String,
-        confidence: terms::Fraction,
+        /// Null when the model said nothing of it.
+        #[schema(required = true)]
+        confidence: Option<terms::Fraction>,
         raw_output: String,
         prompt_tokens: u64,
         completion_tokens: u64,
         thinking_tokens: u64,
         total_tokens: u64,
         inference_latency_ms: u64,
-        /// Which pass answered; absent when none did.
+        /// Which pass answered, or failed; absent when no backend was asked.
         #[schema(required = false)]
         tier: terms::Pass,
-        /// The model that answered; absent when none did.
+        /// The model that answered, or was to; absent likewise.
         #[schema(required = false)]
         model: String,
         /// Requests that backends were sent for it.

@@ -1,6 +1,9 @@
 //! What a request to reason says.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use infer::{OutputSchema, finding::default_schema};
 use media::{Label, Rate, Score, StreamId};
@@ -54,10 +57,12 @@ pub const CLIP_S_DEFAULT: f64 = 1.0;
 pub struct CropFields {
     x: terms::Fraction,
     y: terms::Fraction,
-    /// Greater than 0; `x` and `width` together at most 1.
-    width: terms::Fraction,
-    /// Greater than 0; `y` and `height` together at most 1.
-    height: terms::Fraction,
+    /// `x` and `width` are together at most 1.
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    width: f64,
+    /// `y` and `height` are together at most 1.
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    height: f64,
 }
 
 /// What to reason over, and what to ask of models.
@@ -126,8 +131,8 @@ pub struct ReasonRequest {
     visual_diff: Option<bool>,
     /// Chunks are clips of media time, each described as a whole.
     video_clip_mode: Option<bool>,
-    /// Seconds of a clip, greater than 0; 1 when missing.
-    #[schema(maximum = 60.0)]
+    /// Seconds of a clip; 1 when missing.
+    #[schema(exclusive_minimum = 0.0, maximum = 60.0)]
     video_clip_duration_s: Option<f64>,
     /// Chunks that are asked about at once; 4 when missing.
     #[schema(inline)]
@@ -138,9 +143,9 @@ pub struct ReasonRequest {
 }
 
 /// A request that can be carried out.
-pub struct Request<'a> {
+pub struct Request {
     /// What is read, as the caller names it.
-    pub source_uri: &'a str,
+    pub source_uri: String,
     /// The model asked for.
     pub model: Label,
     /// How thorough; the run's own when `None`.
@@ -175,8 +180,8 @@ pub struct Wanted {
     pub ask: Ask,
 }
 
-/// Reads a request about models of `catalog`.
-pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiError> {
+/// Reads a request about models of `catalog`; compiles its schema.
+pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let mut fields = body.fields()?;
     let model_of = |value: &Value| curated(catalog, value);
     let source_uri = fields.required("source_uri", SourceUri::read);
@@ -194,7 +199,7 @@ pub fn read<'a>(body: &'a Body, catalog: &Catalog) -> Result<Request<'a>, ApiErr
     let semantics = semantics(&mut fields, model.as_ref(), model_of);
     let read = fields.finish(|| {
         Some(Request {
-            source_uri: source_uri?,
+            source_uri: source_uri?.to_owned(),
             model: model?,
             mode,
             stream_id,
@@ -243,13 +248,12 @@ fn semantics<'a>(
     let threshold = fields.optional("second_pass_threshold", score);
     let timeout = fields.optional("semantic_timeout_ms", SemanticTimeout::read);
     let schema = fields.optional("output_schema", output_schema);
-    let schema = schema.or_else(|| OutputSchema::compile(default_schema().clone()).ok())?;
     let ask = Ask {
         first: first.as_ref().or(model)?.as_str().to_owned(),
         second: second.map(|model| model.as_str().to_owned()),
         threshold: threshold.map_or(THRESHOLD_DEFAULT, Score::as_f64),
         timeout: Duration::from_millis(timeout.unwrap_or(SEMANTIC_TIMEOUT_DEFAULT)),
-        schema: Arc::new(schema),
+        schema: schema.map_or_else(default_answer, Arc::new),
     };
     asks.unwrap_or(!task.trim().is_empty()).then_some(Wanted { views, inquiry, ask })
 }
@@ -275,19 +279,40 @@ fn views(fields: &mut Fields<'_>, inquiry: &Inquiry) -> ViewOptions {
 }
 
 fn clip(value: &Value) -> Result<f64, Problem> {
-    let seconds = number(0.0..=CLIP_S_MAX)(value)?;
-    if seconds > 0.0 { Ok(seconds) } else { Err("must be greater than 0".into()) }
+    let seconds = number(0.0..=CLIP_S_MAX)(value).ok().filter(|seconds| *seconds > 0.0);
+    let problem = || format!("must be a number greater than 0 and at most {CLIP_S_MAX}").into();
+    seconds.ok_or_else(problem)
+}
+
+/// A side of a crop.
+fn side(value: &Value) -> Result<Score, Problem> {
+    let side = score(value).ok().filter(|side| *side > Score::ZERO);
+    side.ok_or_else(|| "must be a number greater than 0 and at most 1".into())
 }
 
 /// A part of the picture.
 pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
-    let mut side = |field| fields.required(field, score);
-    let (x, y, width, height) = (side("x"), side("y"), side("width"), side("height"));
-    let crop = Crop::new(x?, y?, width?, height?);
-    if crop.is_none() {
-        fields.refuse("width", "must be a part of the picture with a height that is not empty");
+    let (x, y) = (fields.required("x", score), fields.required("y", score));
+    let (width, height) = (fields.required("width", side), fields.required("height", side));
+    let (x, y, width, height) = (x?, y?, width?, height?);
+    for (from, len, name, problem) in [
+        (x, width, "width", "reaches beyond the picture: x and width are together more than 1"),
+        (y, height, "height", "reaches beyond the picture: y and height are together more than 1"),
+    ] {
+        if from.millionths() + len.millionths() > Score::SCALE {
+            fields.refuse(name, problem);
+        }
     }
-    crop
+    Crop::new(x, y, width, height)
+}
+
+/// What an answer must match where the caller gives no schema.
+fn default_answer() -> Arc<OutputSchema> {
+    static SCHEMA: LazyLock<Arc<OutputSchema>> = LazyLock::new(|| {
+        let schema = OutputSchema::compile(default_schema().clone());
+        Arc::new(schema.expect("a schema of ours is usable"))
+    });
+    Arc::clone(&SCHEMA)
 }
 
 /// A schema that answers can be made to match.

@@ -11,7 +11,7 @@ use std::{
 
 use gate::Reason;
 use infer::{Finding, Tokens};
-use media::{ErrorKind, EventType, Label, RequestId, Score, StreamId};
+use media::{ErrorKind, EventType, Label, RequestId, StreamId};
 use serde_json::Value;
 use timeline::{Event, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -66,10 +66,23 @@ pub struct Answered {
 pub struct Unanswered {
     /// In words that the owner may read.
     pub reason: String,
-    /// Tokens of all asks that it took.
+    /// The asks that came to nothing; `None` where it got no place and nothing was sent.
+    pub sent: Option<Sent>,
+}
+
+/// Asks that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Name of the backend that failed last; `None` where none is known.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: String,
+    /// Tokens of all of them.
     pub tokens: Tokens,
-    /// It waited for a place and got none: nothing was sent.
-    pub is_unsent: bool,
+    /// Time of all of them, without the wait for a place.
+    pub latency: Duration,
+    /// Requests that were sent.
+    pub attempts: u32,
 }
 
 /// An answer to come; dropping it gives the ask up.
@@ -134,7 +147,6 @@ struct Done {
     /// What the gate says of the chunk.
     event_type: EventType,
     prompt_version: String,
-    took: Duration,
     outcome: Result<Answered, Unanswered>,
 }
 
@@ -205,11 +217,8 @@ impl Driver {
         let prompt_version = question.prompt.version.to_string();
         let span = tracing::info_span!(target: SPANS, "chunk", chunk_index);
         let asking = self.describer.describe(question);
-        let since = Instant::now();
-        let asking = async move {
-            let outcome = asking.await;
-            Done { chunk_index, event_type, prompt_version, took: since.elapsed(), outcome }
-        };
+        let asking =
+            async move { Done { chunk_index, event_type, prompt_version, outcome: asking.await } };
         asks.spawn(asking.instrument(span));
     }
 
@@ -220,19 +229,18 @@ impl Driver {
         done: Done,
         started: Instant,
     ) -> Option<(Span, Arc<Insight>, Vec<Event>)> {
-        let Done { chunk_index, event_type, prompt_version, took, outcome } = done;
+        let Done { chunk_index, event_type, prompt_version, outcome } = done;
         let found = outcome.as_ref().map(|answer| Finding::read(&answer.json)).ok();
         let said = found.as_ref().map(|found| found.description.as_str());
         let (tokens, latency) = match &outcome {
             Ok(answer) => (answer.tokens, answer.latency),
-            // The wait for a place is not the model's time.
-            Err(unanswered) if unanswered.is_unsent => (unanswered.tokens, Duration::ZERO),
-            Err(unanswered) => (unanswered.tokens, took),
+            Err(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
+            Err(Unanswered { sent: None, .. }) => (Tokens::default(), Duration::ZERO),
         };
         let now = started.elapsed();
         let (span, timing) = ledger.close(chunk_index, said, tokens, latency, now)?;
         let of_gate = self.subject.words.event_type(event_type);
-        let is_unsent = outcome.as_ref().is_err_and(|unanswered| unanswered.is_unsent);
+        let is_unsent = outcome.as_ref().is_err_and(|unanswered| unanswered.sent.is_none());
         let prompt_version = (!is_unsent).then_some(prompt_version);
         let mut inferred = self.inferred(span, of_gate, prompt_version, latency);
         inferred.tokens = counted(tokens);
@@ -255,7 +263,13 @@ impl Driver {
                 Insight::Said(said)
             }
             (outcome, _) => {
-                let reason = outcome.err().unwrap_or_default().reason;
+                let Unanswered { reason, sent } = outcome.err().unwrap_or_default();
+                if let Some(sent) = sent {
+                    inferred.provider = sent.provider;
+                    inferred.tier = Some(Pass::First);
+                    inferred.model = Some(sent.model);
+                    inferred.attempts = Some(sent.attempts);
+                }
                 inferred.semantic_fallback_used = true;
                 inferred.semantic_error = Some(reason.clone());
                 Insight::Unsaid(reason)
@@ -287,7 +301,7 @@ impl Driver {
             object_label: None,
             summary: String::new(),
             description: String::new(),
-            confidence: Score::default(),
+            confidence: None,
             raw_output: String::new(),
             tokens: timeline::Tokens::default(),
             inference_latency_ms: latency.as_millis() as u64,
@@ -330,7 +344,7 @@ impl Subject {
         Said {
             is_scene_cut: event_type == Some(EventType::SceneCut),
             event_type: event_type.map(|event_type| self.words.event_type(event_type)),
-            confidence: found.confidence.unwrap_or_default(),
+            confidence: found.confidence,
             object_label: found.object_label.as_deref().map(|label| self.words.object_label(label)),
             summary: found.summary.clone(),
         }

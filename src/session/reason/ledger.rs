@@ -63,7 +63,8 @@ pub struct Span {
 pub struct Timing {
     /// From when it was asked about to its answer.
     pub process_ms: u64,
-    /// How much longer it took from the start of the job to the answer than the media to there.
+    /// How much longer it took from the start of the job to the answer than the media to there; 0
+    /// where it did not.
     pub lag_ms: i64,
 }
 
@@ -175,7 +176,7 @@ impl Ledger {
         self.tokens = self.tokens + tokens;
         self.latency += latency;
         let media_ms = span.end_pts_ms.saturating_sub(self.first_pts_ms.unwrap_or_default());
-        let lag_ms = (now.as_millis() as i64).saturating_sub(media_ms);
+        let lag_ms = (now.as_millis() as i64).saturating_sub(media_ms).max(0);
         self.lags_ms.push(lag_ms);
         let process_ms = now.saturating_sub(since).as_millis() as u64;
         Some((span, Timing { process_ms, lag_ms }))

@@ -6,7 +6,7 @@ use infer::{Image, OutputSchema, Prompt, Request, Tiered, scheduler::Refused};
 use timeline::Pass;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{Answered, Describer, Describing, Unanswered};
+use super::driver::{Answered, Describer, Describing, Sent, Unanswered};
 use super::ledger::Question;
 use crate::{
     inference::{Asker, Inference, InferenceError},
@@ -59,7 +59,7 @@ impl Describer for Models {
             // Whoever gives the ask up drops it.
             let never = CancellationToken::new();
             let described = patiently(patience, &never, lacks_room, attempt).await;
-            let described = described.map_err(unanswered)?;
+            let described = described.map_err(|error| unanswered(error, &tiered.first.model))?;
             let answer = described.answer;
             let second_failed = described.second_failed.map(|error| {
                 let model = tiered.second_model.as_deref();
@@ -72,7 +72,14 @@ impl Describer for Models {
             };
             let Some(json) = answer.json else {
                 let reason = "the answer is not JSON".to_owned();
-                return Err(Unanswered { reason, tokens: answer.tokens, is_unsent: false });
+                let sent = Sent {
+                    provider: Some(answer.provider.to_string()),
+                    model: answer.model,
+                    tokens: answer.tokens,
+                    latency: answer.latency,
+                    attempts: answer.attempts,
+                };
+                return Err(Unanswered { reason, sent: Some(sent) });
             };
             Ok(Answered {
                 provider: answer.provider.to_string(),
@@ -109,8 +116,17 @@ impl Ask {
     }
 }
 
-fn unanswered(error: InferenceError) -> Unanswered {
-    let tokens = error.tokens();
-    let is_unsent = matches!(error, InferenceError::Refused(_));
-    Unanswered { reason: error.to_string(), tokens, is_unsent }
+/// A second pass that fails leaves the first one's answer: what failed is the first.
+fn unanswered(error: InferenceError, model: &str) -> Unanswered {
+    let sent = match &error {
+        InferenceError::Infer(error) => Some(Sent {
+            provider: error.failed().last().map(|failed| failed.provider.to_string()),
+            model: model.to_owned(),
+            tokens: error.tokens(),
+            latency: error.latency(),
+            attempts: error.attempts(),
+        }),
+        InferenceError::Refused(_) => None,
+    };
+    Unanswered { reason: error.to_string(), sent }
 }

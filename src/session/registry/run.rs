@@ -6,16 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{BlobHash, RequestId, RunId, Seq, SessionId, WallTime};
+use media::{BlobHash, Label, RequestId, RunId, Seq, SessionId, WallTime};
 use timeline::{
-    Event, EventHead, EventKind, RunCreated, SessionRunCreated, Timeline, TimelineError,
+    Event, EventHead, EventKind, IngestReceived, RunCreated, SessionRunCreated, Timeline,
+    TimelineError,
 };
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
-use super::{JobEnds, RunError};
+use super::{JobEnds, RunError, chunks::ChunkOrder};
 use crate::{
     config::Principal,
+    json,
     quota::{Hold, Quota},
     session::Lifecycle,
 };
@@ -89,6 +91,8 @@ pub struct Snapshot {
     pub updated_at: WallTime,
     /// The last source ingested.
     pub source_uri: Option<Arc<str>>,
+    /// The model that it was made for, or else the last one that a reasoning asked.
+    pub model: Option<String>,
 }
 
 /// A run.
@@ -101,6 +105,7 @@ pub struct Run {
     job: Mutex<Option<JobToken>>,
     job_ends: Arc<JobEnds>,
     stills: Mutex<Stills>,
+    pub(super) chunks: Mutex<ChunkOrder>,
 }
 
 struct State {
@@ -110,6 +115,7 @@ struct State {
     updated_at: WallTime,
     idle_until: Option<Instant>,
     source_uri: Option<Arc<str>>,
+    model: Option<Label>,
     /// What its owner is charged for its events, and for its stills and columns.
     log_bytes: u64,
     side_bytes: u64,
@@ -188,6 +194,7 @@ impl Run {
             updated_at: epoch,
             idle_until: None,
             source_uri: None,
+            model: None,
             log_bytes: 0,
             side_bytes: 0,
         };
@@ -200,6 +207,7 @@ impl Run {
             job: Mutex::default(),
             job_ends,
             stills: Mutex::default(),
+            chunks: Mutex::default(),
         }
     }
 
@@ -242,6 +250,10 @@ impl Run {
             created_at: state.created_at,
             updated_at: state.updated_at,
             source_uri: state.source_uri.clone(),
+            model: self.origin.model.clone().or_else(|| {
+                let asked = state.model.as_ref();
+                asked.map(|model| model.as_str().to_owned())
+            }),
         }
     }
 
@@ -253,6 +265,21 @@ impl Run {
     /// Says where the run's frames come from.
     pub fn set_source(&self, uri: Option<&str>) {
         lock(&self.state).source_uri = uri.map(Arc::from);
+    }
+
+    /// Says which model is asked about them, where one is.
+    pub fn set_model(&self, model: Option<&Label>) {
+        let mut state = lock(&self.state);
+        state.model = model.cloned().or(state.model.take());
+    }
+
+    /// Takes up what an ingest of an earlier start says of the run.
+    pub(super) fn take_up(&self, ingest: &IngestReceived) {
+        self.set_source(ingest.source_uri.as_deref());
+        // The body of a reasoning names a model; that of an ingest has no such field.
+        let body = json::parse(ingest.ingest.as_str().as_bytes()).ok();
+        let model = body.as_ref().and_then(|body| json::parsed(body.get("model")?).ok());
+        self.set_model(model.as_ref());
     }
 
     /// Takes the run's one place for a job.
@@ -378,7 +405,7 @@ impl Snapshot {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code that holds one of these locks leaves a value half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -102,6 +102,29 @@ async fn a_caller_that_goes_away_keeps_no_slot() {
 }
 
 #[tokio::test]
+async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let body = r#"{"source_uri":"a.mp4","model":"qwen3-vl-4b"}"#;
+    let received = Event::IngestReceived(timeline::IngestReceived {
+        request_id: REQUEST,
+        ingest: timeline::JsonText::parse(body).expect("JSON"),
+        decoded_frames: None,
+        source_uri: Some("a.mp4".to_owned()),
+        sampling_policy: None,
+        sample_fps: None,
+    });
+    registry.commit(&run, vec![received]).await.expect("active");
+    registry.timeline().close();
+    drop(registry);
+    let registry = open(dir.path(), HOUR);
+    let found = registry.run(run.id()).expect("rebuilt").snapshot();
+    let shown = (found.lifecycle, found.source_uri.as_deref(), found.model.as_deref());
+    assert_eq!(shown, (Lifecycle::Processing, Some("a.mp4"), Some("qwen3-vl-4b")));
+}
+
+#[tokio::test]
 async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");

@@ -1,7 +1,8 @@
 //! One job on its thread: a worker's events in, durable stills and signals out.
 //!
 //! Promises all or one: the events of a decoding are appended once its worker is done, and a worker
-//! that died leaves one `run_failed` instead. What models say meanwhile is another's to append.
+//! that died leaves one `run_failed` instead. A reasoning tells before that it was accepted, for it
+//! may take hours; what models say meanwhile is another's to append.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -41,6 +42,8 @@ pub(super) struct Job {
     frames: u64,
     /// Where chunks go, where they are wanted.
     chunks: Option<Chunks>,
+    /// That it was accepted is on the timeline.
+    is_received: bool,
 }
 
 impl Job {
@@ -68,6 +71,7 @@ impl Job {
             stored,
             frames: 0,
             chunks: None,
+            is_received: false,
         }
     }
 
@@ -156,7 +160,7 @@ impl Job {
     }
 
     fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, IngestError> {
-        let Job { ingest, log, opened, signals, stills, stored, guard, .. } = self;
+        let Job { ingest, log, opened, signals, stills, stored, guard, is_received, .. } = self;
         let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
             let (signals, column) = signals.finish()?;
             Ok((stream, signals, column))
@@ -171,6 +175,7 @@ impl Job {
                 stills,
                 stored,
                 is_cut,
+                is_received,
                 _guard: guard,
                 _column,
             }),
@@ -209,6 +214,10 @@ impl Job {
                     decode_us = Empty,
                     gate_us = Empty,
                 );
+                if self.log.keeps_what_is_cut {
+                    self.ingest.accept(&stream, &self.log)?;
+                    self.is_received = true;
+                }
                 self.opened = Some(stream);
             }
             JobEvent::Signals(signals) => self.push(&signals)?,

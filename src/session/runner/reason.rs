@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
 
 use super::{
-    IngestError, JobGuard, Runner,
+    Begun, IngestError, JobGuard, Runner,
     job::Job,
     record::{Decoded, Tail},
 };
@@ -93,12 +93,8 @@ impl Asks {
 }
 
 /// Decodes the source, has models describe it meanwhile, and records what came of both.
-pub(super) fn run(
-    runner: Arc<Runner>,
-    guard: JobGuard,
-    reason: Reason,
-    runtime: Handle,
-) -> Result<Reasoned, IngestError> {
+pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError> {
+    let Begun { runner, guard, place, runtime } = begun;
     let Reason { ingest, semantics, terms } = reason;
     let subject = Subject {
         request_id: ingest.request_id,
@@ -118,6 +114,8 @@ pub(super) fn run(
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
+    // What models have still to say takes no part in the decoding of others.
+    drop(place);
     let finishes = decoded.as_ref().is_ok_and(|decoded| !decoded.is_cut);
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
     // Where the asks themselves are lost, nobody knows what was said.

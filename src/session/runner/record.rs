@@ -52,9 +52,34 @@ pub(super) struct Decoded {
     pub stored: Stores,
     /// It was stopped before the end of the source.
     pub is_cut: bool,
+    /// That it was accepted is on the timeline already.
+    pub is_received: bool,
     /// The run is busy until its last events are written.
     pub _guard: JobGuard,
     pub _column: Lease,
+}
+
+impl Ingest {
+    /// Says that it was accepted, and how many frames it came to where that is known.
+    fn received(&self, decoded_frames: Option<u64>, sample_fps: Option<Rate>) -> Event {
+        Event::IngestReceived(IngestReceived {
+            request_id: self.request_id,
+            ingest: self.echo.clone(),
+            decoded_frames,
+            source_uri: Some(self.source_uri.clone()),
+            sampling_policy: Some(self.policy),
+            sample_fps,
+        })
+    }
+
+    /// Says on the run's timeline that it was accepted, before anything is decoded.
+    pub(super) fn accept(&self, stream: &StreamInfo, log: &RunLog) -> Result<(), IngestError> {
+        let sample_fps = self.rate.or_else(|| stream.source_rate.map(clamped));
+        log.commit(vec![self.received(None, sample_fps)])?;
+        log.run.set_source(Some(&self.source_uri));
+        log.run.set_model(self.model.as_ref());
+        Ok(())
+    }
 }
 
 /// What follows the events of a decoding.
@@ -81,14 +106,8 @@ impl Decoded {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let Decoded { ingest, log, stream, report, signals, stills, stored, .. } = self;
         let extent = report.first_extent.unwrap_or(stream.extent);
-        let received = IngestReceived {
-            request_id: ingest.request_id,
-            ingest: ingest.echo,
-            decoded_frames: Some(report.frames),
-            source_uri: Some(ingest.source_uri.clone()),
-            sampling_policy: Some(ingest.policy),
-            sample_fps,
-        };
+        let received =
+            (!self.is_received).then(|| ingest.received(Some(report.frames), sample_fps));
         let decoded = FramesDecoded {
             request_id: ingest.request_id,
             source_uri: ingest.source_uri.clone(),
@@ -105,7 +124,8 @@ impl Decoded {
         };
         let run = log.run.id();
         let stills = stills.into_iter().map(|still| still.event(run));
-        let mut events = once(Event::IngestReceived(received))
+        let mut events = received
+            .into_iter()
             .chain(stills)
             .chain(once(Event::FramesDecoded(decoded)))
             .chain(tail.events)
@@ -129,12 +149,14 @@ impl Decoded {
         }
         stored.keep(&log.run);
         log.run.set_source(Some(&ingest.source_uri));
+        let rotation = stream.rotation;
         Ok(Ingested {
             decoded_frames: report.frames,
             source_fps,
             sample_fps,
             width: extent.width,
             height: extent.height,
+            rotation,
             decoder: report.decoder,
             truncated: report.truncated,
         })

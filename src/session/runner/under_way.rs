@@ -18,7 +18,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{IngestError, Runner, in_background};
-use crate::ledger::{self, Ledger, LedgerError};
+use crate::{
+    ledger::{self, Ledger, LedgerError},
+    session::admission::Stay,
+};
 
 /// The reason of a `run_failed` of a job whose server ended without one: it was killed, or the
 /// machine was.
@@ -46,6 +49,14 @@ impl JobKind {
             JobKind::Ingest => "jobs",
             JobKind::Reasoning => "reasonings",
         })
+    }
+
+    /// Models decide how long a reasoning decodes: it waits for their answers.
+    pub(super) fn stay(self) -> Stay {
+        match self {
+            JobKind::Ingest => Stay::Short,
+            JobKind::Reasoning => Stay::Long,
+        }
     }
 
     /// What comes last of a job that was not cut off.

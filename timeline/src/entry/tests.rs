@@ -264,7 +264,7 @@ fn inference() {
         object_label: None,
         summary: text("s"),
         description: text("d"),
-        confidence: Score::from_millionths(250_000),
+        confidence: Some(Score::from_millionths(250_000)),
         raw_output: text("r"),
         tokens: tokens(),
         inference_latency_ms: 12,

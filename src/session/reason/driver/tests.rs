@@ -79,8 +79,14 @@ impl Describer for Scripted {
                     attempts: 1,
                 }),
                 Err(reason) => {
-                    let is_unsent = reason == FULL;
-                    Err(Unanswered { reason: reason.to_owned(), tokens, is_unsent })
+                    let sent = (reason != FULL).then(|| Sent {
+                        provider: Some("scripted".to_owned()),
+                        model: "m".to_owned(),
+                        tokens,
+                        latency: Duration::from_millis(7),
+                        attempts: 2,
+                    });
+                    Err(Unanswered { reason: reason.to_owned(), sent })
                 }
             }
         })
@@ -188,9 +194,13 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
     assert_eq!(generated.index_name, "door".parse().ok());
     let Event::SemanticChunkInferred(failed) = &events[2] else { panic!("{:?}", events[2]) };
     assert_eq!(failed.semantic_error.as_deref(), Some("the backend a is rate limited"));
-    assert_eq!((failed.semantic_fallback_used, failed.provider.as_deref()), (true, None));
+    assert!(failed.semantic_fallback_used);
+    let asked = (failed.provider.as_deref(), failed.tier, failed.model.as_deref());
+    assert_eq!(asked, (Some("scripted"), Some(Pass::First), Some("m")), "who failed");
+    let cost = (failed.attempts, failed.tokens.total_tokens, failed.inference_latency_ms);
+    assert_eq!(cost, (Some(2), 12, 7), "without the wait for a place");
     assert_eq!(failed.event_type, EventType::ContextObservation, "the gate's");
-    assert_eq!((failed.description.as_str(), failed.confidence), ("", Score::ZERO));
+    assert_eq!((failed.description.as_str(), failed.confidence), ("", None));
 }
 
 #[tokio::test]
@@ -301,8 +311,10 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let events = chunks_of(&registry, &run);
     let Event::SemanticChunkInferred(unsent) = &events[0] else { panic!("{:?}", events[0]) };
     assert_eq!((&unsent.prompt_version, unsent.inference_latency_ms), (&None, 0));
+    assert_eq!((&unsent.provider, unsent.tier, unsent.tokens.total_tokens), (&None, None, 0));
     assert_eq!(unsent.semantic_error.as_deref(), Some(FULL));
     let Event::SemanticChunkInferred(once) = &events[2] else { panic!("{:?}", events[2]) };
     assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
+    assert_eq!(once.confidence, None, "nothing was said of it");
     assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
 }

@@ -1,0 +1,110 @@
+//! Which part of a picture a model was shown, in fractions and in pixels.
+
+use media::Extent;
+use serde::Serialize;
+use utoipa::ToSchema;
+use worker::ViewOptions;
+
+use crate::api::openapi::terms;
+
+/// What the places in this record are.
+const SCHEMA: &str = "sightline.image.v1";
+
+/// Part of a source's upright pictures, the first of which says how large they are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FrameCoordinates)]
+pub struct Coordinates {
+    /// `sightline.image.v1`.
+    coordinate_schema: &'static str,
+    source_extent: Size,
+    requested_region: Fractions,
+    resolved_region: Pixels,
+    /// Size of the part once it is scaled.
+    analysis_extent: Size,
+}
+
+/// A size in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FrameSize)]
+struct Size {
+    width: u32,
+    height: u32,
+}
+
+/// A rectangle as fractions of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FrameFractions)]
+struct Fractions {
+    #[schema(value_type = terms::Fraction)]
+    x: f64,
+    #[schema(value_type = terms::Fraction)]
+    y: f64,
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    width: f64,
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    height: f64,
+}
+
+/// A rectangle of whole pixels of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FramePixels)]
+struct Pixels {
+    x: u32,
+    y: u32,
+    width: u32,
+    height: u32,
+}
+
+impl From<Extent> for Size {
+    fn from(Extent { width, height }: Extent) -> Size {
+        Size { width, height }
+    }
+}
+
+impl Coordinates {
+    /// Of pictures of `source` as `views` show them; `None` where they show all of each.
+    pub fn of(views: &ViewOptions, source: Extent) -> Option<Coordinates> {
+        let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
+        let (region, shown) = views.shown(source);
+        Some(Coordinates {
+            coordinate_schema: SCHEMA,
+            source_extent: source.into(),
+            requested_region: Fractions { x, y, width, height },
+            resolved_region: Pixels {
+                x: region.x,
+                y: region.y,
+                width: region.width,
+                height: region.height,
+            },
+            analysis_extent: shown.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Score;
+    use serde_json::json;
+    use worker::{Chunking, Crop};
+
+    use super::*;
+
+    #[test]
+    fn a_crop_is_told_as_it_was_asked_for_and_as_it_was_made() {
+        let score = |value| Score::from_f64(value).expect("a fraction");
+        let crop = Crop::new(score(0.25), score(0.0), score(0.5), score(0.75));
+        let chunks = Chunking::Frames(30);
+        let views = ViewOptions { chunks, per_chunk: 1, max_edge: Some(64), crop };
+        let source = Extent { width: 640, height: 360 };
+        let told = Coordinates::of(&views, source).map(|told| json!(told));
+        let expected = json!({
+            "coordinate_schema": "sightline.image.v1",
+            "source_extent": {"width": 640, "height": 360},
+            "requested_region": {"x": 0.25, "y": 0.0, "width": 0.5, "height": 0.75},
+            "resolved_region": {"x": 160, "y": 0, "width": 320, "height": 270},
+            "analysis_extent": {"width": 64, "height": 54},
+        });
+        assert_eq!(told, Some(expected));
+        assert_eq!(Coordinates::of(&ViewOptions { crop: None, ..views }, source), None);
+    }
+}
