@@ -16,9 +16,9 @@ pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 /// The JSON Schema of an answer where the caller gives none.
 ///
 /// Every field is required and none may join them, as strict modes of backends want it. Texts have
-/// a length, or a small model under a grammar may never close one; a confidence has no bounds, as
-/// asking again for one of 1.01 would be waste: [`Finding::read`] mends it. It comes last: a model
-/// that writes the fields in their order has described what it sees by then.
+/// a length, or a small model under a grammar may never close one; a confidence has its bounds, or
+/// one of 7 out of 10 would pass for certainty. It comes last: a model that writes the fields in
+/// their order has described what it sees by then.
 pub fn default_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let text = |chars_max: u32, says: &str| json!({ "type": "string", "maxLength": chars_max, "description": says });
@@ -29,7 +29,7 @@ pub fn default_schema() -> &'static Value {
                 "object_label": text(64, "The main object or person, such as car; empty for none"),
                 "summary": text(300, "One sentence"),
                 "description": text(1500, "Everything that can be seen and matters, a few sentences"),
-                "confidence": { "type": "number", "description": "How sure you are, 0 to 1" },
+                "confidence": { "type": "number", "minimum": 0, "maximum": 1, "description": "How sure you are, 0 to 1" },
             },
             "required": ["event_type", "object_label", "summary", "description", "confidence"],
             "additionalProperties": false,

@@ -22,14 +22,16 @@ use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
 mod change;
 mod chunks;
+mod job;
 mod job_ends;
 mod lookup;
 mod reclaim;
 mod run;
 
 use change::Change;
+pub use job::{JobProgress, JobToken};
 use job_ends::JobEnds;
-pub use run::{JobGuard, JobProgress, JobToken, Origin, Run, Snapshot};
+pub use run::{JobGuard, Origin, Run, Snapshot};
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]

@@ -81,7 +81,7 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     write(dir.path(), events);
     let server = Setup::new(dir.path()).start();
     let path = format!("/v1/runs/{RUN}/interactions");
-    let rows: [(&str, &[u64]); 6] = [
+    let rows: [(&str, &[u64]); 8] = [
         ("", &[0, 1, 3, 4]),
         ("?index=door", &[0, 1]),
         ("?index=yard", &[3]),

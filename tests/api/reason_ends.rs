@@ -134,9 +134,9 @@ fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
     let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
     let places = std::thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<String> = (0..places + 1).map(|_| server.create_run()).collect();
+    // Eighteen chunks, more than are asked about at once: decoding waits for answers.
+    let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
     std::thread::scope(|scope| {
-        // Eighteen chunks, more than are asked about at once: decoding waits for answers.
-        let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
         for run in &runs {
             let (server, more) = (&server, &more);
             scope.spawn(move || reason(server, run, more));
@@ -174,9 +174,9 @@ fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
     let places = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let runs: Vec<String> = (0..places + 1).map(|_| server.create_run()).collect();
+    // One chunk each: its source is decoded long before a model answers.
+    let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
     std::thread::scope(|scope| {
-        // One chunk each: its source is decoded long before a model answers.
-        let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
         for run in &runs {
             let (server, more) = (&server, &more);
             scope.spawn(move || reason(server, run, more));

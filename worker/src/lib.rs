@@ -43,6 +43,7 @@ pub use session::{
     ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionEvent,
     SessionSpec, ViewSpec,
 };
+pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
 pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
 pub use wire::ProtocolError;

@@ -21,6 +21,8 @@ use std::{
 
 use decode::{Demuxer, Limits};
 use error::SourceError;
+pub use hls::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX};
+pub use playlist::SEGMENTS_MAX;
 
 use crate::{
     Fault,

@@ -9,10 +9,11 @@ mod check;
 use std::fmt;
 
 use gate::Reason;
-use media::{Extent, Score, Timestamp};
+use media::{Extent, Rotation, Score, Timestamp};
 
 use crate::{
     protocol::MESSAGE_BYTES_MAX,
+    still::Cut,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
 };
 
@@ -77,6 +78,12 @@ impl ViewOptions {
         }
     }
 
+    /// Which part of an upright picture is shown, and how large once it is scaled.
+    pub fn shown(&self, picture: Extent) -> (Region, Extent) {
+        let cut = Cut::new(picture, Rotation::None, self);
+        (cut.region(), cut.extent())
+    }
+
     /// Longest edge that a view may have.
     pub(crate) fn edge_max(&self) -> u32 {
         self.max_edge.unwrap_or(Self::EDGE_MAX)
@@ -121,6 +128,11 @@ impl Crop {
             len > Score::ZERO && from.millionths() + len.millionths() <= Score::SCALE
         };
         (fits(x, width) && fits(y, height)).then_some(Crop { x, y, width, height })
+    }
+
+    /// Its left and upper edge, its width and its height.
+    pub fn sides(&self) -> [Score; 4] {
+        [self.x, self.y, self.width, self.height]
     }
 
     /// The pixels of an upright picture that it touches.
@@ -203,7 +215,7 @@ wire_struct!(Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views
 
 impl Wire for Crop {
     fn put(&self, out: &mut Vec<u8>) {
-        [self.x, self.y, self.width, self.height].iter().for_each(|score| score.put(out));
+        self.sides().iter().for_each(|score| score.put(out));
     }
 
     fn get(from: &mut Reader<'_>) -> Result<Crop, ProtocolError> {

@@ -12,9 +12,12 @@ use timeline::{
     TimelineError,
 };
 use tokio::sync::{Notify, futures::Notified};
-use tokio_util::sync::CancellationToken;
 
-use super::{JobEnds, RunError, chunks::ChunkOrder};
+use super::{
+    JobEnds, RunError,
+    chunks::ChunkOrder,
+    job::{JobProgress, JobToken},
+};
 use crate::{
     config::Principal,
     json,
@@ -126,37 +129,6 @@ struct State {
 struct Stills {
     next: Seq,
     hashes: HashSet<BlobHash>,
-}
-
-/// How far a job has come; not durable, and gone with the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JobProgress {
-    /// Frames analysed.
-    pub frames: u64,
-    /// Presentation time of the last of them, ms.
-    pub pts_ms: i64,
-}
-
-/// Ends a job, whether it waits in the queue or runs in a worker, and shows its progress.
-#[derive(Clone, Debug, Default)]
-pub struct JobToken {
-    /// For whoever waits asynchronously.
-    pub waiting: CancellationToken,
-    /// For the worker.
-    pub running: worker::CancelToken,
-    progress: Arc<Mutex<JobProgress>>,
-}
-
-impl JobToken {
-    /// Tells how far the job has come.
-    pub fn advance(&self, progress: JobProgress) {
-        *lock(&self.progress) = progress;
-    }
-
-    fn cancel(&self) {
-        self.waiting.cancel();
-        self.running.cancel();
-    }
 }
 
 /// The one job of a run, until dropped.
@@ -295,7 +267,7 @@ impl Run {
 
     /// How far the run's job has come, if there is one.
     pub fn progress(&self) -> Option<JobProgress> {
-        lock(&self.job).as_ref().map(|job| *lock(&job.progress))
+        lock(&self.job).as_ref().map(JobToken::progress)
     }
 
     /// Ends the run's job, if there is one.

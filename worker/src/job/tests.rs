@@ -9,7 +9,6 @@ use media::{
 };
 
 use super::{sequence::Sequencer, sink::SegmentSink, *};
-use crate::Chunking;
 
 const EXTENT: Extent = Extent { width: 160, height: 96 };
 const CHROMA: Extent = Extent { width: 80, height: 48 };

@@ -25,9 +25,9 @@ use super::{
 use crate::Fault;
 
 /// Playlists from the first to the one with segments.
-const PLAYLISTS_MAX: usize = 3;
+pub const PLAYLISTS_MAX: usize = 3;
 /// Bytes of one playlist.
-const PLAYLIST_BYTES_MAX: u64 = 4 << 20;
+pub const PLAYLIST_BYTES_MAX: u64 = 4 << 20;
 /// Segments before the end of a live playlist at which to begin (RFC 8216 6.3.3).
 const LIVE_SEGMENTS: u64 = 3;
 /// Time after which a live playlist that does not grow has ended, in target durations.

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Most segments in a playlist: a day and a half in pieces of two seconds.
-const SEGMENTS_MAX: usize = 1 << 16;
+pub const SEGMENTS_MAX: usize = 1 << 16;
 
 /// Longest target duration that is believed.
 const TARGET_MAX_S: u64 = 60;
@@ -98,14 +98,12 @@ pub(super) struct Key {
 /// Reads a playlist.
 pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
     let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotOne)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.lines().map(str::trim);
-    if !lines.next().is_some_and(|first| first.starts_with("#EXTM3U")) {
+    if !decode::is_playlist(bytes) {
         return Err(PlaylistError::NotOne);
     }
     let mut reader = Reader::default();
-    for (index, line) in lines.enumerate() {
-        reader.take(line).map_err(|problem| problem.in_line(index + 2))?;
+    for (index, line) in text.lines().enumerate().skip(1) {
+        reader.take(line.trim()).map_err(|problem| problem.in_line(index + 1))?;
     }
     reader.finish()
 }

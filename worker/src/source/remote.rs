@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
+
 use super::{Opener, Trouble, error::SourceError};
 use crate::line::Opened;
 
@@ -17,9 +19,6 @@ const READ_ON_BYTES_MAX: u64 = 1 << 20;
 /// Times that a server without byte ranges is asked for everything again: for an index at the end,
 /// and for a second look at damage.
 const AGAIN_MAX: u32 = 4;
-
-/// First bytes of a playlist, after a byte order mark if there is one.
-const PLAYLIST: &[u8] = b"#EXTM3U";
 
 pub(super) struct RemoteInput {
     opener: Arc<dyn Opener>,
@@ -55,7 +54,7 @@ impl RemoteInput {
 
     /// It begins as a playlist does.
     pub(super) fn is_playlist(&mut self) -> Result<bool, SourceError> {
-        let mut first = [0; 10];
+        let mut first = [0; PLAYLIST_HEAD_BYTES];
         let mut filled = 0;
         while filled < first.len() {
             match self.read(&mut first[filled..]).map_err(SourceError::Reading)? {
@@ -64,8 +63,7 @@ impl RemoteInput {
             }
         }
         self.at = 0;
-        let first = &first[..filled];
-        Ok(first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).starts_with(PLAYLIST))
+        Ok(is_playlist(&first[..filled]))
     }
 
     /// Nobody knows how long it is, and it cannot be read again.
