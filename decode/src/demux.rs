@@ -25,13 +25,15 @@ impl<T: Read + Seek + Send> Input for T {}
 pub struct Limits {
     /// Most columns and most rows of a picture.
     pub side_px: u32,
+    /// Most pixels of a picture.
+    pub area_px: u64,
     /// Most streams of any kind in a container.
     pub streams: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { side_px: 8192, streams: 16 }
+        Limits { side_px: 8192, area_px: 8192 * 8192, streams: 16 }
     }
 }
 
@@ -368,12 +370,12 @@ fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {
 }
 
 pub(crate) fn check_extent(extent: Extent, limits: Limits) -> Result<(), DecodeError> {
-    if extent.width.max(extent.height) <= limits.side_px {
-        return Ok(());
+    let Extent { width, height } = extent;
+    if width.max(height) > limits.side_px {
+        return Err(DecodeError::PictureTooLarge { width, height, max: limits.side_px });
     }
-    Err(DecodeError::PictureTooLarge {
-        width: extent.width,
-        height: extent.height,
-        max: limits.side_px,
-    })
+    if u64::from(width) * u64::from(height) > limits.area_px {
+        return Err(DecodeError::TooManyPixels { width, height, max: limits.area_px });
+    }
+    Ok(())
 }

@@ -64,6 +64,16 @@ pub enum DecodeError {
         /// Most columns and most rows allowed.
         max: u32,
     },
+    /// A picture of more pixels than are allowed, neither side being too long.
+    #[error("picture of {width}x{height} has more than {max} pixels")]
+    TooManyPixels {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Most pixels allowed.
+        max: u64,
+    },
     /// A pixel format other than planar or semi-planar YUV and grey.
     #[error("unsupported pixel format: {name}")]
     UnsupportedPixelFormat {
@@ -116,6 +126,7 @@ impl DecodeError {
             | DecodeError::NoVideoStream { .. }
             | DecodeError::TooManyStreams { .. }
             | DecodeError::PictureTooLarge { .. }
+            | DecodeError::TooManyPixels { .. }
             | DecodeError::NothingDecoded { .. }
             | DecodeError::DamagedUnit { .. }
             | DecodeError::UnsupportedContainer { .. }

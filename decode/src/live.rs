@@ -49,7 +49,7 @@ pub struct LiveOptions {
 
 /// Opens the decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    let context = Context::open(codec, None, 1, OnDamage::Discard, options.limits.side_px)?;
+    let context = Context::open(codec, None, 1, OnDamage::Discard, options.limits)?;
     Ok(Box::new(SoftwareDecoder {
         codec,
         limits: options.limits,

@@ -170,6 +170,7 @@ wire_enum!(DecodeError, "decode error", {
     13 => Libav { call, detail },
     14 => Thread { detail },
     15 => Input { detail },
+    16 => TooManyPixels { width, height, max },
 });
 wire_enum!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
 wire_enum!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });

@@ -13,7 +13,7 @@ mod tools;
 
 use std::collections::VecDeque;
 
-use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
+use decode::{DecodeError, Decoder, Limits, LiveOptions, open_decoder};
 use gate::{AHEAD, Decision, FrameStamp, Gate, SignalWindow};
 use media::{AccessUnit, Codec, Frame, Signal};
 
@@ -29,6 +29,10 @@ pub(crate) use pool::{Sessions, THREADS_MAX as SESSION_THREADS_MAX};
 pub use selected::{EmbeddingInput, NoveltyInput, SelectedFrame, SelectedView};
 pub use spec::{ClipSpec, NoveltySpec, SessionSpec, ViewSpec};
 use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
+
+/// Pictures that a live session may have: DCI 4K, upright or not. A decoder that keeps sixteen of them
+/// takes 230 MB, so that a publisher cannot have a worker's limit and end the sessions beside its own.
+const LIMITS: Limits = Limits { side_px: 4096, area_px: 4096 * 2304, streams: 1 };
 
 /// What a live session says.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +77,7 @@ impl Session {
     fn open(spec: SessionSpec) -> Result<Session, Fault> {
         Ok(Session {
             spec,
-            decoder: open_decoder(spec.codec, LiveOptions::default())?,
+            decoder: open_decoder(spec.codec, LiveOptions { limits: LIMITS })?,
             window: SignalWindow::new(AHEAD),
             gate: Gate::new(spec.gate),
             clipper: spec.clip.map(Clipper::new),

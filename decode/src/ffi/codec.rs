@@ -10,10 +10,10 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::Codec;
+use media::{Codec, Extent};
 
 use super::{AvError, Packet, Parameters, RawFrame};
-use crate::DecodeError;
+use crate::{DecodeError, Limits, demux::check_extent};
 
 /// What asking a decoder for a picture came to.
 pub(crate) enum Output {
@@ -39,7 +39,7 @@ pub(crate) enum OnDamage {
 
 /// What the decoder's threads share with us.
 struct Guard {
-    side_px_max: u32,
+    limits: Limits,
     on_damage: OnDamage,
     /// Width and height of a picture that was refused, one half each; 0 for none.
     refused: AtomicU64,
@@ -81,7 +81,7 @@ impl Context {
         parameters: Option<&Parameters>,
         threads: usize,
         on_damage: OnDamage,
-        side_px_max: u32,
+        limits: Limits,
     ) -> Result<Context, DecodeError> {
         super::silence_log();
         let failed =
@@ -96,7 +96,7 @@ impl Context {
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
         let guard = Arc::new(Guard {
-            side_px_max,
+            limits,
             on_damage,
             refused: AtomicU64::new(0),
             complained: AtomicBool::new(false),
@@ -123,7 +123,8 @@ impl Context {
             }
             if codec == Codec::Av1 {
                 // libdav1d allocates its pictures itself.
-                (*raw).max_pixels = i64::from(side_px_max) * i64::from(side_px_max);
+                let area_px = u64::from(limits.side_px).pow(2).min(limits.area_px);
+                (*raw).max_pixels = i64::try_from(area_px).unwrap_or(i64::MAX);
             }
         }
         // SAFETY: as above; no options are given.
@@ -181,9 +182,8 @@ impl Context {
     /// The error to report when a picture was refused for its size.
     pub(crate) fn too_large(&self) -> Option<DecodeError> {
         let refused = self.guard.refused.swap(0, Ordering::Relaxed);
-        let (width, height) = ((refused >> 32) as u32, refused as u32);
-        let max = self.guard.side_px_max;
-        (refused != 0).then_some(DecodeError::PictureTooLarge { width, height, max })
+        let extent = Extent { width: (refused >> 32) as u32, height: refused as u32 };
+        check_extent(extent, self.guard.limits).err()
     }
 
     /// It met damage that no error and no frame need tell of: libav's threads may hand a picture
@@ -250,7 +250,7 @@ unsafe extern "C" fn get_buffer(
     let (guard, width, height) =
         unsafe { (&*(*context).opaque.cast::<Guard>(), (*frame).width, (*frame).height) };
     let (width, height) = (width.max(0) as u32, height.max(0) as u32);
-    if width.max(height) > guard.side_px_max {
+    if check_extent(Extent { width, height }, guard.limits).is_err() {
         guard.refused.store(u64::from(width) << 32 | u64::from(height), Ordering::Relaxed);
         return AvError::REFUSED.0;
     }

@@ -197,7 +197,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
 
     fn open(&self, threads: usize, on_damage: OnDamage) -> Result<Context, DecodeError> {
         let Task { codec, parameters, limits, .. } = self.task;
-        Context::open(*codec, Some(parameters), threads, on_damage, limits.side_px)
+        Context::open(*codec, Some(parameters), threads, on_damage, *limits)
     }
 
     /// What to leave out of `job`; `None` when everything has to be decoded.

@@ -213,6 +213,9 @@ fn fault() -> impl Strategy<Value = Fault> {
         (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(width, height, max)| {
             DecodeError::PictureTooLarge { width, height, max }.into()
         }),
+        (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(width, height, max)| {
+            DecodeError::TooManyPixels { width, height, max }.into()
+        }),
         (codec(), codec()).prop_map(|(expected, got)| {
             DecodeError::WrongCodec { expected: expected.name(), got: got.name() }.into()
         }),

@@ -15,7 +15,7 @@ use worker::{
     WorkerError,
 };
 
-use crate::support::{alone, annex_b, clip, run, spec, supervisor};
+use crate::support::{alone, annex_b, clip, rendered, run, spec, supervisor};
 
 /// The access units of an Annex B file of H.264 without reordering, 40 ms apart.
 pub fn access_units(path: &Path) -> Vec<AccessUnit> {
@@ -301,4 +301,32 @@ fn a_session_number_and_a_codec_mean_one_thing() {
         assert!(matches!(error, WorkerError::NoSession { .. }), "{error}");
     }
     open(1).expect("a closed number is free");
+}
+
+#[test]
+fn a_picture_too_large_for_live_ends_its_session_alone() {
+    let _alone = alone();
+    let one = |size: &str| {
+        let path = rendered(
+            &format!("live-{size}.264"),
+            &format!("color=c=gray:s={size}:r=25,trim=end_frame=1"),
+            &[],
+        );
+        access_units(&path)
+    };
+    let (large, tall) = (one("4096x2320"), one("1152x4096"));
+    let small = access_units(&annex_b("testsrc2"));
+    let listener = Listener::default();
+    let live = start(&listener, Limits::default());
+    for session in [0, 1, 2] {
+        live.open(session, signals_alone()).expect("open");
+    }
+    push(&live, 0, &large[0]);
+    push(&live, 1, &tall[0]);
+    small.iter().for_each(|unit| push(&live, 2, unit));
+    (0..3).for_each(|session| live.close(session).expect("close"));
+    let said = listener.wait("two closed", |said| said.closed.len() == 2);
+    assert_eq!((said.closed[&1], said.closed[&2]), (1, small.len() as u64));
+    let expected = "picture of 4096x2320 has more than 9437184 pixels";
+    assert!(said.failed[&0].contains(expected), "{:?}", said.failed);
 }
