@@ -38,10 +38,17 @@ pub(crate) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
     total: u64,
+    /// Bytes of the last message that was taken.
+    last: u64,
     descriptors: VecDeque<OwnedFd>,
 }
 
 impl Incoming {
+    /// Bytes of the message that [`Incoming::next`] gave last.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// All bytes that ever arrived.
     pub fn total(&self) -> u64 {
         self.total
@@ -99,6 +106,7 @@ impl Incoming {
             return Ok(None);
         };
         self.start = payload.end;
+        self.last = payload.len() as u64;
         Ok(Some(decode(&self.bytes[payload])?))
     }
 

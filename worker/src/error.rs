@@ -165,6 +165,9 @@ pub enum WorkerError {
         /// The caller's number.
         session: u32,
     },
+    /// Who is told what a live worker says panicked at it, so nothing it says arrives any more.
+    #[error("what the media worker said could not be taken")]
+    Listener,
     /// The live worker has ended; its last event said why.
     #[error("the media worker has ended")]
     Ended,
@@ -194,6 +197,7 @@ impl WorkerError {
             WorkerError::NoSession { .. } => ErrorKind::NotFound,
             WorkerError::Backlog { .. } => ErrorKind::Exhausted,
             WorkerError::Cancelled => ErrorKind::Cancelled,
+            WorkerError::Listener => ErrorKind::Internal,
         }
     }
 }

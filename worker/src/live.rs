@@ -8,6 +8,7 @@ mod lanes;
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::{self, JoinHandle},
     time::Instant,
@@ -22,7 +23,7 @@ use crate::{
     protocol::Reply,
     wire::ProtocolError,
 };
-use lanes::Lanes;
+use lanes::{Lanes, Looked};
 
 /// What a live worker says.
 #[derive(Debug)]
@@ -51,7 +52,6 @@ struct SharedLine {
     wake: OwnedFd,
 }
 
-#[derive(Default)]
 struct LineState {
     lanes: Lanes,
     closed: bool,
@@ -103,7 +103,8 @@ impl Supervisor {
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
-        let line = Arc::new(SharedLine { state: Mutex::default(), wake });
+        let state = LineState { lanes: Lanes::new(limits.output_bytes), closed: false };
+        let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
         // The worker dies with the thread that starts it, so that thread stays with it.
@@ -182,7 +183,9 @@ fn supervise(
     limits: &Limits,
     mut on_event: impl FnMut(LiveEvent),
 ) {
-    let ended = listen(&mut process, line, limits, &mut on_event);
+    let listened =
+        catch_unwind(AssertUnwindSafe(|| listen(&mut process, line, limits, &mut on_event)));
+    let ended = listened.unwrap_or(Err(WorkerError::Listener));
     drop(process);
     let by_caller = {
         let mut state = line.state();
@@ -191,7 +194,8 @@ fn supervise(
     if let Err(error) = ended
         && !by_caller
     {
-        on_event(LiveEvent::Ended(error));
+        // Who panics at this too has been told all there is to tell, and the panic was reported.
+        catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)))).ok();
     }
 }
 
@@ -203,7 +207,7 @@ fn listen(
     on_event: &mut dyn FnMut(LiveEvent),
 ) -> Result<(), WorkerError> {
     loop {
-        let oldest = {
+        let is_overdue = {
             let mut state = line.state();
             if state.closed {
                 return Ok(());
@@ -212,14 +216,20 @@ fn listen(
             while let Some(request) = state.lanes.next(now) {
                 process.backlog().push(&request)?;
             }
-            state.lanes.oldest()
+            state.lanes.is_stalled(limits.stall, now)
         };
         match process.next()? {
             Some(Reply::Session { session, event }) => {
-                line.state().lanes.look(session, &event)?;
+                let (bytes, now) = (process.last_reply(), Instant::now());
+                let looked = line.state().lanes.look(session, &event, bytes, now)?;
+                let event = match looked {
+                    Looked::Wanted => event,
+                    Looked::Cut(fault) => SessionEvent::Failed(fault),
+                    Looked::Unwanted => continue,
+                };
                 on_event(LiveEvent::Session { session, event });
             }
-            Some(Reply::Taken { session }) => line.state().lanes.taken(session)?,
+            Some(Reply::Taken { session }) => line.state().lanes.taken(session, Instant::now())?,
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {
                 process.look()?;
@@ -228,7 +238,6 @@ fn listen(
                     return Err(process.death());
                 }
                 clear(&line.wake);
-                let is_overdue = oldest.is_some_and(|oldest| oldest.elapsed() > limits.stall);
                 // What has just arrived may be what it is waited for.
                 if is_overdue && process.received() == received {
                     return Err(WorkerError::Stalled { after: limits.stall });

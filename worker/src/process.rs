@@ -125,7 +125,7 @@ impl Life {
 const OUTPUT_SPAN: Duration = Duration::from_secs(60);
 
 /// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
-struct OutputBudget {
+pub(crate) struct OutputBudget {
     limit_bytes: u64,
     life: Life,
     /// Begin of the span, and the bytes sent before it.
@@ -134,11 +134,12 @@ struct OutputBudget {
 }
 
 impl OutputBudget {
-    fn new(limit_bytes: u64, life: Life) -> OutputBudget {
+    pub fn new(limit_bytes: u64, life: Life) -> OutputBudget {
         OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
     }
 
-    fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
+    /// Whether all that was sent by now, `total` bytes, is within the budget.
+    pub fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
         let limit_bytes = self.limit_bytes;
         if total - self.before > limit_bytes {
             return Err(WorkerError::OutputBudget { limit_bytes });
@@ -238,6 +239,11 @@ impl Process {
     /// The next reply that has arrived.
     pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
         self.incoming.next()
+    }
+
+    /// Bytes of the reply that came last.
+    pub fn last_reply(&self) -> u64 {
+        self.incoming.last()
     }
 
     /// Bytes that ever arrived.

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use decode::DecodeError;
@@ -15,7 +15,10 @@ use media::{AccessUnit, Codec};
 
 use super::SessionLoad;
 use crate::{
-    Fault, SessionEvent, SessionSpec, WorkerError, protocol::Request, session::SessionCheck,
+    Fault, SessionEvent, SessionSpec, WorkerError,
+    process::{Life, OutputBudget},
+    protocol::Request,
+    session::SessionCheck,
     wire::ProtocolError,
 };
 
@@ -23,15 +26,26 @@ use crate::{
 pub(super) const SESSION_BYTES_MAX: usize = 2 << 20;
 /// Units of one session that may wait: two seconds at 30 a second.
 pub(super) const SESSION_UNITS_MAX: usize = 64;
-/// Bytes of all sessions that may wait: those of eight whose decoder stands still.
+/// Bytes of all sessions that may wait: those of eight whose decoder stands still. A session of which
+/// nothing waits is not held to it, so that none is kept out by others.
 pub(super) const BACKLOG_BYTES_MAX: usize = 8 * SESSION_BYTES_MAX;
 
-#[derive(Default)]
+/// Of what a worker may say, one session may say so small a part: eight that say all they may do not
+/// end it.
+const SESSION_SHARES: u64 = 8;
+/// Stalls that one unit may take while others are finished: those of as many sessions as a worker has
+/// may come before it, and one that takes longer has lost its thread.
+const TURN_STALLS: u32 = 12;
+
 pub(super) struct Lanes {
+    /// Bytes that the worker may say about one session in a minute.
+    session_output_bytes: u64,
     lanes: BTreeMap<u32, Lane>,
     /// Sessions with something to send and nothing under way, the next one first.
     turns: VecDeque<u32>,
     bytes: usize,
+    /// Since when the worker has had something and has finished nothing.
+    busy_since: Option<Instant>,
 }
 
 struct Lane {
@@ -45,8 +59,28 @@ struct Lane {
     is_refusing: bool,
     /// Units are missing before the next one.
     has_gap: bool,
-    /// Of the session that the worker has.
-    check: Option<SessionCheck>,
+    /// The session that the worker has.
+    running: Option<Running>,
+}
+
+struct Running {
+    check: SessionCheck,
+    /// Bytes it has said, and how many it may.
+    said: u64,
+    budget: OutputBudget,
+    /// It said more: it is being closed, and nothing of it is passed on.
+    is_cut: bool,
+}
+
+/// What becomes of what the worker says about a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// It is passed on.
+    Wanted,
+    /// The session has said too much and is closed; this is the reason to be told instead.
+    Cut(Fault),
+    /// It comes after that.
+    Unwanted,
 }
 
 struct UnderWay {
@@ -56,6 +90,17 @@ struct UnderWay {
 }
 
 impl Lanes {
+    /// For a worker that may say `output_bytes` in a minute.
+    pub fn new(output_bytes: u64) -> Lanes {
+        Lanes {
+            session_output_bytes: output_bytes / SESSION_SHARES,
+            lanes: BTreeMap::new(),
+            turns: VecDeque::new(),
+            bytes: 0,
+            busy_since: None,
+        }
+    }
+
     pub fn open(&mut self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
         let lane = self.lanes.entry(session).or_insert_with(|| Lane {
             codec: spec.codec,
@@ -65,7 +110,7 @@ impl Lanes {
             under_way: None,
             is_refusing: false,
             has_gap: false,
-            check: None,
+            running: None,
         });
         if lane.is_open {
             return Err(WorkerError::SessionInUse { session });
@@ -90,7 +135,7 @@ impl Lanes {
         // One unit of any size is always taken.
         let is_full = units >= SESSION_UNITS_MAX
             || (bytes > 0 && bytes + data.len() > SESSION_BYTES_MAX)
-            || (waiting > 0 && waiting + data.len() > BACKLOG_BYTES_MAX);
+            || (bytes > 0 && waiting + data.len() > BACKLOG_BYTES_MAX);
         if is_full || (lane.is_refusing && !keyframe) {
             (lane.is_refusing, lane.has_gap) = (true, true);
             lane.load.refused_units += 1;
@@ -129,7 +174,12 @@ impl Lanes {
         match &request {
             // Nothing answers it, and what comes next may follow at once.
             Request::OpenSession { spec, .. } => {
-                lane.check = Some(SessionCheck::new(*spec));
+                lane.running = Some(Running {
+                    check: SessionCheck::new(*spec),
+                    said: 0,
+                    budget: OutputBudget::new(self.session_output_bytes, Life::Open),
+                    is_cut: false,
+                });
                 if !lane.waiting.is_empty() {
                     self.turns.push_front(session);
                 }
@@ -139,11 +189,14 @@ impl Lanes {
             }
             _ => lane.under_way = Some(UnderWay { since: now, unit_bytes: None }),
         }
+        if lane.under_way.is_some() {
+            self.busy_since.get_or_insert(now);
+        }
         Some(request)
     }
 
     /// The worker has worked off what was under way.
-    pub fn taken(&mut self, session: u32) -> Result<(), ProtocolError> {
+    pub fn taken(&mut self, session: u32, now: Instant) -> Result<(), ProtocolError> {
         let unexpected = ProtocolError::Unexpected("taken");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
         let under_way = lane.under_way.take().ok_or(unexpected)?;
@@ -153,25 +206,51 @@ impl Lanes {
                 lane.load.bytes -= bytes;
                 self.bytes -= bytes;
             }
-            None => lane.check = None,
+            None => lane.running = None,
         }
         if !lane.waiting.is_empty() {
             self.turns.push_back(session);
         } else if !lane.is_open {
             self.lanes.remove(&session);
         }
+        let is_busy = self.lanes.values().any(|lane| lane.under_way.is_some());
+        self.busy_since = is_busy.then_some(now);
         Ok(())
     }
 
-    /// Looks at what the worker says about a session.
-    pub fn look(&mut self, session: u32, event: &SessionEvent) -> Result<(), ProtocolError> {
-        let check = self.lanes.get_mut(&session).and_then(|lane| lane.check.as_mut());
-        check.ok_or(ProtocolError::Unexpected("session"))?.look(event)
+    /// Looks at what the worker says about a session, in so many bytes.
+    pub fn look(
+        &mut self,
+        session: u32,
+        event: &SessionEvent,
+        bytes: u64,
+        now: Instant,
+    ) -> Result<Looked, ProtocolError> {
+        let unexpected = ProtocolError::Unexpected("session");
+        let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
+        let running = lane.running.as_mut().ok_or(unexpected)?;
+        running.check.look(event)?;
+        if running.is_cut {
+            return Ok(Looked::Unwanted);
+        }
+        running.said += bytes;
+        let Err(error) = running.budget.check(running.said, now) else { return Ok(Looked::Wanted) };
+        running.is_cut = true;
+        // Before its units: those of a session that is closed cost the worker nothing.
+        if lane.waiting.is_empty() && lane.under_way.is_none() {
+            self.turns.push_back(session);
+        }
+        lane.waiting.push_front(Request::CloseSession { session });
+        Ok(Looked::Cut(Fault::Other { kind: error.kind(), message: error.to_string() }))
     }
 
-    /// Since when the worker has been at what it has been at longest.
-    pub fn oldest(&self) -> Option<Instant> {
-        self.lanes.values().filter_map(|lane| lane.under_way.as_ref()).map(|way| way.since).min()
+    /// Whether the worker stands still at `now`: it has finished nothing for as long as `stall`. What
+    /// waits for one of its threads is not held against it, but for no longer than [`TURN_STALLS`].
+    pub fn is_stalled(&self, stall: Duration, now: Instant) -> bool {
+        let over = |since: Instant, limit| now.saturating_duration_since(since) > limit;
+        let under_way = self.lanes.values().filter_map(|lane| lane.under_way.as_ref());
+        self.busy_since.is_some_and(|since| over(since, stall))
+            || under_way.map(|way| way.since).any(|since| over(since, TURN_STALLS * stall))
     }
 
     fn opened(&mut self, session: u32) -> Result<&mut Lane, WorkerError> {

@@ -7,12 +7,12 @@ use std::{
 
 use media::{AccessUnit, Codec, Timestamp};
 use rustix::process::Signal as Kill;
-use worker::{Limits, SessionLoad, WorkerError};
+use worker::{Limits, LiveEvent, SessionLoad, WorkerError};
 
 use crate::{
     faults::{children, signal_worker},
     live::{Listener, access_units, push, signals_alone, start, with_stills},
-    support::{alone, annex_b},
+    support::{alone, annex_b, supervisor},
 };
 
 /// A stopped worker is not a stalled one here.
@@ -56,6 +56,27 @@ fn a_killed_worker_ends_its_eight_sessions_and_says_why() {
     drop(live);
     assert!(children().is_empty());
     assert_eq!(listener.wait("nothing", |_| true).late, 0, "the end comes last");
+}
+
+#[test]
+fn a_listener_that_panics_is_told_the_end_and_nothing_more_is_taken() {
+    let _alone = alone();
+    let units = access_units(&annex_b("testsrc2"));
+    let listener = Listener::default();
+    let passed_on = listener.clone();
+    let on_event = move |event| match event {
+        LiveEvent::Session { .. } => panic!("a listener that breaks"),
+        ended => passed_on.take(ended),
+    };
+    let live = supervisor().start_live(Limits::default(), on_event).expect("a worker");
+    live.open(1, signals_alone()).expect("open");
+    units[..10].iter().for_each(|unit| push(&live, 1, unit));
+    let said = listener.wait("ended", |said| said.ended.is_some());
+    assert!(matches!(said.ended, Some(WorkerError::Listener)), "{:?}", said.ended);
+    drop(said);
+    let error = live.push(1, units[10].clone()).expect_err("ended");
+    assert!(matches!(error, WorkerError::Ended), "{error}");
+    assert!(children().is_empty());
 }
 
 #[test]
