@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Counts,
-    depacketize::{Depacketizer, Refusal, Role},
+    depacketize::{self, Depacketizer, Refusal, Role},
 };
 
 /// How long a unit waits for proof that its marker was right.
@@ -35,13 +35,18 @@ pub(super) struct Whole {
     pub(super) last_at: Instant,
 }
 
+/// Units in a row with the marker on the last packet alone, after which it is proven anew.
+const CLEAN_MAX: u32 = 30;
+
 /// Whether the marker tells the end of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Unproven,
     Trusted,
-    /// It was set within a unit.
-    Ignored,
+    /// It was set within a unit; so many have had it where it belongs since.
+    Ignored {
+        clean: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -49,12 +54,29 @@ struct Open {
     timestamp: u32,
     last_at: Instant,
     packets: u32,
+    /// Of them with the marker, and whether the last is one.
+    marked: u32,
+    ends_marked: bool,
     /// Its beginning is missing, or part of it was refused.
     is_skipped: bool,
     /// Decoding may start with it.
     may_start: bool,
     /// When the packet with the marker came.
     ended_at: Option<Instant>,
+}
+
+impl Marker {
+    /// What is known of it after a unit that another one ended.
+    fn after(self, unit: &Open) -> Marker {
+        let is_clean = unit.ends_marked && unit.marked == 1;
+        match self {
+            Marker::Unproven if unit.ended_at.is_some() && unit.packets > 1 => Marker::Trusted,
+            Marker::Ignored { clean: CLEAN_MAX } if is_clean => Marker::Unproven,
+            Marker::Ignored { clean } if is_clean => Marker::Ignored { clean: clean + 1 },
+            Marker::Ignored { .. } => Marker::Ignored { clean: 0 },
+            known => known,
+        }
+    }
 }
 
 /// Gathers the unit of one source.
@@ -144,15 +166,18 @@ impl Assembler {
         let Some(open) = &mut self.open else { return };
         open.last_at = open.last_at.max(part.at);
         open.packets = open.packets.saturating_add(1);
+        open.marked = open.marked.saturating_add(u32::from(part.marker));
+        open.ends_marked = part.marker;
         if !open.is_skipped
             && let Err(refusal) = self.depacketizer.push(part.payload)
         {
             open.is_skipped = true;
             self.refuse(refusal, counts);
         }
+        let ignores_marker = self.ignores_marker();
         let Some(open) = &mut self.open else { return };
         let is_picture = open.is_skipped || self.depacketizer.has_picture();
-        if part.marker && is_picture && self.marker != Marker::Ignored {
+        if part.marker && is_picture && !ignores_marker {
             open.ended_at = Some(part.at);
             if self.marker == Marker::Trusted {
                 self.close(counts);
@@ -171,29 +196,37 @@ impl Assembler {
     fn end_before(&mut self, part: &Part<'_>, counts: &mut Counts) {
         let Some(open) = &mut self.open else {
             let is_rest = self.ended == Some(part.timestamp);
-            if is_rest && !self.depacketizer.begins_unit(part.payload) {
+            let says_more = self.depacketizer.part(part.payload) == depacketize::Part::Some;
+            if is_rest && says_more && !self.depacketizer.begins_unit(part.payload) {
                 // The unit given out was not whole.
                 counts.markers_wrong += 1;
-                self.marker = Marker::Ignored;
+                self.marker = Marker::Ignored { clean: 0 };
                 self.is_started = false;
             }
             return;
         };
-        let is_another =
-            open.timestamp != part.timestamp || self.depacketizer.begins_another(part.payload);
+        let is_another = open.timestamp != part.timestamp
+            || self.depacketizer.begins_another(part.payload)
+            || open.ended_at.is_some()
+                && self.depacketizer.part(part.payload) == depacketize::Part::Beginning;
         if is_another {
-            if open.ended_at.is_some() && open.packets > 1 && self.marker == Marker::Unproven {
-                self.marker = Marker::Trusted;
-            }
+            self.marker = self.marker.after(open);
             self.close(counts);
-        } else if open.ended_at.take().is_some() {
+        } else if open.ended_at.is_some()
+            && self.depacketizer.part(part.payload) == depacketize::Part::Some
+        {
+            open.ended_at = None;
             counts.markers_wrong += 1;
-            self.marker = Marker::Ignored;
+            self.marker = Marker::Ignored { clean: 0 };
         }
     }
 
+    fn ignores_marker(&self) -> bool {
+        matches!(self.marker, Marker::Ignored { .. })
+    }
+
     fn begin(&mut self, part: &Part<'_>) {
-        let is_rest = self.ended == Some(part.timestamp) && self.marker == Marker::Ignored;
+        let is_rest = self.ended == Some(part.timestamp) && self.ignores_marker();
         let is_clean =
             self.is_contiguous && !is_rest || self.depacketizer.begins_unit(part.payload);
         self.depacketizer.reset();
@@ -202,6 +235,8 @@ impl Assembler {
             timestamp: part.timestamp,
             last_at: part.at,
             packets: 0,
+            marked: 0,
+            ends_marked: false,
             is_skipped: !is_clean,
             may_start: self.depacketizer.begins_start(part.payload),
             ended_at: None,

@@ -44,6 +44,17 @@ pub(super) enum Role {
     Other,
 }
 
+/// What there is of a picture in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Nothing, only what goes with pictures.
+    Nothing,
+    /// Its beginning.
+    Beginning,
+    /// Something; where it is in the picture is not said.
+    Some,
+}
+
 /// The coded bytes of one picture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
@@ -61,6 +72,11 @@ pub(super) trait Depacketizer: Send {
 
     /// A unit in which decoding may start begins with this payload.
     fn begins_start(&self, payload: &[u8]) -> bool;
+
+    /// What there is of a picture in this payload.
+    fn part(&self, _payload: &[u8]) -> Part {
+        Part::Some
+    }
 
     /// Another unit than the one being gathered begins here, whatever its time.
     fn begins_another(&self, _payload: &[u8]) -> bool {

@@ -21,8 +21,12 @@ pub(super) const NACK_MAX: usize = 128;
 /// Times that a packet is asked for.
 pub(super) const ATTEMPTS: usize = 4;
 /// Until it is asked for, and until it is asked for again. The first bridges reordering between
-/// neighbours, the others a path's round trip, which is not known.
+/// neighbours, the others a path's round trip, or one and a half where it is known to be longer.
 const PATIENCE_MS: [u64; ATTEMPTS] = [10, 50, 100, 200];
+/// Most packets before the first that came which may still come: they were sent together.
+const LOOK_BACK: usize = 64;
+/// How long they are waited for.
+const LOOK_BACK_WAIT: Duration = Duration::from_millis(50);
 /// Payload buffers kept for packets to come.
 const POOL_MAX: usize = 64;
 /// Larger buffers are not kept; a datagram that is not fragmented fits.
@@ -45,6 +49,10 @@ struct Missing {
     /// `None` when it was asked for often enough.
     ask_at: Option<Instant>,
     asked: usize,
+    /// When it was first asked for.
+    asked_at: Option<Instant>,
+    /// It was never sent, for all that is known.
+    may_not_be: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +89,8 @@ pub(super) struct Jitter {
     bytes: usize,
     /// Earliest instant at which something is asked for.
     ask_at: Option<Instant>,
+    /// From asking for a packet to its coming, smoothed.
+    round_trip: Duration,
     pool: Vec<Vec<u8>>,
 }
 
@@ -93,6 +103,7 @@ impl Jitter {
             slots: VecDeque::new(),
             bytes: 0,
             ask_at: None,
+            round_trip: Duration::ZERO,
             pool: Vec::new(),
         }
     }
@@ -100,6 +111,20 @@ impl Jitter {
     /// Nothing is missing.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// No packet has come yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Some packets before `number`, which is the first to come, may only be late.
+    pub(super) fn look_back(&mut self, number: i64, now: Instant) {
+        let give_up_at = now + LOOK_BACK_WAIT;
+        self.next = Some(number - LOOK_BACK as i64);
+        let unsent =
+            || Missing { give_up_at, ask_at: None, asked: 0, asked_at: None, may_not_be: true };
+        self.slots.extend(std::iter::repeat_with(unsent).map(Slot::Missing).take(LOOK_BACK));
     }
 
     /// The packet `number` has come. One that is [`Arrival::Held`] is kept by [`Jitter::hold`].
@@ -140,6 +165,8 @@ impl Jitter {
                 give_up_at,
                 ask_at: Some(ask_at),
                 asked: 0,
+                asked_at: None,
+                may_not_be: false,
             }));
             self.ask_at = Some(self.ask_at.map_or(ask_at, |earlier| earlier.min(ask_at)));
         }
@@ -149,14 +176,47 @@ impl Jitter {
         self.bytes += payload.len();
         let (timestamp, marker) = (packet.timestamp, packet.marker);
         let held = Held { timestamp, marker, payload, at: now, begins_start };
-        self.slots[ahead] = Slot::Held(held);
+        if let Slot::Missing(missing) = std::mem::replace(&mut self.slots[ahead], Slot::Held(held))
+        {
+            self.learn(&missing, now);
+            if missing.may_not_be {
+                self.expect_after(ahead, now);
+            }
+        }
+    }
+
+    /// What is missing behind this packet, before which others may have been sent, was sent.
+    fn expect_after(&mut self, ahead: usize, now: Instant) {
+        let ask_at = now + Duration::from_millis(PATIENCE_MS[0]);
+        for slot in self.slots.iter_mut().skip(ahead + 1) {
+            if let Slot::Missing(missing) = slot
+                && std::mem::take(&mut missing.may_not_be)
+            {
+                missing.ask_at = Some(ask_at);
+                missing.give_up_at = now + self.wait;
+                self.ask_at = Some(self.ask_at.map_or(ask_at, |earlier| earlier.min(ask_at)));
+            }
+        }
+    }
+
+    /// A packet that was missing has come.
+    fn learn(&mut self, missing: &Missing, now: Instant) {
+        let Some(asked_at) = missing.asked_at else { return };
+        // From the first request: where the round trip is long, every packet is asked for twice.
+        let sample = now.saturating_duration_since(asked_at);
+        self.round_trip = match self.round_trip {
+            Duration::ZERO => sample,
+            before if sample < before => (before + sample) / 2,
+            before => (before * 7 + sample) / 8,
+        };
     }
 
     /// The packet that was waited for has been used; it had been asked for where this is true.
-    pub(super) fn advance(&mut self) -> bool {
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
         self.next = self.next.map(|next| next + 1);
-        let slot = self.slots.pop_front();
-        matches!(slot, Some(Slot::Missing(missing)) if missing.asked > 0)
+        let Some(Slot::Missing(missing)) = self.slots.pop_front() else { return false };
+        self.learn(&missing, now);
+        missing.asked > 0
     }
 
     /// The next packet in order, if it is there; give it back with [`Jitter::recycle`].
@@ -180,9 +240,10 @@ impl Jitter {
     /// Gives up what is missing before the first packet that is held: how many.
     pub(super) fn skip_hole(&mut self) -> u64 {
         let mut count = 0;
-        while matches!(self.slots.front(), Some(Slot::Missing(_))) {
-            self.advance();
-            count += 1;
+        while let Some(Slot::Missing(missing)) = self.slots.front() {
+            count += u64::from(!missing.may_not_be);
+            self.slots.pop_front();
+            self.next = self.next.map(|next| next + 1);
         }
         count
     }
@@ -194,7 +255,7 @@ impl Jitter {
         for _ in from..number {
             match self.slots.pop_front() {
                 None => break,
-                Some(Slot::Missing(_)) => {}
+                Some(Slot::Missing(slot)) => missing -= u64::from(slot.may_not_be),
                 Some(Slot::Held(held)) => {
                     missing -= 1;
                     self.bytes -= held.payload.len();
@@ -231,14 +292,16 @@ impl Jitter {
         let (Some(next), true) = (self.next, self.ask_at().is_some_and(|at| at <= now)) else {
             return due;
         };
+        let answer = self.round_trip * 3 / 2;
         let mut earliest: Option<Instant> = None;
         for (ahead, slot) in self.slots.iter_mut().enumerate() {
             let Slot::Missing(missing) = slot else { continue };
             if missing.ask_at.is_some_and(|at| at <= now) && due.len() < NACK_MAX {
                 due.push((next + ahead as i64) as u16);
                 missing.asked += 1;
+                missing.asked_at = missing.asked_at.or(Some(now));
                 let patience = PATIENCE_MS.get(missing.asked).map(|&ms| Duration::from_millis(ms));
-                missing.ask_at = patience.map(|patience| now + patience);
+                missing.ask_at = patience.map(|patience| now + patience.max(answer));
             }
             earliest = match (earliest, missing.ask_at) {
                 (Some(one), Some(other)) => Some(one.min(other)),
@@ -263,120 +326,4 @@ impl Jitter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(sequence: i64) -> Packet<'static> {
-        Packet {
-            payload_type: 96,
-            ssrc: 1,
-            sequence: sequence as u16,
-            timestamp: 0,
-            marker: false,
-            payload: &[0; 100],
-        }
-    }
-
-    /// After these numbers came at `now`.
-    fn after(numbers: &[i64], now: Instant) -> (Jitter, Vec<Arrival>) {
-        let mut jitter = Jitter::new(Duration::from_millis(500));
-        let mut arrivals = Vec::new();
-        for &number in numbers {
-            let arrival = jitter.arrive(number, 100);
-            match arrival {
-                Arrival::Next => {
-                    jitter.advance();
-                    while let Some(held) = jitter.pop() {
-                        jitter.recycle(held);
-                    }
-                }
-                Arrival::Held { .. } => jitter.hold(number, &packet(number), number == 9, now),
-                _ => {}
-            }
-            jitter.check();
-            arrivals.push(arrival);
-        }
-        (jitter, arrivals)
-    }
-
-    #[test]
-    fn every_packet_has_its_place() {
-        let held = Arrival::Held { is_repaired: false };
-        let cases: [(&str, &[i64], &[Arrival]); 7] = [
-            ("in order", &[5, 6], &[Arrival::Next, Arrival::Next]),
-            ("late", &[5, 4], &[Arrival::Next, Arrival::Late]),
-            ("twice", &[5, 5], &[Arrival::Next, Arrival::Late]),
-            ("early", &[5, 7, 6, 8], &[Arrival::Next, held, Arrival::Next, Arrival::Next]),
-            ("early twice", &[5, 7, 7], &[Arrival::Next, held, Arrival::Duplicate]),
-            ("into a hole", &[5, 9, 7], &[Arrival::Next, held, held]),
-            ("an outage", &[5, 6 + 513], &[Arrival::Next, Arrival::Full]),
-        ];
-        for (name, numbers, expected) in cases {
-            assert_eq!(after(numbers, Instant::now()).1, expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_asked_for_with_growing_patience() {
-        let zero = Instant::now();
-        let (mut jitter, _) = after(&[5, 8], zero);
-        let mut asked = Vec::new();
-        let at = |ms| zero + Duration::from_millis(ms);
-        for ms in 0..500 {
-            if !jitter.ask(at(ms)).is_empty() {
-                asked.push(ms);
-            }
-        }
-        assert_eq!(asked, [10, 60, 160, 360]);
-        assert_eq!(jitter.ask_at(), None, "asked for often enough");
-        assert_eq!(jitter.give_up_at(), Some(at(500)));
-        assert_eq!(jitter.arrive(6, 100), Arrival::Next);
-        assert!(jitter.advance(), "was asked for");
-        assert_eq!(jitter.arrive(8, 100), Arrival::Duplicate);
-        assert_eq!(jitter.skip_hole(), 1);
-        assert!(jitter.pop().is_some());
-        assert!(jitter.is_empty());
-    }
-
-    #[test]
-    fn no_more_is_asked_for_than_a_packet_holds() {
-        let zero = Instant::now();
-        let (mut jitter, _) = after(&[0, 300], zero);
-        let later = zero + Duration::from_secs(1);
-        let first = jitter.ask(later);
-        assert_eq!(first, (1..129).collect::<Vec<u16>>());
-        assert_eq!(jitter.ask_at(), Some(zero + Duration::from_millis(10)), "more is due");
-        assert_eq!(jitter.ask(later)[0], 129);
-    }
-
-    #[test]
-    fn a_start_can_be_skipped_to() {
-        let (mut jitter, _) = after(&[5, 7, 9, 10], Instant::now());
-        assert_eq!(jitter.first_start(), Some(9));
-        assert_eq!(jitter.skip_to(9), 2, "6 and 8 were missing");
-        jitter.check();
-        let timestamps = std::iter::from_fn(|| jitter.pop()).count();
-        assert_eq!(timestamps, 2);
-        assert_eq!(jitter.arrive(11, 100), Arrival::Next);
-    }
-
-    #[test]
-    fn bytes_and_packets_are_bounded() {
-        let mut jitter = Jitter::new(Duration::from_secs(1));
-        let large = vec![0; 60_000];
-        let now = Instant::now();
-        jitter.arrive(0, 1);
-        let mut held = 0;
-        for number in 1..HELD_MAX as i64 {
-            let packet = Packet { payload: &large, ..packet(number) };
-            if jitter.arrive(number, large.len()) == Arrival::Full {
-                break;
-            }
-            jitter.hold(number, &packet, false, now);
-            jitter.check();
-            held += 1;
-        }
-        assert_eq!(held, BYTES_MAX / large.len());
-        assert_eq!(jitter.arrive(HELD_MAX as i64, 0), Arrival::Full);
-    }
-}
+mod tests;

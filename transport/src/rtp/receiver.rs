@@ -200,10 +200,14 @@ impl Receiver {
     }
 
     fn arrive(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
+        // Where decoding may start, nothing that came before is missed.
+        if self.jitter.is_new() && !self.assembler.begins_start(packet.payload) {
+            self.jitter.look_back(number, now);
+        }
         loop {
             match self.jitter.arrive(number, packet.payload.len()) {
                 Arrival::Next => {
-                    self.counts.repaired += u64::from(self.jitter.advance());
+                    self.counts.repaired += u64::from(self.jitter.advance(now));
                     let (timestamp, marker) = (packet.timestamp, packet.marker);
                     let part = Part { timestamp, marker, payload: packet.payload, at: now };
                     self.assembler.push(&part, &mut self.counts);

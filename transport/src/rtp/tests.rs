@@ -1,4 +1,5 @@
-//! Receivers as their owner sees them: packets and instants in, outputs out.
+//! Receivers as their owner sees them: packets and instants in, outputs out. Long because each way in
+//! which senders and paths differ from the rule is played here.
 
 mod link;
 mod lossy;
@@ -103,6 +104,56 @@ fn a_marker_that_turns_wrong_costs_what_depends_on_it() {
     link.frame(&frame(true, 7, 2), 15_000);
     link.frame(&frame(false, 8, 2), 18_000);
     assert_eq!(names(&link.poll()), [7], "now only another time ends a unit");
+}
+
+#[test]
+fn what_goes_with_a_picture_is_no_evidence_against_its_marker() {
+    const SETS: [&[u8]; 2] = [&[0x67, 66, 0, 30, 0x80], &[0x68, 0xc0]];
+    let mut link = Link::new(Codec::H264);
+    SETS.iter().for_each(|set| link.send(set, 0, false));
+    link.send(&[0x65, 0xb8, 9], 0, true);
+    for index in 1..5 {
+        let ticks = 3000 * index;
+        // Two pictures of one time, each with its marker, and information and filler behind them.
+        link.send(&[0x41, 0xb8, 9], ticks, true);
+        link.send(&[0x41, 0xb8, 9], ticks, true);
+        link.send(&[0x06, 5, 1, 0], ticks, false);
+        link.send(&[0x0c, 0xff], ticks, true);
+    }
+    let units = link.poll().iter().filter(|output| matches!(output, Output::Unit(_))).count();
+    assert_eq!((units, link.receiver.counts().markers_wrong), (9, 0));
+}
+
+#[test]
+fn a_marker_that_is_right_for_long_is_believed_again() {
+    let mut link = Link::started(Codec::Vp8);
+    let payloads = frame(false, 5, 3);
+    link.send(&payloads[0], 9000, false);
+    link.send(&payloads[1], 9000, true);
+    link.send(&payloads[2], 9000, true);
+    let ticks = |index: u32| 12_000 + 3000 * index;
+    for index in 0..40 {
+        link.frame(&frame(index == 0, index as u8, 2), ticks(index));
+    }
+    link.poll();
+    link.frame(&frame(false, 99, 2), ticks(40));
+    assert_eq!(names(&link.poll()), [99], "at once");
+}
+
+#[test]
+fn packets_that_overtake_the_first_cost_nothing() {
+    let mut link = Link::new(Codec::Vp8);
+    let payloads = frame(true, 1, 3);
+    let first = link.lose(&payloads[0], 0, false);
+    let second = link.lose(&payloads[1], 0, false);
+    link.send(&payloads[2], 0, true);
+    assert!(!link.poll().iter().any(|output| matches!(output, Output::Unit(_))));
+    link.pass(ms(40));
+    link.deliver(&first);
+    link.deliver(&second);
+    link.frame(&frame(false, 2, 1), 3000);
+    assert_eq!(names(&link.poll()), [1, 2]);
+    assert_eq!(link.receiver.counts().lost, 0);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! H.264 (RFC 6184), non-interleaved: single NAL units, STAP-A and FU-A to Annex B.
 
 use super::{
-    Depacketizer, Finished, Gathered, Picture, Refusal, Role,
+    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role,
     bits::Bits,
-    sets::{Kind, Name, ParameterSets},
+    sets::{self, Kind, Name, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.264 table 7-1 and RFC 6184 5.2.
@@ -11,6 +11,7 @@ mod nal {
     pub const SLICE: u8 = 1;
     pub const PARTITION_A: u8 = 2;
     pub const IDR: u8 = 5;
+    pub const SEI: u8 = 6;
     pub const SPS: u8 = 7;
     pub const PPS: u8 = 8;
     pub const DELIMITER: u8 = 9;
@@ -30,6 +31,8 @@ pub(super) struct H264 {
     /// Where in the unit the NAL unit begins of which more fragments are to come.
     fragmented: Option<usize>,
     picture: Option<Slice>,
+    /// Picture parameter sets that the slices of an intra picture name.
+    named: Vec<u32>,
 }
 
 /// What the first slice says of its picture.
@@ -72,15 +75,23 @@ impl H264 {
                     self.sets.note(name, nal, true);
                 }
             }
-            kind @ (nal::SLICE | nal::PARTITION_A | nal::IDR) if self.picture.is_none() => {
-                self.picture = Some(Slice {
-                    is_idr: kind == nal::IDR,
-                    is_decodable: slice_set(nal)
-                        .is_some_and(|id| self.sets.are_complete(id, Kind::Sequence)),
-                });
+            kind @ (nal::SLICE | nal::PARTITION_A) if self.picture.is_none() => {
+                self.picture = Some(self.slice(kind, slice_set(nal)));
+            }
+            nal::IDR => {
+                let set = slice_set(nal);
+                if self.picture.is_none() {
+                    self.picture = Some(self.slice(nal::IDR, set));
+                }
+                sets::note_named(&mut self.named, set.map(|(_, id)| id));
             }
             _ => {}
         }
+    }
+
+    fn slice(&self, kind: u8, set: Option<(bool, u32)>) -> Slice {
+        let is_known = |(is_first, id)| is_first && self.sets.are_complete(id, Kind::Sequence);
+        Slice { is_idr: kind == nal::IDR, is_decodable: set.is_some_and(is_known) }
     }
 
     fn fragment(&mut self, payload: &[u8]) -> Result<(), Refusal> {
@@ -107,17 +118,47 @@ impl H264 {
 
 impl Depacketizer for H264 {
     fn begins_unit(&self, payload: &[u8]) -> bool {
-        // Nothing but a delimiter precedes a sequence parameter set in its unit (7.4.1.2.3).
-        first(payload).is_some_and(|nal| matches!(kind(nal), nal::DELIMITER | nal::SPS))
+        // A unit begins with its delimiter, or with what precedes its slices (7.4.1.2.3); what may
+        // belong to the one before does not count.
+        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER) || self.begins_start(payload)
     }
 
     fn begins_start(&self, payload: &[u8]) -> bool {
-        let is_set = |nal: &[u8]| kind(nal) == nal::SPS;
-        self.begins_unit(payload)
-            && match kind(payload) {
-                nal::STAP_A => Aggregated(&payload[1..]).flatten().any(is_set),
-                _ => is_set(payload),
+        let is_before = |nal: &&[u8]| matches!(kind(nal), nal::DELIMITER | nal::SEI);
+        match kind(payload) {
+            nal::STAP_A => {
+                let mut nals =
+                    Aggregated(&payload[1..]).map_while(Result::ok).skip_while(is_before);
+                nals.next().is_some_and(|nal| kind(nal) == nal::SPS)
             }
+            kind => kind == nal::SPS,
+        }
+    }
+
+    fn part(&self, payload: &[u8]) -> Part {
+        let of_nal = |kind: u8, body: Option<&u8>| match kind {
+            // The number of the slice's first macroblock comes first, and one bit says that it is 0.
+            nal::SLICE | nal::PARTITION_A | nal::IDR if body.is_some_and(|byte| byte >> 7 == 1) => {
+                Part::Beginning
+            }
+            nal::SLICE..=nal::IDR => Part::Some,
+            _ => Part::Nothing,
+        };
+        match kind(payload) {
+            nal::STAP_A => {
+                let nals = Aggregated(&payload[1..]).flatten();
+                let mut parts = nals.map(|nal| of_nal(kind(nal), nal.get(1)));
+                parts.find(|part| *part != Part::Nothing).unwrap_or(Part::Nothing)
+            }
+            nal::FU_A => match *payload {
+                [_, header, ref rest @ ..] if header & 0x80 != 0 => {
+                    of_nal(header & 0x1f, rest.first())
+                }
+                [_, header, ..] => of_nal(header & 0x1f, None),
+                _ => Part::Some,
+            },
+            kind => of_nal(kind, payload.get(1)),
+        }
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
@@ -149,11 +190,12 @@ impl Depacketizer for H264 {
             return Err(Refusal::Malformed);
         }
         let Some(slice) = self.picture else { return Ok(None) };
-        let role = match slice {
-            Slice { is_idr: true, is_decodable: true } => Role::Start { breaks_link: false },
-            _ => Role::Other,
+        let (role, lacking) = match slice {
+            Slice { is_idr: true, is_decodable: true } => {
+                (Role::Start { breaks_link: false }, self.sets.lacking(&self.named))
+            }
+            _ => (Role::Other, Vec::new()),
         };
-        let lacking = if slice.is_idr { self.sets.lacking() } else { Vec::new() };
         let data = self.unit.take_after(&lacking)?;
         Ok(Some(Picture { data, role }))
     }
@@ -163,6 +205,7 @@ impl Depacketizer for H264 {
         self.sets.begin_unit();
         self.fragmented = None;
         self.picture = None;
+        self.named.clear();
     }
 }
 
@@ -226,124 +269,12 @@ fn name(nal: &[u8]) -> Option<Name> {
     }
 }
 
-/// The picture parameter set of a slice that begins its picture (7.3.3).
-fn slice_set(nal: &[u8]) -> Option<u32> {
+/// Whether a slice begins its picture, and its picture parameter set (7.3.3).
+fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::new(nal.get(1..)?);
     let (first_macroblock, _slice_type) = (bits.ue()?, bits.ue()?);
-    bits.ue().filter(|_| first_macroblock == 0)
+    Some((first_macroblock == 0, bits.ue()?))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Identifier 0 each; the slice is the first of its picture and refers to set 0.
-    const SPS: [u8; 5] = [0x67, 66, 0, 30, 0x80];
-    const PPS: [u8; 2] = [0x68, 0xc0];
-    const IDR: [u8; 3] = [0x65, 0b1011_1000, 9];
-    const INTER: [u8; 3] = [0x41, 0b1011_1000, 9];
-
-    fn stap(nals: &[&[u8]]) -> Vec<u8> {
-        let mut payload = vec![0x78];
-        for nal in nals {
-            payload.extend((nal.len() as u16).to_be_bytes());
-            payload.extend_from_slice(nal);
-        }
-        payload
-    }
-
-    fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
-        nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
-    }
-
-    fn unit(depacketizer: &mut H264, payloads: &[Vec<u8>]) -> Finished {
-        depacketizer.reset();
-        payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
-        depacketizer.finish()
-    }
-
-    fn given(nals: &[&[u8]], role: Role) -> Finished {
-        Ok(Some(Picture { data: annex_b(nals), role }))
-    }
-
-    const START: Role = Role::Start { breaks_link: false };
-
-    #[test]
-    fn every_packet_type_becomes_annex_b_or_is_refused() {
-        let whole = [&SPS[..], &PPS, &IDR];
-        let cases: [(&str, Vec<Vec<u8>>, Finished); 17] = [
-            ("single", vec![SPS.into(), PPS.into(), IDR.into()], given(&whole, START)),
-            ("aggregated", vec![stap(&[&SPS, &PPS]), IDR.into()], given(&whole, START)),
-            (
-                "fragmented",
-                vec![
-                    stap(&[&SPS, &PPS]),
-                    vec![0x7c, 0x85, IDR[1]],
-                    vec![0x7c, 0x05],
-                    vec![0x7c, 0x45, IDR[2]],
-                ],
-                given(&whole, START),
-            ),
-            (
-                "one fragment",
-                vec![stap(&[&SPS, &PPS]), vec![0x7c, 0xc5, IDR[1], IDR[2]]],
-                given(&whole, START),
-            ),
-            ("without sets", vec![IDR.into()], given(&[&IDR], Role::Other)),
-            ("one set of two", vec![SPS.into(), IDR.into()], given(&[&SPS, &IDR], Role::Other)),
-            (
-                "without the first slice",
-                vec![SPS.into(), PPS.into(), vec![0x65, 0b0101_1000]],
-                given(&[&SPS, &PPS, &[0x65, 0b0101_1000]], Role::Other),
-            ),
-            ("inter", vec![INTER.into()], given(&[&INTER], Role::Other)),
-            ("sets alone", vec![stap(&[&SPS, &PPS])], Ok(None)),
-            ("a type to come", vec![vec![30, 1], INTER.into()], given(&[&INTER], Role::Other)),
-            ("no end", vec![vec![0x7c, 0x85, 1]], Err(Refusal::Malformed)),
-            ("no beginning", vec![vec![0x7c, 0x45, 1]], Err(Refusal::Malformed)),
-            (
-                "two beginnings",
-                vec![vec![0x7c, 0x85, 1], vec![0x7c, 0x85, 1]],
-                Err(Refusal::Malformed),
-            ),
-            ("cut by another", vec![vec![0x7c, 0x85, 1], IDR.into()], Err(Refusal::Malformed)),
-            ("interleaved", vec![vec![25, 0, 0, 1]], Err(Refusal::Malformed)),
-            ("damaged", vec![vec![0xe5, 0x88]], Err(Refusal::Malformed)),
-            ("a size past the end", vec![vec![0x78, 0, 9, 0x65]], Err(Refusal::Malformed)),
-        ];
-        for (name, payloads, expected) in cases {
-            assert_eq!(unit(&mut H264::default(), &payloads), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_start_is_given_the_sets_that_it_lacks() {
-        let mut described = H264::new(&[SPS.into(), PPS.into(), vec![], vec![0xff]]);
-        let whole = given(&[&SPS, &PPS, &IDR], START);
-        assert_eq!(unit(&mut described, &[IDR.into()]), whole, "from the description");
-        let other = [0x67, 66, 0, 31, 0x80];
-        let renewed = given(&[&PPS, &other, &IDR], START);
-        assert_eq!(unit(&mut described, &[other.into(), IDR.into()]), renewed, "one of its own");
-        let kept = given(&[&other, &PPS, &IDR], START);
-        assert_eq!(unit(&mut described, &[IDR.into()]), kept, "from an earlier unit");
-        assert_eq!(unit(&mut described, &[INTER.into()]), given(&[&INTER], Role::Other));
-    }
-
-    #[test]
-    fn beginnings_are_told_without_what_came_before() {
-        let depacketizer = H264::default();
-        let cases: [(&str, Vec<u8>, bool, bool); 7] = [
-            ("delimiter", vec![0x09, 0xf0], true, false),
-            ("delimiter and sets", stap(&[&[0x09, 0xf0], &SPS, &PPS]), true, true),
-            ("sequence set", SPS.into(), true, true),
-            ("aggregated set", stap(&[&SPS, &PPS]), true, true),
-            ("picture set", PPS.into(), false, false),
-            ("fragment", vec![0x7c, 0x85, 1], false, false),
-            ("nothing", vec![], false, false),
-        ];
-        for (name, payload, begins_unit, begins_start) in cases {
-            assert_eq!(depacketizer.begins_unit(&payload), begins_unit, "{name}");
-            assert_eq!(depacketizer.begins_start(&payload), begins_start, "{name}");
-        }
-    }
-}
+mod tests;

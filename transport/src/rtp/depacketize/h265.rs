@@ -3,10 +3,10 @@
 //! Refuses PACI packets. Only the base layer is kept; layers above it are not decoded.
 
 use super::{
-    Depacketizer, Finished, Gathered, Picture, Refusal, Role,
+    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role,
     bits::Bits,
     h264::Aggregated,
-    sets::{Kind, Name, ParameterSets},
+    sets::{self, Kind, Name, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.265 table 7-1 and RFC 7798 4.4.
@@ -21,6 +21,7 @@ mod nal {
     pub const SPS: u8 = 33;
     pub const PPS: u8 = 34;
     pub const DELIMITER: u8 = 35;
+    pub const SEI: u8 = 39;
     pub const AGGREGATION: u8 = 48;
     pub const FRAGMENT: u8 = 49;
     pub const PACI: u8 = 50;
@@ -35,6 +36,8 @@ pub(super) struct H265 {
     sets: ParameterSets,
     fragmented: Option<Fragmented>,
     picture: Option<Slice>,
+    /// Picture parameter sets that the slices of an intra picture name.
+    named: Vec<u32>,
 }
 
 /// A NAL unit of which more fragments are to come.
@@ -90,10 +93,16 @@ impl H265 {
                     self.sets.note(name, nal, true);
                 }
             }
-            kind @ 0..=nal::LAST_SLICE if self.picture.is_none() => {
-                let is_decodable =
-                    slice_set(nal).is_some_and(|id| self.sets.are_complete(id, Kind::Video));
-                self.picture = Some(Slice { kind, is_decodable });
+            kind @ 0..=nal::LAST_SLICE if self.picture.is_none() || is_intra(kind) => {
+                let set = slice_set(nal);
+                if is_intra(kind) {
+                    sets::note_named(&mut self.named, set.map(|(_, id)| id));
+                }
+                if self.picture.is_none() {
+                    let is_known =
+                        |(is_first, id)| is_first && self.sets.are_complete(id, Kind::Video);
+                    self.picture = Some(Slice { kind, is_decodable: set.is_some_and(is_known) });
+                }
             }
             _ => {}
         }
@@ -130,17 +139,45 @@ impl H265 {
 
 impl Depacketizer for H265 {
     fn begins_unit(&self, payload: &[u8]) -> bool {
-        // Nothing but a delimiter precedes a video parameter set in its unit (7.4.2.4.4).
-        first(payload).is_some_and(|nal| matches!(kind(nal), nal::DELIMITER | nal::VPS))
+        // A unit begins with its delimiter, or with what precedes its slices (7.4.2.4.4); what may
+        // belong to the one before does not count.
+        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER) || self.begins_start(payload)
     }
 
     fn begins_start(&self, payload: &[u8]) -> bool {
-        let is_set = |nal: &[u8]| kind(nal) == nal::VPS;
-        self.begins_unit(payload)
-            && match kind(payload) {
-                nal::AGGREGATION => Aggregated(&payload[2..]).flatten().any(is_set),
-                _ => is_set(payload),
+        let is_before = |nal: &&[u8]| matches!(kind(nal), nal::DELIMITER | nal::SEI);
+        match kind(payload) {
+            nal::AGGREGATION => {
+                let nals = Aggregated(payload.get(2..).unwrap_or_default());
+                let mut nals = nals.map_while(Result::ok).skip_while(is_before);
+                nals.next().is_some_and(|nal| kind(nal) == nal::VPS)
             }
+            kind => kind == nal::VPS,
+        }
+    }
+
+    fn part(&self, payload: &[u8]) -> Part {
+        let of_nal = |kind: u8, body: Option<&u8>| match kind {
+            // One bit says that the slice is its picture's first.
+            0..=nal::LAST_SLICE if body.is_some_and(|byte| byte >> 7 == 1) => Part::Beginning,
+            0..=nal::LAST_SLICE => Part::Some,
+            _ => Part::Nothing,
+        };
+        match kind(payload) {
+            nal::AGGREGATION => {
+                let nals = Aggregated(payload.get(2..).unwrap_or_default()).flatten();
+                let mut parts = nals.map(|nal| of_nal(kind(nal), nal.get(2)));
+                parts.find(|part| *part != Part::Nothing).unwrap_or(Part::Nothing)
+            }
+            nal::FRAGMENT => match *payload {
+                [_, _, header, ref rest @ ..] if header & 0x80 != 0 => {
+                    of_nal(header & 0x3f, rest.first())
+                }
+                [_, _, header, ..] => of_nal(header & 0x3f, None),
+                _ => Part::Some,
+            },
+            kind => of_nal(kind, payload.get(2)),
+        }
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
@@ -171,15 +208,14 @@ impl Depacketizer for H265 {
             return Err(Refusal::Malformed);
         }
         let Some(slice) = self.picture else { return Ok(None) };
-        let is_intra = (nal::BLA_FIRST..=nal::CRA).contains(&slice.kind);
-        let role = match slice.kind {
-            kind if is_intra && slice.is_decodable => {
-                Role::Start { breaks_link: kind <= nal::BLA_LAST }
+        let (role, lacking) = match slice.kind {
+            kind if is_intra(kind) && slice.is_decodable => {
+                let role = Role::Start { breaks_link: kind <= nal::BLA_LAST };
+                (role, self.sets.lacking(&self.named))
             }
-            nal::RASL_N | nal::RASL_R => Role::Leading,
-            _ => Role::Other,
+            nal::RASL_N | nal::RASL_R => (Role::Leading, Vec::new()),
+            _ => (Role::Other, Vec::new()),
         };
-        let lacking = if is_intra { self.sets.lacking() } else { Vec::new() };
         let data = self.unit.take_after(&lacking)?;
         Ok(Some(Picture { data, role }))
     }
@@ -189,11 +225,17 @@ impl Depacketizer for H265 {
         self.sets.begin_unit();
         self.fragmented = None;
         self.picture = None;
+        self.named.clear();
     }
 }
 
 fn kind(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |header| header >> 1 & 0x3f)
+}
+
+/// Whether decoding may start with a picture of this type.
+fn is_intra(kind: u8) -> bool {
+    (nal::BLA_FIRST..=nal::CRA).contains(&kind)
 }
 
 fn layer(first: u8, second: u8) -> u8 {
@@ -242,122 +284,16 @@ fn skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
     bits.skip(skipped)
 }
 
-/// The picture parameter set of a slice that begins its picture (7.3.6.1).
-fn slice_set(nal: &[u8]) -> Option<u32> {
+/// Whether a slice begins its picture, and its picture parameter set (7.3.6.1).
+fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::new(nal.get(2..)?);
     let is_first = bits.take(1)? == 1;
     // no_output_of_prior_pics_flag
     if kind(nal) >= nal::BLA_FIRST {
         bits.skip(1)?;
     }
-    bits.ue().filter(|_| is_first)
+    Some((is_first, bits.ue()?))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const VPS: [u8; 3] = [0x40, 1, 0x0c];
-    const PPS: [u8; 3] = [0x44, 1, 0xc0];
-    const CRA: [u8; 4] = [0x2a, 1, 0xa0, 9];
-    const IDR: [u8; 4] = [0x26, 1, 0xa0, 9];
-    const BLA: [u8; 4] = [0x20, 1, 0xa0, 9];
-    const RASL: [u8; 4] = [0x10, 1, 0xe0, 9];
-    const TRAIL: [u8; 4] = [0x02, 1, 0xe0, 9];
-    const ABOVE: [u8; 4] = [0x02, 0x09, 0xe0, 9];
-
-    fn sps() -> Vec<u8> {
-        [&[0x42, 1, 0x01][..], &[0; 12], &[0x80]].concat()
-    }
-
-    fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
-        let mut payload = vec![0x60, 1];
-        for nal in nals {
-            payload.extend((nal.len() as u16).to_be_bytes());
-            payload.extend_from_slice(nal);
-        }
-        payload
-    }
-
-    fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
-        nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
-    }
-
-    fn unit(depacketizer: &mut H265, payloads: &[Vec<u8>]) -> Finished {
-        depacketizer.reset();
-        payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
-        depacketizer.finish()
-    }
-
-    fn given(nals: &[&[u8]], role: Role) -> Finished {
-        Ok(Some(Picture { data: annex_b(nals), role }))
-    }
-
-    const START: Role = Role::Start { breaks_link: false };
-
-    #[test]
-    fn every_packet_type_becomes_annex_b_or_is_refused() {
-        let sps = sps();
-        let sets = aggregation(&[&VPS, &sps, &PPS]);
-        let with = |nal: &'static [u8]| [&VPS[..], &sps, &PPS, nal].map(<[u8]>::to_vec).to_vec();
-        let whole = |nal: &'static [u8], role| given(&[&VPS, &sps, &PPS, nal], role);
-        let cases: [(&str, Vec<Vec<u8>>, Finished); 18] = [
-            ("IDR", with(&IDR), whole(&IDR, START)),
-            ("CRA", with(&CRA), whole(&CRA, START)),
-            ("BLA", with(&BLA), whole(&BLA, Role::Start { breaks_link: true })),
-            ("aggregated", vec![sets.clone(), IDR.into()], whole(&IDR, START)),
-            (
-                "fragmented",
-                vec![
-                    sets.clone(),
-                    vec![0x62, 1, 0x93, IDR[2]],
-                    vec![0x62, 1, 0x13],
-                    vec![0x62, 1, 0x53, IDR[3]],
-                ],
-                whole(&IDR, START),
-            ),
-            ("without sets", vec![IDR.into()], given(&[&IDR], Role::Other)),
-            (
-                "without the video set",
-                vec![sps.clone(), PPS.into(), IDR.into()],
-                given(&[&sps, &PPS, &IDR], Role::Other),
-            ),
-            ("RASL", vec![RASL.into()], given(&[&RASL], Role::Leading)),
-            ("inter", vec![TRAIL.into()], given(&[&TRAIL], Role::Other)),
-            ("a layer above", vec![TRAIL.into(), ABOVE.into()], given(&[&TRAIL], Role::Other)),
-            (
-                "a fragmented layer above",
-                vec![TRAIL.into(), vec![0x62, 9, 0x81, 1], vec![0x62, 9, 0x41, 1]],
-                given(&[&TRAIL], Role::Other),
-            ),
-            ("sets alone", vec![sets.clone()], Ok(None)),
-            ("no end", vec![vec![0x62, 1, 0x93, 1]], Err(Refusal::Malformed)),
-            ("no beginning", vec![vec![0x62, 1, 0x53, 1]], Err(Refusal::Malformed)),
-            ("cut by another", vec![vec![0x62, 1, 0x93, 1], TRAIL.into()], Err(Refusal::Malformed)),
-            ("PACI", vec![vec![0x64, 1, 0, 0]], Err(Refusal::Malformed)),
-            ("one byte", vec![vec![0x26]], Err(Refusal::Malformed)),
-            ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(Refusal::Malformed)),
-        ];
-        for (name, payloads, expected) in cases {
-            assert_eq!(unit(&mut H265::default(), &payloads), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_start_is_given_the_sets_that_it_lacks() {
-        let sps = sps();
-        let mut described = H265::new(&[VPS.into(), sps.clone(), PPS.into()]);
-        let whole = given(&[&VPS, &sps, &PPS, &CRA], START);
-        assert_eq!(unit(&mut described, &[CRA.into()]), whole);
-        assert!(described.begins_start(&VPS) && !described.begins_start(&sps));
-        assert!(described.begins_unit(&[0x46, 1, 0x10]));
-    }
-
-    #[test]
-    fn sub_layers_of_a_sequence_set_are_passed_over() {
-        // One sub-layer with a level: 16 flag bits, then 8 bits.
-        let set = [&[0x42, 1, 0x03][..], &[0; 12], &[0x40, 0], &[0x5d], &[0b0110_0000]].concat();
-        let expected = Name { kind: Kind::Sequence, id: 2, refers_to: 0 };
-        assert_eq!(name(&set), Some(expected));
-    }
-}
+mod tests;

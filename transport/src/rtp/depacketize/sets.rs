@@ -8,6 +8,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 const SETS_MAX: usize = 64;
 /// Largest set kept.
 const SET_BYTES_MAX: usize = 4 << 10;
+/// Most bytes of sets that a start is given and does not name itself: some hundred of a usual size. All
+/// that are kept would make a megabyte a second of a few bytes.
+const OTHERS_BYTES_MAX: usize = 4 << 10;
 /// Most bytes of a description's sets.
 const DESCRIBED_BYTES_MAX: usize = 16 << 10;
 
@@ -83,16 +86,44 @@ impl ParameterSets {
         }
     }
 
-    /// The sets that the unit lacks, each after a start code; empty when it lacks none.
-    pub(super) fn lacking(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for kind in [Kind::Video, Kind::Sequence, Kind::Picture] {
-            for set in self.sets.iter().filter(|set| set.name.kind == kind && !set.is_in_unit) {
-                bytes.extend_from_slice(&[0, 0, 0, 1]);
-                bytes.extend_from_slice(&set.bytes);
+    /// The sets that a unit lacks whose slices name these picture sets, each after a start code; empty
+    /// when it lacks none. Other picture sets of the same sequence come along, as pictures that follow
+    /// may name them, but no more than [`OTHERS_BYTES_MAX`] of them.
+    pub(super) fn lacking(&self, named: &[u32]) -> Vec<u8> {
+        let pictures = named.iter().filter_map(|id| self.find(Kind::Picture, *id));
+        let sequences: Vec<u32> = pictures.map(|set| set.name.refers_to).collect();
+        let videos = sequences.iter().filter_map(|id| self.find(Kind::Sequence, *id));
+        let videos: Vec<u32> = videos.map(|set| set.name.refers_to).collect();
+        let mut others_bytes = 0;
+        let mut is_wanted = |set: &&Set| match set.name {
+            _ if set.is_in_unit => false,
+            Name { kind: Kind::Video, id, .. } => videos.contains(&id),
+            Name { kind: Kind::Sequence, id, .. } => sequences.contains(&id),
+            Name { kind: Kind::Picture, id, .. } if named.contains(&id) => true,
+            Name { kind: Kind::Picture, refers_to, .. } if sequences.contains(&refers_to) => {
+                others_bytes += set.bytes.len();
+                others_bytes <= OTHERS_BYTES_MAX
             }
+            Name { kind: Kind::Picture, .. } => false,
+        };
+        let mut wanted: Vec<&Set> = self.sets.iter().filter(|set| is_wanted(set)).collect();
+        wanted.sort_by_key(|set| set.name.kind);
+        let mut bytes = Vec::new();
+        for set in wanted {
+            bytes.extend_from_slice(&[0, 0, 0, 1]);
+            bytes.extend_from_slice(&set.bytes);
         }
         bytes
+    }
+}
+
+/// Adds a picture set that a slice names.
+pub(super) fn note_named(named: &mut Vec<u32>, id: Option<u32>) {
+    if let Some(id) = id
+        && named.len() < SETS_MAX
+        && !named.contains(&id)
+    {
+        named.push(id);
     }
 }
 
@@ -157,10 +188,32 @@ mod tests {
         sets.note(name(Kind::Sequence, 3, 0), &[0x67, 1], true);
         assert!(sets.are_complete(0, Kind::Sequence));
         assert!(!sets.are_complete(0, Kind::Video) && !sets.are_complete(1, Kind::Sequence));
-        assert_eq!(sets.lacking(), [0, 0, 0, 1, 0x68, 1]);
+        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x68, 1]);
         sets.begin_unit();
         sets.note(name(Kind::Sequence, 3, 0), &[0x67, 2], false);
-        assert_eq!(sets.lacking(), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
+        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
+        assert_eq!(sets.lacking(&[7]), [0; 0], "a set that is not known");
+    }
+
+    #[test]
+    fn a_unit_is_given_what_it_names_and_little_else() {
+        let mut sets = ParameterSets::default();
+        for sequence in 0..4 {
+            sets.note(name(Kind::Sequence, sequence, 0), &[0x67, sequence as u8], false);
+        }
+        for id in 0..60 {
+            let bytes = [&[0x68][..], &[id as u8; 300]].concat();
+            sets.note(name(Kind::Picture, id, id % 2), &bytes, false);
+        }
+        let given = sets.lacking(&[59]);
+        let mark = [0, 0, 0, 1];
+        let starts: Vec<u8> = (0..given.len())
+            .filter(|&at| given[at..].starts_with(&mark))
+            .map(|at| given[at + 5])
+            .collect();
+        assert_eq!(starts[0], 1, "the sequence set of 59");
+        assert!(starts.contains(&59) && starts[1..].iter().all(|id| id % 2 == 1), "{starts:?}");
+        assert!(given.len() < OTHERS_BYTES_MAX + 600, "{} bytes", given.len());
     }
 
     #[test]

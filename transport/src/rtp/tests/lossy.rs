@@ -108,7 +108,9 @@ fn travel(path: &Path) -> (Vec<AccessUnit>, Vec<AccessUnit>, Counts) {
             // It begins where its first packets are, and a loss shows in what follows.
             let is_end = index == 0 || index + 1 == path.pictures.len();
             let fate = Fate { is_lost: fate.is_lost && !is_end, ..fate };
-            let fate = if index == 0 { Fate { delay_ms: 0, ..fate } } else { fate };
+            // The next picture may be a start as well, and must not overtake this one.
+            let at_first = Fate { delay_ms: fate.delay_ms.min(30), ..fate };
+            let fate = if index == 0 { at_first } else { fate };
             let at = index as u64 * 33 + fate.delay_ms;
             if !fate.is_lost {
                 on_the_way.insert((at, 2 * count), sent.clone());

@@ -1,0 +1,111 @@
+//! Payloads of H.265, one by one.
+
+use super::*;
+
+const VPS: [u8; 3] = [0x40, 1, 0x0c];
+const PPS: [u8; 3] = [0x44, 1, 0xc0];
+const CRA: [u8; 4] = [0x2a, 1, 0xa0, 9];
+const IDR: [u8; 4] = [0x26, 1, 0xa0, 9];
+const BLA: [u8; 4] = [0x20, 1, 0xa0, 9];
+const RASL: [u8; 4] = [0x10, 1, 0xe0, 9];
+const TRAIL: [u8; 4] = [0x02, 1, 0xe0, 9];
+const ABOVE: [u8; 4] = [0x02, 0x09, 0xe0, 9];
+
+fn sps() -> Vec<u8> {
+    [&[0x42, 1, 0x01][..], &[0; 12], &[0x80]].concat()
+}
+
+fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
+    let mut payload = vec![0x60, 1];
+    for nal in nals {
+        payload.extend((nal.len() as u16).to_be_bytes());
+        payload.extend_from_slice(nal);
+    }
+    payload
+}
+
+fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
+    nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
+}
+
+fn unit(depacketizer: &mut H265, payloads: &[Vec<u8>]) -> Finished {
+    depacketizer.reset();
+    payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
+    depacketizer.finish()
+}
+
+fn given(nals: &[&[u8]], role: Role) -> Finished {
+    Ok(Some(Picture { data: annex_b(nals), role }))
+}
+
+const START: Role = Role::Start { breaks_link: false };
+
+#[test]
+fn every_packet_type_becomes_annex_b_or_is_refused() {
+    let sps = sps();
+    let sets = aggregation(&[&VPS, &sps, &PPS]);
+    let with = |nal: &'static [u8]| [&VPS[..], &sps, &PPS, nal].map(<[u8]>::to_vec).to_vec();
+    let whole = |nal: &'static [u8], role| given(&[&VPS, &sps, &PPS, nal], role);
+    let cases: [(&str, Vec<Vec<u8>>, Finished); 18] = [
+        ("IDR", with(&IDR), whole(&IDR, START)),
+        ("CRA", with(&CRA), whole(&CRA, START)),
+        ("BLA", with(&BLA), whole(&BLA, Role::Start { breaks_link: true })),
+        ("aggregated", vec![sets.clone(), IDR.into()], whole(&IDR, START)),
+        (
+            "fragmented",
+            vec![
+                sets.clone(),
+                vec![0x62, 1, 0x93, IDR[2]],
+                vec![0x62, 1, 0x13],
+                vec![0x62, 1, 0x53, IDR[3]],
+            ],
+            whole(&IDR, START),
+        ),
+        ("without sets", vec![IDR.into()], given(&[&IDR], Role::Other)),
+        (
+            "without the video set",
+            vec![sps.clone(), PPS.into(), IDR.into()],
+            given(&[&sps, &PPS, &IDR], Role::Other),
+        ),
+        ("RASL", vec![RASL.into()], given(&[&RASL], Role::Leading)),
+        ("inter", vec![TRAIL.into()], given(&[&TRAIL], Role::Other)),
+        ("a layer above", vec![TRAIL.into(), ABOVE.into()], given(&[&TRAIL], Role::Other)),
+        (
+            "a fragmented layer above",
+            vec![TRAIL.into(), vec![0x62, 9, 0x81, 1], vec![0x62, 9, 0x41, 1]],
+            given(&[&TRAIL], Role::Other),
+        ),
+        ("sets alone", vec![sets.clone()], Ok(None)),
+        ("no end", vec![vec![0x62, 1, 0x93, 1]], Err(Refusal::Malformed)),
+        ("no beginning", vec![vec![0x62, 1, 0x53, 1]], Err(Refusal::Malformed)),
+        ("cut by another", vec![vec![0x62, 1, 0x93, 1], TRAIL.into()], Err(Refusal::Malformed)),
+        ("PACI", vec![vec![0x64, 1, 0, 0]], Err(Refusal::Malformed)),
+        ("one byte", vec![vec![0x26]], Err(Refusal::Malformed)),
+        ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(Refusal::Malformed)),
+    ];
+    for (name, payloads, expected) in cases {
+        assert_eq!(unit(&mut H265::default(), &payloads), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_start_is_given_the_sets_that_it_lacks() {
+    let sps = sps();
+    let mut described = H265::new(&[VPS.into(), sps.clone(), PPS.into()]);
+    let whole = given(&[&VPS, &sps, &PPS, &CRA], START);
+    assert_eq!(unit(&mut described, &[CRA.into()]), whole);
+    assert!(described.begins_start(&VPS) && !described.begins_start(&sps));
+    assert!(described.begins_unit(&[0x46, 1, 0x10]));
+    let (delimiter, information) = ([0x46, 1, 0x10], [0x4e, 1, 5, 1]);
+    let all = aggregation(&[&delimiter, &information, &VPS, &sps, &PPS]);
+    assert!(described.begins_start(&all) && described.begins_unit(&all));
+    assert!(!described.begins_unit(&aggregation(&[&information, &TRAIL])));
+}
+
+#[test]
+fn sub_layers_of_a_sequence_set_are_passed_over() {
+    // One sub-layer with a level: 16 flag bits, then 8 bits.
+    let set = [&[0x42, 1, 0x03][..], &[0; 12], &[0x40, 0], &[0x5d], &[0b0110_0000]].concat();
+    let expected = Name { kind: Kind::Sequence, id: 2, refers_to: 0 };
+    assert_eq!(name(&set), Some(expected));
+}
