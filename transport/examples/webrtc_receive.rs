@@ -1,7 +1,8 @@
 //! Receives WebRTC: answers offers from standard input on standard output and counts pictures.
 //!
-//! An offer and an answer end with a line that holds a full stop. At the end of the input the
-//! counts of the port are printed and every session is closed.
+//! An offer and an answer end with a line that holds a full stop. Instead of an offer, `close` closes
+//! every session, which is said when it is done. At the end of the input the counts of the port are
+//! printed and every session is closed.
 //!
 //! ```console
 //! $ cargo run --release --package transport --example webrtc_receive -- 0.0.0.0:0 192.0.2.7
@@ -66,6 +67,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         if line != "." {
             offer.push_str(&line);
             offer.push_str("\r\n");
+            continue;
+        }
+        if offer == "close\r\n" {
+            offer.clear();
+            sessions.clear();
+            while port.counts().sessions > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            println!("closed");
             continue;
         }
         let number = sessions.len() + 1;

@@ -7,6 +7,7 @@
 //! Deliberately sends no media, opens no data channel and gathers no candidates of a peer.
 
 mod answer;
+mod bucket;
 #[cfg(test)]
 mod client;
 mod codecs;
@@ -16,6 +17,7 @@ mod dtls;
 mod error;
 mod feedback;
 mod fingerprint;
+mod guarded;
 mod ice;
 mod intake;
 mod interfaces;
@@ -98,7 +100,7 @@ pub enum Told {
     Lost,
     /// No keys within the time an offer has.
     NeverConnected,
-    /// The peer ended it, by DTLS `close_notify` or RTCP BYE.
+    /// The peer ended it, by DTLS `close_notify`.
     Closed,
     /// It cannot go on.
     Failed(Failure),

@@ -11,11 +11,13 @@ use super::{
     OfferError,
     codecs::{self, FEEDBACK, Payload, Payloads},
     fingerprint::Fingerprint,
-    sdp::{Offer, Section, Setup},
+    sdp::{Attributes, Offer, Section, Setup},
 };
 
 /// The header extension that names the section of a packet (RFC 8843 9.2).
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+/// Encodings of sound that only go with another.
+const BESIDE: [&str; 3] = ["red", "telephone-event", "CN"];
 /// Announced sources that are remembered to ask for a first keyframe.
 const SOURCES_MAX: usize = 8;
 
@@ -51,8 +53,8 @@ pub(super) struct Agreed {
     pub(super) remb: bool,
     /// The media id that carries the transport, for fragments.
     pub(super) transport_mid: String,
-    /// Index of the video section, and of a section of sound when one is taken.
-    taken: (usize, Option<usize>),
+    /// Index of the video section, and of a section of sound with its format when one is taken.
+    taken: (usize, Option<(usize, u8)>),
 }
 
 /// Decides what of an offer is taken.
@@ -61,24 +63,21 @@ pub(super) fn agree(offer: &Offer) -> Result<Agreed, OfferError> {
     let at =
         offer.sections.iter().position(|section| is_video(&section)).ok_or(OfferError::NoVideo)?;
     let video = &offer.sections[at];
-    check_transport(video)?;
+    let transport = Transport::of(offer, video);
+    transport.check(video)?;
     let chosen = codecs::select(video)?;
     let audio = offer.sections.iter().position(|section| {
         section.kind == "audio" && section.sends() && bundled(offer, video, section)
     });
     let sound = audio.and_then(|audio| sound(&offer.sections[audio]));
-    let (ufrag, pwd) = match (&video.attributes.ufrag, &video.attributes.pwd) {
-        (Some(ufrag), Some(pwd)) => (ufrag.clone(), pwd.clone()),
-        (None, _) => return Err(OfferError::Missing("a=ice-ufrag")),
-        (_, None) => return Err(OfferError::Missing("a=ice-pwd")),
-    };
+    let remote = transport.credentials()?;
     let repairs: Vec<u32> = video.attributes.flows.iter().map(|(_, repair)| *repair).collect();
     let offers =
         |message: &str| chosen.iter().any(|payload| video.has_feedback(payload.number, message));
     Ok(Agreed {
         payloads: Payloads::new(&chosen, sound),
-        remote: Credentials { ufrag, pwd },
-        fingerprints: video.attributes.fingerprints.clone(),
+        remote,
+        fingerprints: transport.fingerprints().to_vec(),
         ssrcs: video
             .attributes
             .ssrcs
@@ -92,29 +91,65 @@ pub(super) fn agree(offer: &Offer) -> Result<Agreed, OfferError> {
         nack: offers("nack"),
         remb: offers("goog-remb"),
         transport_mid: video.attributes.mid.clone().unwrap_or_else(|| at.to_string()),
-        taken: (at, sound.and(audio)),
+        taken: (at, audio.zip(sound)),
         video: chosen,
     })
 }
 
-/// What every section that carries media over DTLS-SRTP must have.
-fn check_transport(video: &Section) -> Result<(), OfferError> {
-    let attributes = &video.attributes;
-    if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
-        return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
+/// The transport of a section: what it leaves out stands in the first section of its bundle
+/// (RFC 8843 7.1.3, RFC 8829 5.2.1).
+struct Transport<'a> {
+    own: &'a Attributes,
+    tagged: Option<&'a Attributes>,
+}
+
+impl<'a> Transport<'a> {
+    fn of(offer: &'a Offer, section: &'a Section) -> Transport<'a> {
+        let mid = offer.bundle.as_ref().and_then(|mids| mids.first());
+        let has_mid = |one: &&Section| mid.is_some() && one.attributes.mid.as_ref() == mid;
+        let tagged = offer.sections.iter().find(has_mid);
+        let tagged = tagged.filter(|tagged| bundled(offer, tagged, section));
+        Transport { own: &section.attributes, tagged: tagged.map(|section| &section.attributes) }
     }
-    if !attributes.rtcp_mux {
-        return Err(OfferError::Unserved("RTCP on a port of its own"));
-    }
-    if attributes.fingerprints.is_empty() {
-        return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
-    }
-    match attributes.setup {
-        Some(Setup::Active | Setup::ActPass) => Ok(()),
-        Some(Setup::Passive | Setup::HoldConn) => {
-            Err(OfferError::Unserved("a DTLS client on this side"))
+
+    /// Both credentials of one section: half of each would be a third pair.
+    fn credentials(&self) -> Result<Credentials, OfferError> {
+        let has_some = |one: &&Attributes| one.ufrag.is_some() || one.pwd.is_some();
+        let Some(from) = Some(self.own).filter(has_some).or(self.tagged) else {
+            return Err(OfferError::Missing("a=ice-ufrag"));
+        };
+        match (&from.ufrag, &from.pwd) {
+            (Some(ufrag), Some(pwd)) => Ok(Credentials { ufrag: ufrag.clone(), pwd: pwd.clone() }),
+            (None, _) => Err(OfferError::Missing("a=ice-ufrag")),
+            (_, None) => Err(OfferError::Missing("a=ice-pwd")),
         }
-        None => Err(OfferError::Missing("a=setup")),
+    }
+
+    fn fingerprints(&self) -> &'a [Fingerprint] {
+        match (&self.own.fingerprints[..], self.tagged) {
+            ([], Some(tagged)) => &tagged.fingerprints,
+            (own, _) => own,
+        }
+    }
+
+    /// What every section that carries media over DTLS-SRTP must have.
+    fn check(&self, video: &Section) -> Result<(), OfferError> {
+        if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
+            return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
+        }
+        if !self.own.rtcp_mux && !self.tagged.is_some_and(|tagged| tagged.rtcp_mux) {
+            return Err(OfferError::Unserved("RTCP on a port of its own"));
+        }
+        if self.fingerprints().is_empty() {
+            return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
+        }
+        match self.own.setup.or(self.tagged.and_then(|tagged| tagged.setup)) {
+            Some(Setup::Active | Setup::ActPass) => Ok(()),
+            Some(Setup::Passive | Setup::HoldConn) => {
+                Err(OfferError::Unserved("a DTLS client on this side"))
+            }
+            None => Err(OfferError::Missing("a=setup")),
+        }
     }
 }
 
@@ -126,10 +161,16 @@ fn bundled(offer: &Offer, one: &Section, other: &Section) -> bool {
     listed(one) && listed(other)
 }
 
-/// The first payload type of a section of sound.
+/// The first payload type of a section of sound that carries sound by itself: redundancy, tones and
+/// comfort noise need another one beside them (RFC 2198, RFC 4733, RFC 3389).
 fn sound(section: &Section) -> Option<u8> {
-    let number = section.formats.first()?.parse::<u8>().ok()?;
-    (number < 128 && !(64..96).contains(&number)).then_some(number)
+    let is_beside = |number: u8| {
+        let name = section.rtpmap(number).and_then(|encoding| encoding.split('/').next());
+        // 13 is comfort noise without an encoding that says so (RFC 3551 6).
+        name.map_or(number == 13, |name| BESIDE.iter().any(|one| one.eq_ignore_ascii_case(name)))
+    };
+    let is_sound = |number: &u8| *number < 128 && !(64..96).contains(number) && !is_beside(*number);
+    section.formats.iter().filter_map(|format| format.parse().ok()).find(is_sound)
 }
 
 /// What of the answer is ours.
@@ -152,7 +193,8 @@ pub(super) fn write(offer: &Offer, agreed: &Agreed, local: &Local<'_>) -> String
     line(&mut text, format_args!("o=- {} 1 IN IP4 0.0.0.0", local.session));
     line(&mut text, format_args!("s=-"));
     line(&mut text, format_args!("t=0 0"));
-    let taken = |at: &usize| *at == video || Some(*at) == audio;
+    let is_audio = |at: usize| audio.is_some_and(|(audio, _)| audio == at);
+    let taken = |at: &usize| *at == video || is_audio(*at);
     if offer.bundle.is_some() {
         let mids: Vec<&str> = (0..offer.sections.len())
             .filter(taken)
@@ -165,10 +207,9 @@ pub(super) fn write(offer: &Offer, agreed: &Agreed, local: &Local<'_>) -> String
         if at == video {
             accept(&mut text, section, local, &video_formats(agreed));
             write_video(&mut text, section, agreed);
-        } else if Some(at) == audio {
-            let format = section.formats.first().cloned().unwrap_or_default();
-            accept(&mut text, section, local, &format);
-            write_sound(&mut text, section, &format);
+        } else if let Some((_, format)) = audio.filter(|(audio, _)| *audio == at) {
+            accept(&mut text, section, local, &format.to_string());
+            write_format(&mut text, section, format);
         } else {
             refuse(&mut text, section);
         }
@@ -242,12 +283,6 @@ fn write_video(text: &mut String, section: &Section, agreed: &Agreed) {
         if let Some(repair) = payload.repair {
             write_format(text, section, repair);
         }
-    }
-}
-
-fn write_sound(text: &mut String, section: &Section, format: &str) {
-    if let Ok(number) = format.parse() {
-        write_format(text, section, number);
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Refused {
     DtlsMalformed,
     /// SRTP or SRTCP before there are keys.
     MediaEarly,
+    /// SRTP or SRTCP past what a session may send.
+    MediaLimited,
     /// SRTP or SRTCP that breaks its format.
     MediaMalformed,
     /// SRTP or SRTCP whose tag is wrong.
@@ -42,7 +44,7 @@ pub enum Refused {
 
 impl Refused {
     /// Every reason, in order of declaration.
-    pub const ALL: [Refused; 15] = [
+    pub const ALL: [Refused; 16] = [
         Refused::Unrecognised,
         Refused::UnknownSource,
         Refused::StunMalformed,
@@ -52,6 +54,7 @@ impl Refused {
         Refused::DtlsLimited,
         Refused::DtlsMalformed,
         Refused::MediaEarly,
+        Refused::MediaLimited,
         Refused::MediaMalformed,
         Refused::MediaUnauthenticated,
         Refused::MediaReplayed,
@@ -72,6 +75,7 @@ impl Refused {
             Refused::DtlsLimited => "dtls_limited",
             Refused::DtlsMalformed => "dtls_malformed",
             Refused::MediaEarly => "media_early",
+            Refused::MediaLimited => "media_limited",
             Refused::MediaMalformed => "media_malformed",
             Refused::MediaUnauthenticated => "media_unauthenticated",
             Refused::MediaReplayed => "media_replayed",

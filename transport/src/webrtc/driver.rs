@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -20,7 +21,9 @@ const READS_MAX: usize = 16;
 const ROUND: Duration = Duration::from_micros(500);
 /// Longest sleep without a timer; what ends a port wakes it.
 const IDLE: Duration = Duration::from_secs(60);
-/// Wait after the socket refused to be read, so that a broken one does not take a core.
+/// Rounds in a row that may fail to read the socket: an error of one peer's path is read once.
+const FAILURES_MAX: u32 = 8;
+/// Wait where more fail, so that a broken socket does not take a core.
 const BROKEN: Duration = Duration::from_millis(100);
 
 /// Everything the thread owns.
@@ -32,8 +35,8 @@ pub(super) struct Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Also when a sink panicked: nobody would serve what is answered from now on.
-        self.shared.ended.store(true, Relaxed);
+        // Also when the thread panics: nobody would serve what is answered from now on.
+        self.shared.end();
     }
 }
 
@@ -51,22 +54,35 @@ impl Driver {
 
     /// Runs until the last handle of the port is gone.
     pub(super) fn run(mut self) {
-        let mut round = Instant::now();
+        if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
+            tracing::error!("the WebRTC receiver panicked: every session of it ends");
+        }
+        self.shared.end();
+        self.sessions.end(Instant::now());
+        self.send();
+    }
+
+    fn serve(&mut self) {
+        let (mut round, mut failures) = (Instant::now(), 0);
         while !self.shared.ended.load(Relaxed) {
             std::thread::sleep(ROUND.saturating_sub(round.elapsed()));
             self.wait();
             round = Instant::now();
             self.shared.counts.wakeups.fetch_add(1, Relaxed);
             self.sessions.obey(Instant::now());
-            if let Err(error) = self.receive() {
-                tracing::error!(%error, "could not read the WebRTC socket");
+            failures = match self.receive() {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::error!(%error, "could not read the WebRTC socket");
+                    failures + 1
+                }
+            };
+            if failures > FAILURES_MAX {
                 std::thread::sleep(BROKEN);
             }
             self.sessions.settle(Instant::now());
             self.send();
         }
-        self.sessions.end(Instant::now());
-        self.send();
     }
 
     fn wait(&self) {

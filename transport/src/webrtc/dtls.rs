@@ -1,8 +1,8 @@
 //! The DTLS association of one session (RFC 6347, RFC 5764), server side.
 //!
-//! Promises that keys come out only when the peer proved the certificate that its offer named, and
-//! that an association takes a bounded number of datagrams and fragments: before the handshake
-//! ends, everything in them is a stranger's. A panic of the parser ends its session alone.
+//! Promises that keys come out only when the peer proved the certificate that its offer named, that
+//! an association takes so many datagrams and fragments a second and no more, and that nothing in
+//! the clear ends one: a stranger may have sent it. A panic of the parser ends its session alone.
 
 mod hello;
 
@@ -26,10 +26,13 @@ use rtc_shared::TransportProtocol;
 
 use super::{
     Failure, PortError,
+    bucket::{Bucket, Rate},
     counts::Refused,
     fingerprint::Fingerprint,
     srtp::{self, Inbound, Outbound, Profile},
 };
+
+use hello::{Sifted, Stage};
 
 /// The label of RFC 5764 4.2.
 const EXPORTER: &str = "EXTRACTOR-dtls_srtp";
@@ -40,13 +43,12 @@ const REPEAT_FIRST: Duration = Duration::from_millis(200);
 const REPEATS_MAX: u32 = 6;
 /// A peer that repeats itself gets our flight again, but not faster than this.
 const REPEAT_GAP: Duration = Duration::from_millis(40);
-/// Datagrams that a handshake may take: six flights, each sent eight times in four pieces.
-const DATAGRAMS_MAX: u32 = 192;
-/// Handshake fragments that an association takes in its life, the repeats of a peer that lost our
-/// last flight included. Their parser recurses once for each fragment of a message.
-const FRAGMENTS_MAX: u32 = 512;
-/// Records that a connected peer may send: alerts, and repeats of its last flight.
-const RECORDS_AFTER_MAX: u32 = 256;
+/// Datagrams that an association takes: six flights at once, each sent eight times in four pieces,
+/// and some a second, so that a stranger who uses them up does not end it.
+const DATAGRAMS: Rate = Rate { burst: 192.0, a_second: 20.0 };
+/// Handshake fragments that it takes. Their parser recurses once for each fragment of a message and
+/// looks at all of them each time; an offer's time to connect bounds how many there can be.
+const FRAGMENTS: Rate = Rate { burst: 512.0, a_second: 16.0 };
 
 /// An association knows its peer by an address; ours may change it, so it gets one that never does.
 const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9));
@@ -111,11 +113,17 @@ pub(super) enum Trouble {
 /// uses the same library.
 pub(super) struct Association {
     endpoint: Endpoint,
-    datagrams: u32,
-    fragments: u32,
-    established: bool,
-    /// Our last flight of the handshake.
+    datagrams: Bucket,
+    fragments: Bucket,
+    /// Records in the clear that the library was given.
+    numbers: u64,
+    /// Number after that of the peer's last message, and where the handshake stands.
+    messages: u16,
+    stage: Stage,
+    /// Our last flight of the handshake, and when it last left.
     flight: Vec<Vec<u8>>,
+    left_at: Option<Instant>,
+    /// Since when it waits for an answer; `None` where it waits for none.
     sent_at: Option<Instant>,
     repeats: u32,
     outgoing: Vec<Vec<u8>>,
@@ -123,15 +131,18 @@ pub(super) struct Association {
 
 impl Association {
     /// Waits for the peer's first flight, of which `datagram` is the first.
-    pub(super) fn new(identity: &Identity, datagram: &[u8]) -> Association {
+    pub(super) fn new(identity: &Identity, datagram: &[u8], now: Instant) -> Association {
         // The library takes the peer's first choice of ours. Offering one makes the choice ours.
         let config = if hello::offers_gcm(datagram) { &identity.gcm } else { &identity.any };
         Association {
             endpoint: Endpoint::new(PEER, TransportProtocol::UDP, Some(Arc::clone(config))),
-            datagrams: 0,
-            fragments: 0,
-            established: false,
+            datagrams: Bucket::full(DATAGRAMS, now),
+            fragments: Bucket::full(FRAGMENTS, now),
+            numbers: 0,
+            messages: 0,
+            stage: Stage::Shaking(0),
             flight: Vec::new(),
+            left_at: None,
             sent_at: None,
             repeats: 0,
             outgoing: Vec::new(),
@@ -145,15 +156,24 @@ impl Association {
         fingerprints: &[Fingerprint],
         now: Instant,
     ) -> Result<Brought, Trouble> {
-        self.admit(datagram).map_err(Trouble::Refused)?;
+        let sifted = self.admit(datagram, now).map_err(Trouble::Refused)?;
+        if sifted.datagram.is_empty() {
+            if sifted.repeats {
+                self.repeat(now);
+            }
+            return Ok(Brought::Nothing);
+        }
         let endpoint = &mut self.endpoint;
-        let read = || endpoint.read(now, PEER, None, datagram.into());
+        let read = || endpoint.read(now, PEER, None, sifted.datagram[..].into());
         let Ok(read) = catch_unwind(AssertUnwindSafe(read)) else {
             tracing::error!("the DTLS parser panicked");
             return Err(Trouble::Failed(Failure::Handshake));
         };
-        self.collect(now);
-        let failure = if self.established { Failure::Alert } else { Failure::Handshake };
+        if !self.collect(now) && sifted.repeats {
+            self.repeat(now);
+        }
+        let is_established = self.stage == Stage::Established;
+        let failure = if is_established { Failure::Alert } else { Failure::Handshake };
         let events = read.map_err(|error| {
             tracing::debug!(%error, "DTLS association failed");
             Trouble::Failed(failure)
@@ -161,10 +181,8 @@ impl Association {
         let mut brought = Brought::Nothing;
         for event in events {
             match event {
-                EndpointEvent::HandshakeComplete if !self.established => {
-                    self.established = true;
-                    self.datagrams = 0;
-                    (self.flight, self.sent_at) = (Vec::new(), None);
+                EndpointEvent::HandshakeComplete if !is_established => {
+                    (self.stage, self.sent_at) = (Stage::Established, None);
                     let keys = self.keys(fingerprints).map_err(Trouble::Failed)?;
                     brought = Brought::Keys(Box::new(keys));
                 }
@@ -177,18 +195,18 @@ impl Association {
     }
 
     /// Counts what is in a datagram against the association's bounds, before anything is kept.
-    fn admit(&mut self, datagram: &[u8]) -> Result<(), Refused> {
-        let max = if self.established { RECORDS_AFTER_MAX } else { DATAGRAMS_MAX };
-        if self.datagrams >= max {
+    fn admit(&mut self, datagram: &[u8], now: Instant) -> Result<Sifted, Refused> {
+        if !self.datagrams.has(1.0, DATAGRAMS, now) {
             return Err(Refused::DtlsLimited);
         }
-        self.datagrams += 1;
-        let fragments = hello::fragments(datagram).ok_or(Refused::DtlsMalformed)?;
-        if self.fragments + fragments > FRAGMENTS_MAX {
+        let sifted = hello::sift(datagram, self.stage, &mut self.numbers);
+        let sifted = sifted.ok_or(Refused::DtlsMalformed)?;
+        if !self.fragments.take(sifted.fragments as f32, FRAGMENTS, now) {
             return Err(Refused::DtlsLimited);
         }
-        self.fragments += fragments;
-        Ok(())
+        self.datagrams.take(1.0, DATAGRAMS, now);
+        self.messages = self.messages.max(sifted.messages);
+        Ok(sifted)
     }
 
     /// The keys of a finished handshake, if the peer is who the offer says.
@@ -206,22 +224,29 @@ impl Association {
         srtp::open(profile, material.as_ref()).ok_or(Failure::Handshake)
     }
 
-    /// Takes what the library wants to send; if it has nothing for a peer that waits for our
-    /// flight, the flight again.
-    fn collect(&mut self, now: Instant) {
+    /// Takes what the library wants to send; whether there was anything.
+    fn collect(&mut self, now: Instant) -> bool {
         let before = self.outgoing.len();
         while let Some(transmit) = self.endpoint.poll_transmit() {
             self.outgoing.push(transmit.message.to_vec());
         }
-        if self.established {
-            return;
-        }
-        if self.outgoing.len() > before {
+        let is_more = self.outgoing.len() > before;
+        if is_more && let Stage::Shaking(answered) = &mut self.stage {
+            *answered = self.messages;
             self.flight = self.outgoing[before..].to_vec();
-            (self.sent_at, self.repeats) = (Some(now), 0);
-        } else if self.sent_at.is_some_and(|at| at + REPEAT_GAP <= now) {
+            let waits = !self.flight.iter().any(|datagram| hello::verifies(datagram));
+            (self.sent_at, self.repeats) = (waits.then_some(now), 0);
+            self.left_at = Some(now);
+        }
+        is_more
+    }
+
+    /// Our flight again, for a peer that repeats its own. When the flight is sent again by itself
+    /// does not change: anyone can write such a repeat.
+    fn repeat(&mut self, now: Instant) {
+        if self.left_at.is_some_and(|at| at + REPEAT_GAP <= now) {
             self.outgoing.extend(self.flight.iter().cloned());
-            self.sent_at = Some(now);
+            self.left_at = Some(now);
         }
     }
 
@@ -234,7 +259,7 @@ impl Association {
     pub(super) fn advance(&mut self, now: Instant) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.outgoing.extend(self.flight.iter().cloned());
-            self.sent_at = Some(now);
+            (self.sent_at, self.left_at) = (Some(now), Some(now));
             self.repeats += 1;
         }
     }
@@ -247,7 +272,7 @@ impl Association {
 
     /// Says goodbye (RFC 5246 7.2.1).
     pub(super) fn close(&mut self, now: Instant) {
-        (self.flight, self.sent_at) = (Vec::new(), None);
+        (self.flight, self.left_at, self.sent_at) = (Vec::new(), None, None);
         drop(self.endpoint.stop(now, PEER));
         self.collect(now);
     }

@@ -150,6 +150,9 @@ pub enum Failure {
     /// The peer tore down the DTLS association with an alert.
     #[error("the peer sent a fatal DTLS alert")]
     Alert,
+    /// What takes its media panicked.
+    #[error("the receiver's sink failed")]
+    Sink,
     /// The port ended while the session was open.
     #[error("the receiver ended")]
     PortEnded,
@@ -163,6 +166,7 @@ impl Failure {
             Failure::Fingerprint => "dtls_fingerprint",
             Failure::Protection => "srtp_profile",
             Failure::Alert => "dtls_alert",
+            Failure::Sink => "sink_failed",
             Failure::PortEnded => "receiver_ended",
         }
     }

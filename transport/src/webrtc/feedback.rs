@@ -76,6 +76,11 @@ impl Feedback {
         self.keyframe_wanted = true;
     }
 
+    /// A keyframe has come: whoever asked has one.
+    pub(super) fn has_keyframe(&mut self) {
+        self.keyframe_wanted = false;
+    }
+
     /// These are missing.
     pub(super) fn want(&mut self, missing: &[u16]) {
         if self.nack {
@@ -130,7 +135,7 @@ impl Feedback {
         }
         if names {
             written.missing = rtcp::negative(out, self.us, ssrc, &self.missing);
-            self.missing.clear();
+            self.missing.drain(..written.missing);
             self.missing_at = Some(now);
         }
         if asks {
@@ -233,5 +238,36 @@ mod tests {
         assert_eq!(written(&mut with, Some(1), start + MISSING_GAP)[2..], [(205, 1)]);
         with.want(&vec![1; 5000]);
         assert_eq!(with.missing.len(), MISSING_MAX);
+    }
+
+    #[test]
+    fn losses_that_find_no_room_are_named_in_the_next_packet() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.start(start);
+        written(&mut feedback, Some(1), start);
+        // Too far apart for two to share an entry.
+        let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
+        feedback.want(&far);
+        let mut named = Vec::new();
+        for step in 0..5 {
+            let mut out = Vec::new();
+            let now = start + step * MISSING_GAP;
+            let written = feedback.write(&mut out, Some(1), || None, now);
+            named.push(written.map_or(0, |written| written.missing));
+        }
+        assert_eq!(named, [64, 36, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_keyframe_that_has_come_is_not_asked_for() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.start(start);
+        written(&mut feedback, Some(1), start);
+        feedback.want_keyframe();
+        feedback.has_keyframe();
+        assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP), []);
     }
 }

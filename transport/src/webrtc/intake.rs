@@ -3,7 +3,10 @@
 //! One source at a time: its packets, retransmissions and sender reports go to one
 //! `rtp::Receiver`. Promises that times never go back when a peer changes its source or codec.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use media::Timestamp;
 
@@ -13,11 +16,13 @@ use super::{
     reception::Reception,
     rtcp::Block,
 };
-use crate::rtp::{Output, Packet, Receiver, Settings};
+use crate::rtp::{Output, Packet, Receiver, Settings, Unit};
 
 /// Another source is taken for the video when the current one has been silent this long: a
 /// simulcast layer that nobody asked for must not alternate with it.
 const SILENT: Duration = Duration::from_millis(500);
+/// Longer than a receiver waits for anything.
+const WAITS_MAX: Duration = Duration::from_secs(1);
 /// Ticks a second of media time.
 const CLOCK: i64 = 90_000;
 
@@ -26,6 +31,8 @@ pub(super) struct Intake {
     payloads: Payloads,
     video: Vec<Payload>,
     current: Option<Current>,
+    /// Units of receivers that are gone; those bound them.
+    finished: VecDeque<Unit>,
     /// Latest time given out, and when that unit came.
     last: Option<(i64, Instant)>,
 }
@@ -35,14 +42,22 @@ struct Current {
     receiver: Receiver,
     reception: Reception,
     heard_at: Instant,
+    /// It said that it ends, and nothing of it came since.
+    has_left: bool,
     /// Added to the receiver's times.
     base: i64,
+}
+
+impl Current {
+    fn is_heard(&self, now: Instant) -> bool {
+        !self.has_left && now.saturating_duration_since(self.heard_at) < SILENT
+    }
 }
 
 impl Intake {
     /// Nothing has come yet.
     pub(super) fn new(payloads: Payloads, video: Vec<Payload>) -> Intake {
-        Intake { payloads, video, current: None, last: None }
+        Intake { payloads, video, current: None, finished: VecDeque::new(), last: None }
     }
 
     /// What a payload type carries.
@@ -80,7 +95,7 @@ impl Intake {
         if same {
             let Some(current) = &mut self.current else { return Ok(()) };
             current.reception.packet(packet.sequence, packet.timestamp, now);
-            current.heard_at = now;
+            (current.heard_at, current.has_left) = (now, false);
             current.receiver.packet(packet, now);
             return Ok(());
         }
@@ -89,8 +104,8 @@ impl Intake {
 
     /// A packet of another source or payload type than the current.
     fn change(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), Refused> {
-        let payload = self.video.iter().find(|payload| payload.number == packet.payload_type);
-        let payload = payload.ok_or(Refused::MediaPayload)?;
+        let at = self.video.iter().position(|payload| payload.number == packet.payload_type);
+        let at = at.ok_or(Refused::MediaPayload)?;
         let same_source = match &self.current {
             None => false,
             Some(current) if current.reception.ssrc() == packet.ssrc => {
@@ -100,14 +115,17 @@ impl Intake {
                 }
                 true
             }
-            Some(current) if now.saturating_duration_since(current.heard_at) < SILENT => {
-                return Err(Refused::MediaSources);
-            }
+            Some(current) if current.is_heard(now) => return Err(Refused::MediaSources),
             Some(_) => false,
         };
-        let kept = self.current.take().filter(|current| {
-            self.payloads.get(current.payload_type) == Carries::Video(payload.codec)
-        });
+        let codec = Carries::Video(self.video[at].codec);
+        let before = self.current.as_ref().map(|current| self.payloads.get(current.payload_type));
+        if before.is_some_and(|before| before != codec) {
+            self.collect(now);
+            self.current = None;
+        }
+        let kept = self.current.take();
+        let payload = &self.video[at];
         let (mut receiver, base) = match kept {
             Some(mut current) => {
                 if !same_source {
@@ -129,9 +147,27 @@ impl Intake {
             receiver,
             reception: Reception::new(packet.ssrc, packet.sequence, packet.timestamp, now),
             heard_at: now,
+            has_left: false,
             base,
         });
         Ok(())
+    }
+
+    /// A source says that it ends: another may take its place at once.
+    pub(super) fn left(&mut self, ssrc: u32) {
+        if let Some(current) = &mut self.current {
+            current.has_left |= current.reception.ssrc() == ssrc;
+        }
+    }
+
+    /// Keeps what the current receiver has whole, because another takes its place: what it waits for
+    /// does not come any more.
+    fn collect(&mut self, now: Instant) {
+        while let Some(output) = self.receive(now + WAITS_MAX) {
+            if let Output::Unit(unit) = output {
+                self.finished.push_back(unit);
+            }
+        }
     }
 
     /// The time at which a new receiver's zero is.
@@ -145,6 +181,10 @@ impl Intake {
 
     /// What there is for the session.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
+        self.finished.pop_front().map(Output::Unit).or_else(|| self.receive(now))
+    }
+
+    fn receive(&mut self, now: Instant) -> Option<Output> {
         let current = self.current.as_mut()?;
         let mut output = current.receiver.poll(now)?;
         if let Output::Unit(unit) = &mut output {
@@ -249,6 +289,36 @@ mod tests {
         assert_eq!(intake.packet(&packet(96, 1, 9, 6000), later), Ok(()));
         assert!(times.iter().all(|ticks| *ticks == 9000), "{times:?}");
         assert_eq!(intake.current.as_ref().map(|current| current.payload_type), Some(100));
+    }
+
+    #[test]
+    fn what_is_whole_before_a_change_of_codec_comes_out() {
+        let start = Instant::now();
+        let mut intake = intake();
+        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
+        let later = start + Duration::from_millis(33);
+        let vp9 =
+            Packet { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 12_000) };
+        assert_eq!(intake.packet(&vp9, later), Ok(()));
+        let times = units(&mut intake, later);
+        assert_eq!(times.len(), 2, "nobody polled between them: {times:?}");
+        assert!(times[0] == 0 && times[1] > 0, "{times:?}");
+    }
+
+    #[test]
+    fn a_source_that_says_that_it_ends_is_followed_at_once() {
+        let start = Instant::now();
+        let mut intake = intake();
+        let other = packet(96, 2, 500, 70_000);
+        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
+        intake.left(7);
+        assert_eq!(intake.packet(&other, start), Err(Refused::MediaSources), "7 is another");
+        intake.left(1);
+        assert_eq!(intake.packet(&packet(96, 1, 11, 12_000), start), Ok(()));
+        assert_eq!(intake.packet(&other, start), Err(Refused::MediaSources), "it goes on");
+        intake.left(1);
+        assert_eq!(intake.packet(&other, start), Ok(()));
+        assert_eq!(intake.ssrc(), Some(2));
     }
 
     #[test]

@@ -10,13 +10,15 @@ use std::{
 };
 
 use super::{
-    Failure, Sink, Told,
+    Failure, Told,
     answer::Credentials,
+    bucket::{Bucket, Rate},
     codecs::Carries,
     counts::{Refused, SessionState},
     dtls::{Association, Brought, Identity, Trouble},
     feedback::Feedback,
     fingerprint::Fingerprint,
+    guarded::Guarded,
     ice::{Agent, Checked},
     intake::Intake,
     outbox::Outbox,
@@ -28,8 +30,11 @@ use super::{
 };
 use crate::rtp::{Output, Packet};
 
-/// A source that says goodbye may be paused and go on; after this long it has ended.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Bytes that a peer may send: 32 Mb/s, four times what it is told that it may, a second of them at
+/// once. What is more is not even decrypted.
+const BYTES: Rate = Rate { burst: 4e6, a_second: 4e6 };
+/// What a packet costs at least, however short: 8,000 a second.
+const PACKET_BYTES_MIN: f32 = 500.0;
 
 /// How long a session may take and be silent.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +51,12 @@ pub(super) struct Peer {
     fingerprints: Vec<Fingerprint>,
     intake: Intake,
     feedback: Feedback,
-    sink: Box<dyn Sink>,
+    sink: Guarded,
+    bytes: Bucket,
     state: Arc<SessionState>,
     patience: Patience,
     opened_at: Instant,
     heard_at: Instant,
-    goodbye_at: Option<Instant>,
     ended: Option<Told>,
     /// Packets and bytes since the last settling.
     taken: (u64, u64),
@@ -71,12 +76,12 @@ impl Peer {
             fingerprints: agreed.fingerprints,
             intake: Intake::new(agreed.payloads, agreed.video),
             feedback,
-            sink,
+            sink: Guarded::new(sink),
+            bytes: Bucket::full(BYTES, now),
             state,
             patience,
             opened_at: now,
             heard_at: now,
-            goodbye_at: None,
             ended: None,
             taken: (0, 0),
             touched: false,
@@ -91,6 +96,11 @@ impl Peer {
     /// Whether there are keys.
     pub(super) fn is_connected(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// When something authentic last came.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.heard_at
     }
 
     /// What became of it, once it is over.
@@ -137,8 +147,9 @@ impl Peer {
         outbox: &mut Outbox,
         now: Instant,
     ) -> Result<(), Refused> {
-        let association =
-            self.association.get_or_insert_with(|| Box::new(Association::new(identity, datagram)));
+        let association = self
+            .association
+            .get_or_insert_with(|| Box::new(Association::new(identity, datagram, now)));
         let read = association.read(datagram, &self.fingerprints, now);
         association.send(|reply| outbox.push(path, reply));
         match read {
@@ -147,7 +158,9 @@ impl Peer {
                 self.keys = Some(keys);
                 self.heard_at = now;
                 self.feedback.start(now);
-                self.sink.told(Told::Connected);
+                if let Err(failure) = self.sink.call(|sink| sink.told(Told::Connected)) {
+                    self.end(Told::Failed(failure));
+                }
                 Ok(())
             }
             Ok(Brought::Closed) => {
@@ -166,17 +179,21 @@ impl Peer {
     pub(super) fn media(&mut self, datagram: &mut [u8], now: Instant) -> Result<(), Refused> {
         let Some(keys) = &mut self.keys else { return Err(Refused::MediaEarly) };
         let [_, kind, ..] = *datagram else { return Err(Refused::MediaMalformed) };
+        let cost = (datagram.len() as f32).max(PACKET_BYTES_MIN);
+        if !self.bytes.take(cost, BYTES, now) {
+            return Err(Refused::MediaLimited);
+        }
         // RFC 5761 4: these would be RTCP packet types.
         if (192..224).contains(&kind) {
             let packet = keys.0.control(datagram)?;
             self.heard_at = now;
-            let (intake, goodbye_at) = (&mut self.intake, &mut self.goodbye_at);
+            let intake = &mut self.intake;
             rtcp::read(packet, |said| match said {
                 Said::Report { ssrc, ntp, rtp } => {
                     intake.reported(ssrc, ntp, rtp, now);
                 }
-                Said::Goodbye { ssrc } if intake.ssrc() == Some(ssrc) => *goodbye_at = Some(now),
-                Said::Goodbye { .. } => {}
+                // A source has left, not the peer, which may go on with another (RFC 3550 6.6).
+                Said::Goodbye { ssrc } => intake.left(ssrc),
             });
             return Ok(());
         }
@@ -189,7 +206,6 @@ impl Peer {
         let bytes = datagram.len() as u64;
         let packet = keys.0.media(datagram)?;
         self.heard_at = now;
-        self.goodbye_at = None;
         self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
         let packet = Packet::parse(packet).map_err(|_| Refused::MediaMalformed)?;
         self.intake.packet(&packet, now)
@@ -209,7 +225,12 @@ impl Peer {
             match output {
                 Output::Unit(unit) => {
                     self.state.units.fetch_add(1, Relaxed);
-                    self.sink.unit(unit);
+                    if unit.access_unit.keyframe {
+                        self.feedback.has_keyframe();
+                    }
+                    if let Err(failure) = self.sink.call(|sink| sink.unit(unit)) {
+                        return self.end(Told::Failed(failure));
+                    }
                 }
                 Output::Nack(missing) => self.feedback.want(&missing),
                 Output::NeedKeyframe => self.feedback.want_keyframe(),
@@ -241,9 +262,7 @@ impl Peer {
 
     /// What has taken too long.
     fn overdue(&self, now: Instant) -> Option<Told> {
-        if self.goodbye_at.is_some_and(|at| at + GOODBYE <= now) {
-            Some(Told::Closed)
-        } else if self.limit() > now {
+        if self.limit() > now {
             None
         } else if self.is_connected() {
             Some(Told::Lost)
@@ -263,9 +282,8 @@ impl Peer {
     /// When to settle next, even if nothing comes.
     pub(super) fn deadline(&self) -> Instant {
         let association = self.association.as_ref().and_then(|one| one.deadline());
-        let goodbye = self.goodbye_at.map(|at| at + GOODBYE);
         let feedback = self.keys.as_ref().and_then(|_| self.feedback.deadline());
-        [association, goodbye, feedback, self.intake.timeout()]
+        [association, feedback, self.intake.timeout()]
             .into_iter()
             .flatten()
             .fold(self.limit(), Instant::min)
@@ -285,8 +303,10 @@ impl Peer {
             association.close(now);
             association.send(|datagram| outbox.push(path, datagram));
         }
-        if let Some(told) = told {
-            self.sink.told(told);
+        if let Some(told) = told
+            && self.sink.call(|sink| sink.told(told)).is_err()
+        {
+            tracing::debug!(?told, "the end of a WebRTC session is not told");
         }
     }
 

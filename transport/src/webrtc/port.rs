@@ -47,6 +47,9 @@ pub(super) enum Command {
     Keyframe(u64),
     /// End a session from this side.
     Close(u64),
+    /// Panic, as nothing that is known makes the thread do.
+    #[cfg(test)]
+    Fail,
 }
 
 /// A session that the thread does not know yet.
@@ -84,11 +87,12 @@ impl Shared {
         self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Leaves a command and wakes the thread; `false` when too many wait.
+    /// Leaves a command and wakes the thread; `false` when too many wait, or none is obeyed any more.
     pub(super) fn send(&self, command: Command) -> bool {
         let closes = matches!(command, Command::Close(_));
         let mut queue = self.queue();
-        if !closes && queue.len() >= COMMANDS_MAX {
+        // Under the lock, so that nothing is left for a thread that has looked for the last time.
+        if self.ended.load(Relaxed) || (!closes && queue.len() >= COMMANDS_MAX) {
             return false;
         }
         queue.push_back(command);
@@ -104,6 +108,13 @@ impl Shared {
         {
             tracing::error!(%error, "could not wake the WebRTC receiver");
         }
+    }
+
+    /// No command is taken from now on.
+    pub(super) fn end(&self) {
+        let queue = self.queue();
+        self.ended.store(true, Relaxed);
+        drop(queue);
     }
 
     /// Everything that was left, oldest first.
@@ -133,7 +144,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Relaxed);
+        self.shared.end();
         self.shared.wake();
         let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
         // A sink may hold the last handle; then this is the thread itself, which ends by itself.
@@ -223,7 +234,8 @@ impl Port {
         let opening = Opening { id: session.id, agreed, local, sink, state };
         if !inner.shared.send(Command::Open(Box::new(opening))) {
             sessions.fetch_sub(1, Relaxed);
-            return Err(OfferError::Busy);
+            let has_ended = inner.shared.ended.load(Relaxed);
+            return Err(if has_ended { OfferError::Ended } else { OfferError::Busy });
         }
         Ok((session, Answer { sdp, etag, codecs }))
     }
@@ -326,7 +338,7 @@ impl Session {
     }
 
     fn read(&self, fragment: &str) -> Result<Fragment, FragmentError> {
-        if self.state.ended.load(Relaxed) {
+        if self.state.ended.load(Relaxed) || self.shared.ended.load(Relaxed) {
             return Err(FragmentError::Ended);
         }
         Fragment::parse(fragment)

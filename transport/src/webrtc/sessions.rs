@@ -29,6 +29,22 @@ use super::{
 /// A session that asks to be settled at once is settled after this long: no session can keep the
 /// thread from the others.
 const SOONEST: Duration = Duration::from_millis(1);
+/// Who said something authentic from an address within this time speaks from it: media comes more
+/// often, and checks before there is media.
+const SPEAKS: Duration = Duration::from_secs(2);
+
+/// Whose an address is.
+struct Owner {
+    id: u64,
+    /// When something authentic last came from it.
+    heard_at: Instant,
+}
+
+impl Owner {
+    fn speaks(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard_at) < SPEAKS
+    }
+}
 
 /// All sessions.
 pub(super) struct Sessions {
@@ -38,7 +54,7 @@ pub(super) struct Sessions {
     /// Boxed, so that the table of ten thousand that have gone is small.
     peers: HashMap<u64, Box<Peer>>,
     users: HashMap<String, u64>,
-    addresses: HashMap<SocketAddr, u64>,
+    addresses: HashMap<SocketAddr, Owner>,
     sources: Sources,
     timers: Timers,
     touched: Vec<u64>,
@@ -93,6 +109,8 @@ impl Sessions {
                     }
                 }
                 Command::Close(id) => self.remove(id, None, now),
+                #[cfg(test)]
+                Command::Fail => panic!("a test asked for it"),
             }
         }
     }
@@ -107,6 +125,13 @@ impl Sessions {
         self.peers.insert(id, Box::new(peer));
     }
 
+    /// The session no longer uses this address.
+    fn release(&mut self, address: &SocketAddr, id: u64) {
+        if self.addresses.get(address).is_some_and(|owner| owner.id == id) {
+            self.addresses.remove(address);
+        }
+    }
+
     fn retire(&mut self, ufrag: Option<String>, id: u64) {
         if let Some(ufrag) = ufrag.filter(|ufrag| self.users.get(ufrag) == Some(&id)) {
             self.users.remove(&ufrag);
@@ -117,10 +142,7 @@ impl Sessions {
     pub(super) fn datagram(&mut self, datagram: &mut [u8], path: Path, now: Instant) {
         let taken = match datagram.first() {
             Some(0..=3) => self.stun(datagram, path, now),
-            Some(20..=63) | Some(128..=191) => match self.addresses.get(&path.remote) {
-                Some(id) => self.known(*id, datagram, path, now),
-                None => Err(Refused::UnknownSource),
-            },
+            Some(20..=63) | Some(128..=191) => self.known(datagram, path, now),
             _ => Err(Refused::Unrecognised),
         };
         if let Err(why) = taken {
@@ -128,14 +150,10 @@ impl Sessions {
         }
     }
 
-    fn known(
-        &mut self,
-        id: u64,
-        datagram: &mut [u8],
-        path: Path,
-        now: Instant,
-    ) -> Result<(), Refused> {
-        let peer = self.peers.get_mut(&id).ok_or(Refused::UnknownSource)?;
+    fn known(&mut self, datagram: &mut [u8], path: Path, now: Instant) -> Result<(), Refused> {
+        let owner = self.addresses.get_mut(&path.remote).ok_or(Refused::UnknownSource)?;
+        let peer = self.peers.get_mut(&owner.id).ok_or(Refused::UnknownSource)?;
+        let heard_at = peer.heard_at();
         let taken = if datagram[0] >= 128 {
             peer.media(datagram, now)
         } else {
@@ -146,7 +164,10 @@ impl Sessions {
             }
             taken
         };
-        touch(&mut self.touched, id, peer);
+        if peer.heard_at() > heard_at {
+            owner.heard_at = now;
+        }
+        touch(&mut self.touched, owner.id, peer);
         taken
     }
 
@@ -158,16 +179,13 @@ impl Sessions {
             Err(NotARequest::Malformed) => return Err(Refused::StunMalformed),
         };
         let source = path.remote.ip();
-        let known = self.addresses.get(&path.remote).copied();
-        if known.is_none() && !self.sources.allows(source, now) {
-            return Err(Refused::StunLimited);
-        }
         let id = request.users().and_then(|(ours, _)| self.users.get(ours).copied());
         let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
-        let Some((id, peer)) = peer else {
-            self.sources.failed(source, now);
-            return Err(Refused::StunUnknownUser);
-        };
+        let Some((id, peer)) = peer else { return Err(Refused::StunUnknownUser) };
+        let owner = self.addresses.get(&path.remote);
+        if owner.is_none() && !self.sources.allows(source, now) {
+            return Err(Refused::StunLimited);
+        }
         let mut retired = None;
         let checked = peer.check(&request, path, &mut self.outbox, &mut retired, now);
         match checked {
@@ -178,14 +196,14 @@ impl Sessions {
             Checked::Refused => {}
             Checked::Accepted { forgot, .. } => {
                 touch(&mut self.touched, id, peer);
-                // The newest authentic session of an address has it: a client may reuse its port.
-                if known != Some(id) {
-                    self.addresses.insert(path.remote, id);
+                // The newest authentic session of an address has it, since a client may reuse its
+                // port, but not while another speaks from it: who has a session of their own could
+                // write anyone's address on a check.
+                if owner.is_none_or(|owner| owner.id == id || !owner.speaks(now)) {
+                    self.addresses.insert(path.remote, Owner { id, heard_at: now });
                 }
-                if let Some(forgot) = forgot
-                    && self.addresses.get(&forgot.remote) == Some(&id)
-                {
-                    self.addresses.remove(&forgot.remote);
+                if let Some(forgot) = forgot {
+                    self.release(&forgot.remote, id);
                 }
                 self.retire(retired, id);
             }
@@ -225,9 +243,7 @@ impl Sessions {
             }
         }
         for path in peer.agent().paths() {
-            if self.addresses.get(&path.remote) == Some(&id) {
-                self.addresses.remove(&path.remote);
-            }
+            self.release(&path.remote, id);
         }
         let counts = &self.shared.counts;
         counts.sessions.fetch_sub(1, Relaxed);

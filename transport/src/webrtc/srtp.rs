@@ -18,6 +18,10 @@ use super::counts::Refused;
 /// Sources of media that a session may have: video, its repair, and those of an encoder that was
 /// restarted a few times.
 const SOURCES_MAX: usize = 16;
+/// Packets of a source that may fail in a row before its rollover counter is doubted.
+const FAILURES_MAX: u32 = 16;
+/// Packets from one rollover to the next.
+const ROLLOVER: u64 = 1 << 16;
 /// RTP header without contributing sources.
 const RTP_HEADER_BYTES: usize = 12;
 /// RTCP header and the sender's source, which stay in the clear.
@@ -68,6 +72,14 @@ impl Profile {
 struct Source {
     ssrc: u32,
     window: Window,
+    /// Packets since one was authentic.
+    failures: u32,
+}
+
+impl Source {
+    fn new(ssrc: u32) -> Source {
+        Source { ssrc, window: Window::default(), failures: 0 }
+    }
 }
 
 /// Opens what the peer, the DTLS client, sends.
@@ -121,39 +133,62 @@ impl Inbound {
         let ssrc = u32::from_be_bytes([packet[8], packet[9], packet[10], packet[11]]);
         let end = packet.len() - tag_bytes;
         if let Some(at) = self.sources.iter().position(|source| source.ssrc == ssrc) {
-            let window = &mut self.sources[at].window;
-            let index = window.guess(sequence);
-            if !window.is_new(index) {
-                return Err(Refused::MediaReplayed);
-            }
-            self.media.open(packet, header, Tag::Media { ssrc, index }).map_err(refused)?;
-            window.take(index);
+            self.next_of(at, packet, header, sequence)?;
+        } else if self.sources.len() == SOURCES_MAX {
+            return Err(Refused::MediaSources);
         } else {
-            let index = self.first_of(packet, header, ssrc, sequence)?;
-            let mut window = Window::default();
-            window.take(index);
-            self.sources.push(Source { ssrc, window });
+            // Its rollover counter is zero, or one when the packets before the wrap were lost with
+            // the handshake (RFC 3711 3.3.1 leaves that to signalling).
+            let first = u64::from(sequence);
+            let mut source = Source::new(ssrc);
+            source.window.take(self.open_as(&[first, first + ROLLOVER], packet, header, ssrc)?);
+            self.sources.push(source);
         }
         Ok(&packet[..end])
     }
 
-    /// Opens the first packet of a source. Its rollover counter is zero, or one when the packets
-    /// before the wrap were lost with the handshake (RFC 3711 3.3.1 leaves that to signalling).
-    fn first_of(
+    /// Opens a packet of a source that is known.
+    fn next_of(
         &mut self,
+        at: usize,
+        packet: &mut [u8],
+        header: usize,
+        sequence: u16,
+    ) -> Result<(), Refused> {
+        let source = &mut self.sources[at];
+        let (ssrc, guess) = (source.ssrc, source.window.guess(sequence));
+        source.failures = source.failures.saturating_add(1);
+        let index = if source.failures > FAILURES_MAX {
+            // Half a round of packets may have been lost, and then every guess is one too low.
+            self.open_as(&[guess, guess + ROLLOVER], packet, header, ssrc)?
+        } else if source.window.is_new(guess) {
+            let tag = Tag::Media { ssrc, index: guess };
+            self.media.open(packet, header, tag).map_err(refused)?;
+            guess
+        } else {
+            return Err(Refused::MediaReplayed);
+        };
+        let source = &mut self.sources[at];
+        if !source.window.is_new(index) {
+            return Err(Refused::MediaReplayed);
+        }
+        source.window.take(index);
+        source.failures = 0;
+        Ok(())
+    }
+
+    /// Opens a packet whose index is one of these, and says which.
+    fn open_as(
+        &mut self,
+        indices: &[u64],
         packet: &mut [u8],
         header: usize,
         ssrc: u32,
-        sequence: u16,
     ) -> Result<u64, Refused> {
-        if self.sources.len() == SOURCES_MAX {
-            return Err(Refused::MediaSources);
-        }
         // A failed attempt destroys what it was made on.
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
-        for rollover in [0u64, 1] {
-            let index = (rollover << 16) | u64::from(sequence);
+        for &index in indices {
             if self.media.open(packet, header, Tag::Media { ssrc, index }).is_ok() {
                 return Ok(index);
             }
@@ -194,7 +229,7 @@ impl Inbound {
         let tag = Tag::Control { ssrc, index: index as u32 };
         self.control.open(packet, RTCP_HEADER_BYTES, tag).map_err(refused)?;
         let at = known.unwrap_or_else(|| {
-            self.control_sources.push(Source { ssrc, window: Window::default() });
+            self.control_sources.push(Source::new(ssrc));
             self.control_sources.len() - 1
         });
         self.control_sources[at].window.take(index);

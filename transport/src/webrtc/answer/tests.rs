@@ -184,3 +184,57 @@ fn strip(prefix: &str) -> String {
     let kept = CHROMIUM.lines().filter(|line| !line.starts_with(prefix));
     kept.map(|line| format!("{line}\r\n")).collect()
 }
+
+/// Chromium's offer with `max-bundle`: everything about the transport stands in the first section.
+fn bundle_only() -> String {
+    let (sound, video) = CHROMIUM.split_once("m=video 9").expect("two sections");
+    let transport = ["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-mux"];
+    let kept = video.lines().filter(|line| !transport.iter().any(|name| line.starts_with(name)));
+    let video: String = kept.map(|line| format!("{line}\r\n")).collect();
+    format!("{sound}m=video 0{}", video.replacen("\r\n", "\r\na=bundle-only\r\n", 1))
+}
+
+#[test]
+fn a_bundled_section_takes_the_transport_of_the_first() {
+    let (agreed, text) = answer(&bundle_only()).expect("it is answered");
+    assert_eq!(agreed.remote.ufrag, "EsAw");
+    assert_eq!(agreed.remote.pwd, "P2uYro0UCOQ4zxjKXaWCBui1");
+    assert_eq!(agreed.fingerprints.len(), 1);
+    assert!(text.contains("m=video 9 UDP/TLS/RTP/SAVPF 96 "));
+    let cases = [
+        ("in no group", "a=group:BUNDLE 0\r\n", "RTCP on a port of its own"),
+        ("another is first", "a=group:BUNDLE 1 0\r\n", "RTCP on a port of its own"),
+    ];
+    for (name, group, why) in cases {
+        let apart = bundle_only().replace("a=group:BUNDLE 0 1\r\n", group);
+        assert_eq!(answer(&apart).err(), Some(OfferError::Unserved(why)), "{name}");
+    }
+    let half = bundle_only().replace("a=mid:1", "a=mid:1\r\na=ice-ufrag:half");
+    let missing = OfferError::Missing("a=ice-pwd");
+    assert_eq!(answer(&half).err(), Some(missing), "credentials are not mixed");
+}
+
+#[test]
+fn sound_that_needs_another_beside_it_is_passed_over() {
+    let cases = [
+        ("as offered", "111 63 9", "111"),
+        ("redundancy first", "63 111 9", "111"),
+        ("redundancy, tones and noise", "63 110 13 9", "9"),
+        ("a static type", "0 111", "0"),
+    ];
+    for (name, formats, expected) in cases {
+        let text = CHROMIUM.replace(
+            "m=audio 9 UDP/TLS/RTP/SAVPF 111 63 9\r\n",
+            &format!("m=audio 9 UDP/TLS/RTP/SAVPF {formats}\r\n"),
+        );
+        let text = text.replace(
+            "a=rtpmap:9 G722/8000\r\n",
+            "a=rtpmap:9 G722/8000\r\na=rtpmap:110 telephone-event/48000\r\n",
+        );
+        let (agreed, text) = answer(&text).expect("it is answered");
+        let head = format!("m=audio 9 UDP/TLS/RTP/SAVPF {expected}");
+        assert_eq!(section(&text, "audio")[0], head, "{name}");
+        let number = expected.parse().expect("a number");
+        assert_eq!(agreed.payloads.get(number), Carries::Audio, "{name}");
+    }
+}

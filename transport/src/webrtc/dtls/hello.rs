@@ -2,10 +2,16 @@
 
 const RECORD_BYTES: usize = 13;
 const FRAGMENT_BYTES: usize = 12;
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
+const HELLO_VERIFY_REQUEST: u8 = 3;
 const USE_SRTP: u16 = 14;
 const AEAD_AES_128_GCM: u16 = 7;
+/// Messages of a client in one handshake: two hellos, its certificate, key, signature and end. What
+/// has a higher number is not of one.
+const MESSAGES_MAX: u16 = 8;
 
 /// Reads forward through bytes.
 struct Reader<'a>(&'a [u8]);
@@ -26,28 +32,105 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many handshake fragments a datagram brings in the clear, an encrypted record counting as
-/// one; `None` when its records do not add up.
-pub(super) fn fragments(datagram: &[u8]) -> Option<u32> {
+/// Where a handshake stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Messages with lower numbers than this have been answered.
+    Shaking(u16),
+    /// It is over.
+    Established,
+}
+
+/// What of a datagram its association is to look at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sifted {
+    /// The records: those in the clear are numbered anew and have one handshake fragment each.
+    pub(super) datagram: Vec<u8>,
+    /// Handshake fragments among them, an encrypted record counting as one.
+    pub(super) fragments: u32,
+    /// Number after that of the last handshake message in the clear.
+    pub(super) messages: u16,
+    /// The peer repeats what was answered, so it waits for our flight.
+    pub(super) repeats: bool,
+}
+
+/// Leaves out of a datagram what a stranger could have sent to end the association: in the clear,
+/// that is all but the handshake. `None` when its records do not add up.
+///
+/// A parser that takes what follows a fragment of a message for more of it gets every fragment in a
+/// record of its own; `numbers` counts those. Nobody has proved the numbers in the clear anyway.
+pub(super) fn sift(datagram: &[u8], stage: Stage, numbers: &mut u64) -> Option<Sifted> {
     let mut reader = Reader(datagram);
-    let mut fragments = 0;
+    let mut sifted = Sifted::default();
     while !reader.0.is_empty() {
+        let start = reader.0;
         let head = reader.take(RECORD_BYTES)?;
         let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
-        let mut record = Reader(reader.take(bytes)?);
+        let content = reader.take(bytes)?;
         let in_the_clear = head[3..5] == [0, 0];
-        if head[0] != HANDSHAKE || !in_the_clear {
-            fragments += 1;
-            continue;
-        }
-        while !record.0.is_empty() {
-            let head = record.take(FRAGMENT_BYTES)?;
-            let bytes = u32::from_be_bytes([0, head[9], head[10], head[11]]) as usize;
-            record.take(bytes)?;
-            fragments += 1;
+        match (head[0], in_the_clear, stage) {
+            (HANDSHAKE, false, Stage::Established) => sifted.repeats = true,
+            (ALERT, false, _) | (_, false, Stage::Shaking(_)) => {
+                sifted.fragments += 1;
+                sifted.datagram.extend_from_slice(&start[..RECORD_BYTES + bytes]);
+            }
+            (HANDSHAKE, true, _) => sifted.split(head, Reader(content), stage, numbers)?,
+            (CHANGE_CIPHER_SPEC, true, Stage::Shaking(_)) if content == [1] => {
+                sifted.fragments += 1;
+                sifted.record(head, content, numbers);
+            }
+            _ => {}
         }
     }
-    Some(fragments)
+    Some(sifted)
+}
+
+impl Sifted {
+    /// Takes a handshake record in the clear, fragment by fragment.
+    fn split(
+        &mut self,
+        head: &[u8],
+        mut content: Reader<'_>,
+        stage: Stage,
+        numbers: &mut u64,
+    ) -> Option<()> {
+        while !content.0.is_empty() {
+            let start = content.0;
+            let fragment = content.take(FRAGMENT_BYTES)?;
+            let bytes = u32::from_be_bytes([0, fragment[9], fragment[10], fragment[11]]) as usize;
+            content.take(bytes)?;
+            let message = u16::from_be_bytes([fragment[4], fragment[5]]);
+            match stage {
+                Stage::Shaking(answered) if message < MESSAGES_MAX => {
+                    self.repeats |= message < answered;
+                    self.messages = self.messages.max(message + 1);
+                    self.fragments += 1;
+                    self.record(head, &start[..FRAGMENT_BYTES + bytes], numbers);
+                }
+                Stage::Shaking(_) => {}
+                Stage::Established => self.repeats = true,
+            }
+        }
+        Some(())
+    }
+
+    /// Appends a record with a number of ours.
+    fn record(&mut self, head: &[u8], content: &[u8], numbers: &mut u64) {
+        // Content type, version and epoch; then 48 bits of number.
+        self.datagram.extend_from_slice(&head[..5]);
+        self.datagram.extend_from_slice(&numbers.to_be_bytes()[2..]);
+        // No longer than the record that it was in.
+        self.datagram.extend_from_slice(&(content.len() as u16).to_be_bytes());
+        self.datagram.extend_from_slice(content);
+        *numbers += 1;
+    }
+}
+
+/// Whether a datagram of ours asks the peer to show that it can be reached, which is answered or asked
+/// for again by the peer (RFC 6347 4.2.1).
+pub(super) fn verifies(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&HANDSHAKE)
+        && datagram.get(RECORD_BYTES) == Some(&HELLO_VERIFY_REQUEST)
 }
 
 /// Whether a datagram starts a handshake whose `use_srtp` extension lists AES-128-GCM. A hello in
@@ -130,31 +213,99 @@ mod tests {
         assert!(!offers_gcm(b""));
     }
 
+    /// Kind, epoch and content of each record.
+    fn records(datagram: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
+        let mut reader = Reader(datagram);
+        std::iter::from_fn(|| {
+            let head = reader.take(RECORD_BYTES)?;
+            let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
+            Some((head[0], head[4], reader.take(bytes)?.to_vec()))
+        })
+        .collect()
+    }
+
     #[test]
-    fn fragments_are_counted() {
+    fn what_a_stranger_could_have_sent_is_left_out() {
+        let (shaking, established) = (Stage::Shaking(0), Stage::Established);
+        let alert = || record(ALERT, 0, &[2, 40]);
+        let sealed = |kind| record(kind, 1, b"sealed");
+        let message = || record(HANDSHAKE, 0, &fragment(1, b"abc"));
+        let cases = [
+            ("an alert in the clear", alert(), shaking, 0, false),
+            ("data in the clear", record(23, 0, b"x"), shaking, 0, false),
+            ("a change of cipher", record(CHANGE_CIPHER_SPEC, 0, &[1]), shaking, 1, false),
+            ("a broken change", record(CHANGE_CIPHER_SPEC, 0, &[2, 0]), shaking, 0, false),
+            ("a sealed alert", sealed(ALERT), shaking, 1, false),
+            ("a sealed end", sealed(HANDSHAKE), shaking, 1, false),
+            ("a message", message(), shaking, 1, false),
+            ("a message again", message(), Stage::Shaking(1), 1, true),
+            ("a message of none", numbered(9, message()), shaking, 0, false),
+            ("an alert, then", alert(), established, 0, false),
+            ("a sealed alert, then", sealed(ALERT), established, 1, false),
+            ("sealed data, then", sealed(23), established, 0, false),
+            ("a sealed end again, then", sealed(HANDSHAKE), established, 0, true),
+            ("a message again, then", message(), established, 0, true),
+            ("a change again", record(CHANGE_CIPHER_SPEC, 0, &[1]), established, 0, false),
+        ];
+        for (name, bytes, stage, kept, repeats) in cases {
+            let sifted = sift(&bytes, stage, &mut 0).expect("adds up");
+            assert_eq!(records(&sifted.datagram).len(), kept, "{name}");
+            assert_eq!((sifted.fragments as usize, sifted.repeats), (kept, repeats), "{name}");
+        }
+    }
+
+    /// The same record with another number of its message.
+    fn numbered(message: u8, mut record: Vec<u8>) -> Vec<u8> {
+        record[RECORD_BYTES + 5] = message;
+        record
+    }
+
+    #[test]
+    fn every_fragment_gets_a_record_of_its_own() {
+        // The end of one message and the whole of the next, as stacks with long certificates send.
+        let mut end = fragment(11, b"end");
+        (end[3], end[8]) = (200, 197);
+        let next = fragment(16, b"key");
+        let together = record(HANDSHAKE, 0, &[&end[..], &next].concat());
+        let mut numbers = 7;
+        let sifted = sift(&together, Stage::Shaking(0), &mut numbers).expect("adds up");
+        let expected = [(HANDSHAKE, 0, end), (HANDSHAKE, 0, next)];
+        assert_eq!(records(&sifted.datagram), expected);
+        assert_eq!((sifted.fragments, numbers), (2, 9));
+        assert_eq!((sifted.datagram[10], sifted.datagram[10 + RECORD_BYTES + 15]), (7, 8));
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
         let two = [fragment(1, b"abc"), fragment(2, b"")].concat();
         let cases = [
-            ("nothing", vec![], Some(0)),
-            ("a hello", hello(&[7]), Some(1)),
-            ("two fragments", record(HANDSHAKE, 0, &two), Some(2)),
-            ("an encrypted record", record(HANDSHAKE, 1, &two), Some(1)),
-            ("two records", [record(20, 0, &[1]), record(HANDSHAKE, 1, b"x")].concat(), Some(2)),
-            ("a record that is cut", record(HANDSHAKE, 0, &two)[..20].to_vec(), None),
-            ("a fragment that lies", record(HANDSHAKE, 0, &two[..14]), None),
-            ("a head that is cut", vec![22, 254, 253], None),
+            ("a record that is cut", record(HANDSHAKE, 0, &two)[..20].to_vec()),
+            ("a fragment that lies", record(HANDSHAKE, 0, &two[..14])),
+            ("a head that is cut", vec![22, 254, 253]),
         ];
-        for (name, bytes, expected) in cases {
-            assert_eq!(fragments(&bytes), expected, "{name}");
+        for (name, bytes) in cases {
+            assert_eq!(sift(&bytes, Stage::Shaking(0), &mut 0), None, "{name}");
         }
+        assert_eq!(sift(&[], Stage::Shaking(0), &mut 0), Some(Sifted::default()));
     }
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            fragments(&bytes);
+        fn arbitrary_bytes_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            answered in 0u16..9,
+        ) {
             offers_gcm(&bytes);
             let inside = record(HANDSHAKE, 0, &bytes);
-            prop_assert!(fragments(&inside).is_none_or(|count| count as usize <= bytes.len()));
+            for (bytes, stage) in [
+                (&bytes, Stage::Shaking(answered)),
+                (&inside, Stage::Shaking(answered)),
+                (&inside, Stage::Established),
+            ] {
+                let Some(sifted) = sift(bytes, stage, &mut 0) else { continue };
+                prop_assert!(sifted.fragments as usize <= bytes.len());
+                prop_assert_eq!(sifted.fragments as usize, records(&sifted.datagram).len());
+            }
         }
     }
 }

@@ -81,7 +81,8 @@ fn handshake(
             if lose(count) {
                 continue;
             }
-            let server = association.get_or_insert_with(|| Association::new(&identity, &datagram));
+            let server =
+                association.get_or_insert_with(|| Association::new(&identity, &datagram, now));
             match server.read(&datagram, fingerprints, now) {
                 Ok(Brought::Keys(_)) => keys = true,
                 Ok(_) | Err(Trouble::Refused(_)) => {}
@@ -171,7 +172,7 @@ fn a_flood_of_dtls_is_cut_off() {
     let now = Instant::now();
     let mut client = Client::new(&[Profile::Gcm], now);
     let hello = client.send().remove(0);
-    let mut server = Association::new(&identity, &hello);
+    let mut server = Association::new(&identity, &hello, now);
     let refused = (0..10_000)
         .filter(|_| {
             let read = server.read(&hello, &[], now);
@@ -179,7 +180,7 @@ fn a_flood_of_dtls_is_cut_off() {
             matches!(read, Err(Trouble::Refused(Refused::DtlsLimited)))
         })
         .count();
-    assert_eq!(refused, 10_000 - DATAGRAMS_MAX as usize);
+    assert_eq!(refused, 10_000 - DATAGRAMS.burst as usize);
 }
 
 #[test]
@@ -191,8 +192,111 @@ fn broken_records_fail_or_are_refused_and_never_panic() {
     for at in 0..hello.len() {
         let mut broken = hello.clone();
         broken[at] ^= 0xFF;
-        let mut server = Association::new(&identity, &broken);
+        let mut server = Association::new(&identity, &broken, now);
         let keys = server.read(&broken, &[], now);
         assert!(!matches!(keys, Ok(Brought::Keys(_))), "byte {at}");
+    }
+}
+
+/// A record in the clear that anyone can write.
+fn junk(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut record = vec![kind, 254, 253, 0, 0, 0, 0, 0, 0, 0, 99];
+    record.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    record.extend_from_slice(content);
+    record
+}
+
+#[test]
+fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
+    let now = Instant::now();
+    let strange = [
+        junk(21, &[2, 40]),
+        junk(21, &[1, 0]),
+        junk(23, b"data"),
+        junk(20, &[9, 9]),
+        junk(99, b""),
+    ];
+    let identity = Identity::generate().expect("an identity");
+    let mut client = Client::new(&[Profile::Gcm], now);
+    let fingerprints = [client.fingerprint.clone()];
+    let mut flight = client.send();
+    let mut server = Association::new(&identity, &flight[0], now);
+    let mut keys = 0;
+    for _ in 0..10 {
+        let strange = || strange.iter().cloned();
+        for datagram in flight.into_iter().flat_map(|one| strange().chain([one])) {
+            match server.read(&datagram, &fingerprints, now) {
+                Ok(Brought::Keys(_)) => keys += 1,
+                Ok(Brought::Nothing) => {}
+                Ok(Brought::Closed) => panic!("closed by a stranger"),
+                Err(Trouble::Refused(why)) => panic!("{why:?}"),
+                Err(Trouble::Failed(failure)) => panic!("{failure}"),
+            }
+        }
+        server.send(|datagram| {
+            client.read(datagram, now);
+        });
+        flight = client.send();
+    }
+    assert_eq!(keys, 1);
+    for record in &strange {
+        assert!(matches!(server.read(record, &fingerprints, now), Ok(Brought::Nothing)));
+    }
+}
+
+#[test]
+fn a_budget_that_a_stranger_used_up_comes_back() {
+    let now = Instant::now();
+    let identity = Identity::generate().expect("an identity");
+    let mut client = Client::new(&[Profile::Gcm], now);
+    let hello = client.send().remove(0);
+    let mut server = Association::new(&identity, &hello, now);
+    let limited = |server: &mut Association, at| {
+        let read = server.read(&hello, &[], at);
+        server.send(|_| {});
+        matches!(read, Err(Trouble::Refused(Refused::DtlsLimited)))
+    };
+    assert!((0..300).any(|_| limited(&mut server, now)));
+    let later = now + Duration::from_secs(1);
+    let taken = (0..100).filter(|_| !limited(&mut server, later)).count();
+    assert!((16..=20).contains(&taken), "{taken} a second");
+}
+
+#[test]
+fn a_flight_is_repeated_for_a_peer_that_repeats_and_for_no_one_else() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let identity = Identity::generate().expect("an identity");
+    let mut client = Client::new(&[Profile::Gcm], start);
+    let hello = client.send().remove(0);
+    let mut server = Association::new(&identity, &hello, start);
+    let sent = |server: &mut Association| {
+        let mut all = Vec::new();
+        server.send(|datagram| all.push(datagram.to_vec()));
+        all
+    };
+    assert!(server.read(&hello, &[], start).is_ok());
+    let verify = sent(&mut server);
+    assert!(verify.iter().any(|datagram| hello::verifies(datagram)));
+    assert_eq!(server.deadline(), None, "the peer asks again");
+    for datagram in &verify {
+        client.read(datagram, start);
+    }
+    let second = client.send().remove(0);
+    assert!(server.read(&second, &[], at(10)).is_ok());
+    let flight = sent(&mut server);
+    assert!(!flight.is_empty());
+    let due = server.deadline();
+    assert_eq!(due, Some(at(10) + REPEAT_FIRST));
+    for (ms, datagram, repeats, name) in [
+        (100, junk(21, &[2, 40]), false, "an alert of a stranger"),
+        (110, junk(23, b"x"), false, "data of a stranger"),
+        (120, second.clone(), true, "the peer's hello again"),
+        (130, second.clone(), false, "too soon"),
+        (170, second.clone(), true, "the peer's hello once more"),
+    ] {
+        assert!(server.read(&datagram, &[], at(ms)).is_ok(), "{name}");
+        assert_eq!(sent(&mut server) == flight, repeats, "{name}");
+        assert_eq!(server.deadline(), due, "{name}");
     }
 }

@@ -1,4 +1,5 @@
-//! Sessions and their publishers in virtual time, without sockets.
+//! Sessions and their publishers in virtual time, without sockets. Long because what one peer may do
+//! to another is played here, each case with both of them.
 
 use std::sync::Mutex;
 
@@ -40,6 +41,9 @@ impl Drop for Record {
         self.0.lock().expect("not poisoned").dropped = true;
     }
 }
+
+/// Longer than a unit waits for proof of its marker.
+const MARKER_PROOF: Duration = Duration::from_millis(200);
 
 /// A port without a socket, and its clock.
 struct World {
@@ -221,16 +225,30 @@ fn what_is_no_protocol_of_ours_is_counted() {
 fn a_source_that_guesses_is_cut_off_and_the_others_are_not() {
     let mut world = World::new();
     let mut pair = world.pair(1);
-    let guess = crate::webrtc::stun::tests::check("nobody:x", "guess", &[]);
+    let ufrag = world.sessions.users.keys().next().expect("one session").clone();
+    let guess = crate::webrtc::stun::tests::check(&format!("{ufrag}:x"), "guess", &[]);
     for _ in 0..1000 {
         world.sessions.datagram(&mut guess.clone(), path(7), world.now);
     }
-    assert_eq!(world.refused(Refused::StunUnknownUser), 200);
+    assert_eq!(world.refused(Refused::StunUnauthenticated), 200);
     assert_eq!(world.refused(Refused::StunLimited), 800);
     let other = Path { remote: "198.51.100.1:1".parse().expect("an address"), local: None };
     pair.path = other;
     world.connect(&mut pair);
     assert_eq!(pair.told(), [Told::Connected]);
+}
+
+#[test]
+fn checks_for_users_that_are_gone_keep_no_one_out() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let stale = crate::webrtc::stun::tests::check("gone:x", "password", &[]);
+    for _ in 0..1000 {
+        world.sessions.datagram(&mut stale.clone(), path(7), world.now);
+    }
+    assert_eq!(world.refused(Refused::StunUnknownUser), 1000);
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [Told::Connected], "from the same host");
 }
 
 #[test]
@@ -283,13 +301,87 @@ fn a_peer_that_says_goodbye_has_ended() {
     world.picture(&mut pauses, true);
     let goodbye = pauses.client.goodbye();
     world.bring(&mut pauses, vec![goodbye]);
+    world.pass(&mut pauses, Duration::from_secs(5));
+    assert_eq!(pauses.told(), [Told::Connected], "a source has left, not the peer");
     world.picture(&mut pauses, false);
-    world.pass(&mut pauses, Duration::from_secs(2));
-    assert_eq!(pauses.told(), [Told::Connected], "a source that goes on has not ended");
-    let goodbye = pauses.client.goodbye();
-    world.bring(&mut pauses, vec![goodbye]);
-    world.pass(&mut pauses, Duration::from_secs(2));
-    assert_eq!(pauses.told(), [Told::Connected, Told::Closed]);
+    world.pass(&mut pauses, MARKER_PROOF);
+    assert_eq!(pauses.units(), 2);
+}
+
+#[test]
+fn an_address_that_someone_speaks_from_is_not_taken() {
+    let mut world = World::new();
+    let (mut victim, mut other) = (world.pair(1), world.pair(1));
+    world.connect(&mut victim);
+    world.picture(&mut victim, true);
+    let check = other.client.check(true);
+    world.bring(&mut other, vec![check]);
+    assert_eq!(other.client.checked, 1, "it is answered all the same");
+    world.picture(&mut victim, false);
+    assert_eq!(victim.units(), 2);
+    world.pass(&mut victim, Duration::from_secs(3));
+    world.connect(&mut other);
+    world.picture(&mut other, true);
+    world.pass(&mut other, MARKER_PROOF);
+    assert_eq!((victim.units(), other.units()), (2, 1), "a silent owner makes room");
+}
+
+/// A sink that panics when it is given a unit.
+struct Broken(Arc<Mutex<Given>>);
+
+impl Sink for Broken {
+    fn unit(&mut self, _: Unit) {
+        panic!("a sink that breaks");
+    }
+
+    fn told(&mut self, what: Told) {
+        self.0.lock().expect("not poisoned").told.push(what);
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").dropped = true;
+        panic!("a sink that breaks when it is dropped");
+    }
+}
+
+#[test]
+fn a_sink_that_panics_ends_its_session_alone() {
+    let mut world = World::new();
+    let mut whole = world.pair(1);
+    let mut client = Client::new("theirs", world.now);
+    let given = Arc::new(Mutex::new(Given::default()));
+    let (id, answer) = world.answer(&client, Box::new(Broken(Arc::clone(&given))));
+    client.accept(&answer.sdp);
+    let mut broken = Pair { id, client, path: path(2), given };
+    world.connect(&mut whole);
+    world.connect(&mut broken);
+    assert_eq!(broken.told(), [Told::Connected]);
+    world.picture(&mut broken, true);
+    world.picture(&mut whole, true);
+    world.pass(&mut broken, MARKER_PROOF);
+    assert!(broken.given.lock().expect("not poisoned").dropped);
+    assert_eq!(world.shared.counts.snapshot().sessions, 1);
+    world.picture(&mut whole, false);
+    world.pass(&mut whole, MARKER_PROOF);
+    assert_eq!(whole.units(), 2);
+}
+
+#[test]
+fn a_peer_that_sends_more_than_anyone_may_is_cut() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    for _ in 0..1000 {
+        let packets = pair.client.picture(true, 8000, 30);
+        world.bring(&mut pair, packets);
+    }
+    let limited = world.refused(Refused::MediaLimited);
+    assert!((3000..5000).contains(&limited), "of 8 MB at once 4 MB are taken: {limited}");
+    world.pass(&mut pair, Duration::from_secs(1));
+    world.picture(&mut pair, true);
+    assert_eq!(world.refused(Refused::MediaLimited), limited);
 }
 
 #[test]

@@ -71,6 +71,30 @@ fn a_source_may_have_wrapped_before_its_first_packet_came() {
 }
 
 #[test]
+fn a_rollover_that_was_missed_is_found_again() {
+    for profile in PROFILES {
+        let mut peer = peer(profile, true);
+        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let mut taken = Vec::new();
+        for step in 0..120_000u32 {
+            let plain = packet(7, step as u16, b"media");
+            let sealed = peer.encrypt_rtp(&plain).expect("sealed");
+            // An outage of more than half a round.
+            if (66_000..116_000).contains(&step) {
+                continue;
+            }
+            if inbound.media(&mut sealed.to_vec()).is_ok() {
+                taken.push(step);
+            }
+        }
+        let lost = 66_000..116_000 + FAILURES_MAX;
+        let expected: Vec<u32> = (0..120_000).filter(|step| !lost.contains(step)).collect();
+        assert_eq!(taken.len(), expected.len(), "{profile:?}");
+        assert!(taken == expected, "{profile:?}");
+    }
+}
+
+#[test]
 fn headers_with_sources_and_extensions_stay_in_the_clear() {
     for profile in PROFILES {
         let mut peer = peer(profile, true);
