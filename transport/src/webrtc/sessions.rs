@@ -171,6 +171,11 @@ impl Sessions {
         taken
     }
 
+    /// The session whose user a request names.
+    fn user(&self, request: &Request<'_>) -> Option<u64> {
+        request.users().and_then(|(ours, _)| self.users.get(ours).copied())
+    }
+
     fn stun(&mut self, datagram: &[u8], path: Path, now: Instant) -> Result<(), Refused> {
         let request = match Request::parse(datagram) {
             Ok(request) => request,
@@ -179,7 +184,12 @@ impl Sessions {
             Err(NotARequest::Malformed) => return Err(Refused::StunMalformed),
         };
         let source = path.remote.ip();
-        let id = request.users().and_then(|(ours, _)| self.users.get(ours).copied());
+        let mut id = self.user(&request);
+        if id.is_none() {
+            // A check may overtake the command that its session is made by.
+            self.obey(now);
+            id = self.user(&request);
+        }
         let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
         let Some((id, peer)) = peer else { return Err(Refused::StunUnknownUser) };
         let owner = self.addresses.get(&path.remote);

@@ -93,6 +93,13 @@ impl World {
     }
 
     fn answer(&mut self, client: &Client, sink: Box<dyn Sink>) -> (u64, Answer) {
+        let answered = self.offer(client, sink);
+        self.sessions.obey(self.now);
+        answered
+    }
+
+    /// Answers, and leaves the command that makes the session.
+    fn offer(&mut self, client: &Client, sink: Box<dyn Sink>) -> (u64, Answer) {
         let offer = Offer::parse(&client.offer()).expect("an offer");
         let agreed = answer::agree(&offer).expect("agreed");
         let local = random::credentials().expect("random numbers");
@@ -109,7 +116,6 @@ impl World {
         let state = Arc::new(SessionState::default());
         let opening = Opening { id, agreed, local, sink, state };
         assert!(self.shared.send(Command::Open(Box::new(opening))));
-        self.sessions.obey(self.now);
         (id, Answer { sdp, etag: String::new(), codecs })
     }
 
@@ -185,6 +191,19 @@ fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
     world.pass(&mut pair, Duration::from_secs(1));
     assert!(pair.client.reports.len() >= 2);
     assert!(pair.client.reports.iter().all(|lost| *lost == 0));
+}
+
+#[test]
+fn a_check_that_overtakes_its_session_is_answered() {
+    let mut world = World::new();
+    let mut client = Client::new("theirs", world.now);
+    let given = Arc::new(Mutex::new(Given::default()));
+    let (id, answer) = world.offer(&client, Box::new(Record(Arc::clone(&given))));
+    client.accept(&answer.sdp);
+    let mut pair = Pair { id, client, path: path(1), given };
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [Told::Connected]);
+    assert_eq!(world.refused(Refused::StunUnknownUser), 0);
 }
 
 #[test]
