@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-log bench-embed clean
+.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-webrtc bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 
-bench: bench-decode bench-gate bench-live bench-log ## The benches of benches/BASELINE.md that need nothing else
+bench: bench-decode bench-gate bench-live bench-webrtc bench-log ## The benches of benches/BASELINE.md that need nothing else
 
 bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternating pairs
 	benches/decode.sh
@@ -50,6 +50,10 @@ bench-gate: ## Nanoseconds a frame for every measurer
 bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
 	$(CARGO) build --release --locked -q -p worker --example live_cost
 	benches/live.sh
+
+bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebRTC receiver
+	$(CARGO) build --release --locked -q -p transport --example webrtc_receive
+	$(CARGO) test --release --locked -q -p transport --lib -- --ignored --nocapture --test-threads=1 figures_of
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost

@@ -111,6 +111,8 @@ impl Receiving {
     }
 
     fn end(mut self) -> Ended {
+        // What is on its way arrives, and what waits for its marker is given out.
+        std::thread::sleep(Duration::from_millis(300));
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("counts");
@@ -317,7 +319,10 @@ fn figures_of_coming_and_going() {
             load()
         );
     };
-    print("at the start", &receiving);
+    // Once, so that all of the receiver is there.
+    drop(Loaded::connect(&mut receiving));
+    receiving.close_all();
+    print("after the first", &receiving);
     for round in 0..3 {
         for _ in 0..1000 {
             drop(Loaded::connect(&mut receiving));
