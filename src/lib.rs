@@ -13,6 +13,7 @@ pub mod database;
 pub mod delivery;
 pub mod descriptors;
 pub mod disk;
+pub mod eyes;
 pub mod idempotency;
 pub mod inference;
 pub mod json;

@@ -41,6 +41,7 @@ use crate::{
     catalog::Mode,
     config::{LiveConfig, Principal},
     disk::Reserve,
+    eyes::Eyes,
     inference::{Asker, Inference},
     metrics::Metrics,
     session::{
@@ -61,7 +62,6 @@ use workers::Workers;
 
 pub use budget::NoRoom;
 pub use describe::Instruction;
-pub use novelty::{Eyes, EyesError};
 pub use session::{End, PatchError, PromptError, Session};
 
 /// Sessions on the port, offers that have not connected included.
@@ -401,10 +401,7 @@ impl Live {
     fn novelty(&self, subject: Subject, session: SessionId) -> Option<Novelty> {
         let eyes = self.parts.eyes.clone().filter(|_| subject == Subject::Keyframes)?;
         let rule = self.parts.reuse;
-        let mut stream = [0; 8];
-        stream.copy_from_slice(&session.as_bytes()[..8]);
-        let stream = u64::from_le_bytes(stream);
-        Some(Novelty::new(eyes, rule, stream, Arc::clone(&self.parts.metrics)))
+        Some(Novelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
     }
 
     fn models(&self, wishes: &Wishes) -> Models {

@@ -59,6 +59,8 @@ mod reason;
 mod reason_ends;
 #[path = "api/reason_fields.rs"]
 mod reason_fields;
+#[path = "api/reason_novelty.rs"]
+mod reason_novelty;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

@@ -1,9 +1,8 @@
 //! `sightline embed-server` as a process, with a real model: started, asked, ended.
 #![allow(missing_docs)]
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
-#[path = "../../embed/tests/onnx/support.rs"]
-mod support;
+#[path = "../../tests/support/onnx_runtime.rs"]
+mod onnx_runtime;
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../tests/support/python.rs"]
@@ -49,7 +48,7 @@ fn start(arguments: &[&str]) -> (Server, BufReader<ChildStderr>, String) {
 #[test]
 fn a_server_embeds_jpegs_and_ends_when_it_is_told_to() {
     let test = "a_server_embeds_jpegs_and_ends_when_it_is_told_to";
-    let Some(library) = support::runtime(test) else { return };
+    let Some(library) = onnx_runtime::runtime(test) else { return };
     let library = library.to_str().expect("a path in UTF-8");
     let (mut server, mut said, line) = start(&["--onnxruntime", library]);
     let address = line.strip_prefix("listening on ").and_then(|line| line.split_once(": "));

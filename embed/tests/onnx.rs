@@ -4,6 +4,9 @@
 #[path = "onnx/support.rs"]
 mod support;
 
+#[path = "../../tests/support/onnx_runtime.rs"]
+mod onnx_runtime;
+
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../tests/support/python.rs"]
 mod python;
@@ -16,7 +19,10 @@ use std::{fs, path::Path, process::Command};
 use embed::{EmbedError, Model, OnnxConfig, OnnxError, OnnxModel, Picture, Provider};
 use media::{ErrorKind, Score};
 
-use crate::support::{SCENES, load, runtime, scene};
+use crate::{
+    onnx_runtime::runtime,
+    support::{SCENES, load, scene},
+};
 
 #[test]
 fn the_descriptor_is_what_its_generator_writes() {

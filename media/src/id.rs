@@ -41,6 +41,13 @@ macro_rules! hex_id {
             pub const fn as_bytes(&self) -> &[u8; $bytes] {
                 &self.0
             }
+
+            /// A number that differs from id to id: its first eight bytes, little-endian.
+            pub fn seed(&self) -> u64 {
+                let mut first = [0; 8];
+                first.copy_from_slice(&self.0[..8]);
+                u64::from_le_bytes(first)
+            }
         }
 
         impl fmt::Display for $name {

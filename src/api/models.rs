@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use super::{App, extract::Caller, openapi::terms, wire::shown};
 use crate::{
     catalog::{self, Listed},
+    eyes::Eyes,
     inference::Inference,
-    live::Eyes,
 };
 
 /// The models and what runs them.

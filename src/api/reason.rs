@@ -9,6 +9,7 @@ use infer::scheduler::Class;
 use media::Extent;
 use serde::Serialize;
 use utoipa::ToSchema;
+use worker::NoveltySpec;
 
 use super::{
     ApiError, ApiResult, App,
@@ -22,7 +23,7 @@ use crate::{
     inference::Asker,
     labels::Words,
     session::{
-        reason::{Description, Models, Reason, Reasoned, Semantics, Terms},
+        reason::{Description, Models, Novelty, Reason, Reasoned, Semantics, Terms},
         registry::Run,
         runner::{Ingest, Ingested},
     },
@@ -96,7 +97,7 @@ fn asked(
     run: &Arc<Run>,
     wanted: Option<Wanted>,
 ) -> Result<Semantics, ApiError> {
-    let Some(Wanted { views, mut inquiry, ask }) = wanted else { return Ok(Semantics::Off) };
+    let Some(Wanted { mut views, mut inquiry, ask }) = wanted else { return Ok(Semantics::Off) };
     let inference = Arc::clone(&app.inference);
     if !inference.is_configured() {
         return Ok(Semantics::Missing("no inference backend is configured".to_owned()));
@@ -121,7 +122,15 @@ fn asked(
         patience: Some(PATIENCE),
     };
     let describer = Arc::new(Models { inference, asker, ask });
-    Ok(Semantics::Chunks(Description { views, inquiry, describer }))
+    // What changed since the moment before is another question for each chunk.
+    let eyes = app.live.eyes().filter(|_| !inquiry.compares);
+    let novelty = eyes.map(|eyes| Novelty {
+        eyes: eyes.clone(),
+        rule: app.config.novelty.rule,
+        metrics: Arc::clone(&app.metrics),
+    });
+    views.novelty = novelty.as_ref().map(|novelty| NoveltySpec { side: novelty.eyes.side() });
+    Ok(Semantics::Chunks(Description { views, inquiry, describer, novelty }))
 }
 
 /// Reason over a source: decode it, have models describe its chunks, emit markers of both.

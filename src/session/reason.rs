@@ -3,13 +3,17 @@
 //! What is asked and in which order is decided in `ledger` without a clock or a socket; `driver`
 //! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
 
+mod describer;
 mod driver;
 mod ledger;
 mod model;
+mod reuse;
 
-pub use driver::{Answered, Describer, Describing, Driver, Sent, Subject, Told, Unanswered};
+pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
+pub use driver::{Driver, Subject, Told};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
+pub use reuse::{Judge, Novelty};
 
 use std::sync::Arc;
 
@@ -68,6 +72,8 @@ pub struct Description {
     pub inquiry: Inquiry,
     /// Whom.
     pub describer: Arc<dyn Describer>,
+    /// What tells whether a chunk shows anything new; `None` has every one described.
+    pub novelty: Option<Novelty>,
 }
 
 /// What a reasoning came to.

@@ -47,6 +47,7 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
         prompt_version: Some("describe-1".to_owned()),
         start_pts_ms: Some(index as i64 * 1000),
         end_pts_ms: Some(index as i64 * 1000 + 960),
+        reused_from_seq: None,
         index_name: index_name.map(|name| name.parse::<Label>().expect("a label")),
     })
 }

@@ -78,6 +78,7 @@ fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         prompt_version: None,
         start_pts_ms: None,
         end_pts_ms: None,
+        reused_from_seq: None,
         index_name: index.map(|name| name.parse::<Label>().expect("a label")),
     })
 }

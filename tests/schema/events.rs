@@ -181,6 +181,7 @@ fn of_models() -> Vec<Event> {
             attempts: Some(1),
             prompt_version: Some(text("describe-1")),
             start_pts_ms: Some(0),
+            reused_from_seq: Some(Seq(7)),
             end_pts_ms: Some(960),
             index_name: "door".parse().ok(),
         }),

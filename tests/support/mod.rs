@@ -4,6 +4,7 @@
 pub mod host;
 pub mod model;
 pub mod model_server;
+pub mod onnx_runtime;
 pub mod postgres;
 pub mod python;
 pub mod receiver;

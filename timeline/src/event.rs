@@ -343,6 +343,9 @@ pub struct SemanticChunkInferred {
     pub start_pts_ms: Option<i64>,
     /// Presentation time of the chunk's last frame.
     pub end_pts_ms: Option<i64>,
+    /// The event whose description this repeats: the chunk shows nothing new and no backend was
+    /// asked. Absent when one was.
+    pub reused_from_seq: Option<Seq>,
     /// The caller's index; absent when none.
     pub index_name: Option<Label>,
 }

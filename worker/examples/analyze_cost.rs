@@ -66,6 +66,7 @@ fn views(words: &str) -> Option<ViewOptions> {
         per_chunk: per_chunk.try_into().ok()?,
         max_edge: (edge > 0).then_some(edge),
         crop: None,
+        novelty: None,
     };
     Some(options.within_bounds())
 }

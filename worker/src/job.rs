@@ -111,7 +111,7 @@ impl View {
         picture: Picture,
     ) -> View {
         let Picture { extent, jpeg } = picture;
-        View { frame_index: signal.frame_index, pts, reason, extent, jpeg }
+        View { frame_index: signal.frame_index, pts, reason, extent, jpeg, novelty: None }
     }
 }
 

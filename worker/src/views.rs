@@ -12,6 +12,7 @@ use gate::Reason;
 use media::{Extent, Rotation, Score, Timestamp};
 
 use crate::{
+    NoveltyInput, NoveltySpec,
     protocol::MESSAGE_BYTES_MAX,
     still::Cut,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
@@ -24,7 +25,8 @@ pub(crate) const VIEW_BYTES_MAX: usize = 15 << 20;
 
 // A chunk is one message: its views, and less than a kilobyte beside them.
 const _: () = assert!(
-    ViewOptions::PER_CHUNK_MAX as usize * VIEW_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
+    ViewOptions::PER_CHUNK_MAX as usize * (VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX) + 1024
+        <= MESSAGE_BYTES_MAX as usize
 );
 
 /// Which pictures a model is to be shown of a source.
@@ -39,6 +41,8 @@ pub struct ViewOptions {
     pub max_edge: Option<u32>,
     /// The part of the picture that is shown; `None` is all of it.
     pub crop: Option<Crop>,
+    /// Give what novelty is told from with each view.
+    pub novelty: Option<NoveltySpec>,
 }
 
 /// Where one chunk ends and the next begins.
@@ -75,6 +79,7 @@ impl ViewOptions {
             per_chunk: self.per_chunk.clamp(1, Self::PER_CHUNK_MAX),
             max_edge: self.max_edge.map(|edge| edge.clamp(Self::EDGE_MIN, Self::EDGE_MAX)),
             crop: self.crop,
+            novelty: self.novelty.map(NoveltySpec::within_bounds),
         }
     }
 
@@ -194,6 +199,8 @@ pub struct View {
     pub extent: Extent,
     /// The picture.
     pub jpeg: Vec<u8>,
+    /// What novelty is told from; there where it was asked for.
+    pub novelty: Option<NoveltyInput>,
 }
 
 /// Without the picture, which has no place in a log.
@@ -210,7 +217,7 @@ impl fmt::Debug for View {
 }
 
 wire_enum!(Chunking, "chunking", { 1 => Frames(frames), 2 => Span { ms } });
-wire_struct!(View { frame_index, pts, reason, extent, jpeg });
+wire_struct!(View { frame_index, pts, reason, extent, jpeg, novelty });
 wire_struct!(Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views });
 
 impl Wire for Crop {
@@ -227,18 +234,19 @@ impl Wire for Crop {
 
 impl Wire for ViewOptions {
     fn put(&self, out: &mut Vec<u8>) {
-        let ViewOptions { chunks, per_chunk, max_edge, crop } = self;
+        let ViewOptions { chunks, per_chunk, max_edge, crop, novelty } = self;
         chunks.put(out);
         out.push(*per_chunk);
         max_edge.put(out);
         crop.put(out);
+        novelty.put(out);
     }
 
     fn get(from: &mut Reader<'_>) -> Result<ViewOptions, ProtocolError> {
         let chunks = Chunking::get(from)?;
         let per_chunk = from.byte("views per chunk")?;
-        let (max_edge, crop) = (Wire::get(from)?, Wire::get(from)?);
-        let options = ViewOptions { chunks, per_chunk, max_edge, crop };
+        let (max_edge, crop, novelty) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let options = ViewOptions { chunks, per_chunk, max_edge, crop, novelty };
         if options.within_bounds() != options {
             return Err(ProtocolError::Invalid("view options"));
         }

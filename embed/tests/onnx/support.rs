@@ -1,41 +1,13 @@
-//! ONNX Runtime from PyPI, and pictures that are made, not kept.
-
-use std::path::{Path, PathBuf};
+//! The built-in model, and pictures that are made, not kept.
 
 use embed::{OnnxConfig, OnnxModel, Picture};
 
-use crate::{python, skip};
+use crate::onnx_runtime::runtime;
 
 /// How many scenes there are.
 pub const SCENES: u32 = 4;
 
 const SIDE: u32 = 224;
-
-/// The library of the pinned wheel; `None` where `test` is passed over.
-pub fn runtime(test: &str) -> Option<PathBuf> {
-    // Tests of other crates use this file too.
-    let requirements =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../embed/model/requirements.txt");
-    let found = python::installed(&requirements).and_then(|bin| library(&bin));
-    found.map_err(|why| skip::skip(test, why)).ok()
-}
-
-fn library(bin: &Path) -> Result<PathBuf, String> {
-    let wheel = bin.join("../lib");
-    let folders = std::fs::read_dir(&wheel).map_err(|error| error.to_string())?;
-    let capi = folders
-        .filter_map(|entry| Some(entry.ok()?.path().join("site-packages/onnxruntime/capi")))
-        .find(|folder| folder.is_dir())
-        .ok_or("no onnxruntime in the environment")?;
-    let files = std::fs::read_dir(&capi).map_err(|error| error.to_string())?;
-    let named = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"))
-    };
-    files
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(named)
-        .ok_or_else(|| format!("no library in {}", capi.display()))
-}
 
 /// The built-in model; `None` where `test` is passed over.
 pub fn load(test: &str) -> Option<OnnxModel> {

@@ -94,7 +94,7 @@ mod tests {
         let score = |value| Score::from_f64(value).expect("a fraction");
         let crop = Crop::new(score(0.25), score(0.0), score(0.5), score(0.75));
         let chunks = Chunking::Frames(30);
-        let views = ViewOptions { chunks, per_chunk: 1, max_edge: Some(64), crop };
+        let views = ViewOptions { chunks, per_chunk: 1, max_edge: Some(64), crop, novelty: None };
         let source = Extent { width: 640, height: 360 };
         let told = Coordinates::of(&views, source).map(|told| json!(told));
         let expected = json!({

@@ -275,6 +275,10 @@ payloads! {
         /// Media time of the chunk's last frame.
         #[schema(required = false)]
         end_pts_ms: i64,
+        /// The event whose description this repeats; there where the chunk shows nothing new and no
+        /// backend was asked.
+        #[schema(required = false)]
+        reused_from_seq: u64,
         #[schema(required = false)]
         index_name: terms::Label,
         /// The description was cut to fit.

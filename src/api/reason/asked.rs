@@ -275,7 +275,13 @@ fn views(fields: &mut Fields<'_>, inquiry: &Inquiry) -> ViewOptions {
         None if inquiry.is_clip => ViewOptions::PER_CHUNK_MAX,
         None => 1,
     };
-    ViewOptions { chunks, per_chunk, max_edge: max_edge.map(|edge| edge as u32), crop }
+    ViewOptions {
+        chunks,
+        per_chunk,
+        max_edge: max_edge.map(|edge| edge as u32),
+        crop,
+        novelty: None,
+    }
 }
 
 fn clip(value: &Value) -> Result<f64, Problem> {

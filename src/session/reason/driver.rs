@@ -4,24 +4,27 @@
 //! waits. Ends at once when it is cancelled; asks under way are dropped with it.
 
 use std::{
-    pin::Pin,
+    future::pending,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use gate::Reason;
-use infer::{Finding, Tokens};
+use infer::Tokens;
 use media::{ErrorKind, EventType, Label, RequestId, StreamId};
-use serde_json::Value;
-use timeline::{Event, Pass, SemanticChunkGenerated, SemanticChunkInferred};
+use timeline::{Appended, Event, SemanticChunkGenerated, SemanticChunkInferred};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use worker::Chunk;
 
-use super::ledger::{Inquiry, Ledger, Question, Span, Timing, Totals};
+use super::{
+    describer::{Answered, Describer, Unanswered},
+    ledger::{Inquiry, Ledger, Question, Span, Totals},
+    reuse::{Answer, Judge, Judged, Judging, Standing},
+};
 use crate::{
-    analysis::{Insight, Said},
+    analysis::Insight,
     labels::Words,
     metrics::Metrics,
     session::{
@@ -31,68 +34,10 @@ use crate::{
     telemetry::SPANS,
 };
 
-/// Bytes of a model's text that an event repeats.
-const RAW_BYTES_MAX: usize = 64 << 10;
+mod record;
+
 /// How long the events of a chunk wait for room in the log.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
-
-/// What a model answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
-    /// Name of the backend.
-    pub provider: String,
-    /// The model.
-    pub model: String,
-    /// Which pass it was.
-    pub pass: Pass,
-    /// Another backend than the first answered.
-    pub provider_fallback_used: bool,
-    /// The text.
-    pub text: String,
-    /// The text as JSON, valid by the schema.
-    pub json: Value,
-    /// Why the second pass has no answer, where there was one; in words that the owner may read.
-    pub second_failed: Option<String>,
-    /// Tokens of all asks that it took.
-    pub tokens: Tokens,
-    /// Time of all asks that it took.
-    pub latency: Duration,
-    /// Requests that were sent for it.
-    pub attempts: u32,
-}
-
-/// Why there is no answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unanswered {
-    /// In words that the owner may read.
-    pub reason: String,
-    /// The asks that came to nothing; `None` where it got no place and nothing was sent.
-    pub sent: Option<Sent>,
-}
-
-/// Asks that came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Name of the backend that failed last; `None` where none is known.
-    pub provider: Option<String>,
-    /// The model.
-    pub model: String,
-    /// Tokens of all of them.
-    pub tokens: Tokens,
-    /// Time of all of them, without the wait for a place.
-    pub latency: Duration,
-    /// Requests that were sent.
-    pub attempts: u32,
-}
-
-/// An answer to come; dropping it gives the ask up.
-pub type Describing = Pin<Box<dyn Future<Output = Result<Answered, Unanswered>> + Send>>;
-
-/// Whoever has a model describe pictures; every ask ends by itself.
-pub trait Describer: Send + Sync {
-    /// Asks.
-    fn describe(&self, question: Question) -> Describing;
-}
 
 /// What the events of a reasoning share.
 #[derive(Clone, Debug)]
@@ -141,44 +86,123 @@ pub struct Driver {
     pub subject: Subject,
 }
 
-/// An ask that has ended.
-struct Done {
-    chunk_index: u64,
+/// A chunk about to be described.
+struct Asking {
+    question: Question,
     /// What the gate says of the chunk.
     event_type: EventType,
+}
+
+/// A chunk of which it is known what is said.
+struct Done {
+    chunk_index: u64,
+    event_type: EventType,
     prompt_version: String,
-    outcome: Result<Answered, Unanswered>,
+    outcome: Outcome,
+}
+
+/// What came of a chunk.
+enum Outcome {
+    /// A model was asked.
+    Asked(Result<Answered, Unanswered>),
+    /// The answer to another chunk stands for it.
+    Reused(Arc<Answer>),
+}
+
+/// What a chunk leaves behind.
+struct Closed {
+    span: Span,
+    insight: Arc<Insight>,
+    inferred: SemanticChunkInferred,
+    generated: SemanticChunkGenerated,
+    /// A model answered.
+    is_answered: bool,
+}
+
+/// All that is under way.
+struct Work {
+    ledger: Ledger,
+    started: Instant,
+    insights: Vec<(Span, Arc<Insight>)>,
+    asks: JoinSet<Done>,
+    /// More chunks may come.
+    is_open: bool,
+    /// There is a judge.
+    reuses: bool,
+    judge: Option<Judge>,
+    judging: Option<Judging>,
+    standing: Standing<Asking>,
+}
+
+impl Work {
+    fn new(ledger: Ledger, judge: Option<Judge>) -> Work {
+        Work {
+            ledger,
+            started: Instant::now(),
+            insights: Vec::new(),
+            asks: JoinSet::new(),
+            is_open: true,
+            reuses: judge.is_some(),
+            judge,
+            judging: None,
+            standing: Standing::default(),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_open || self.judging.is_some() || !self.asks.is_empty()
+    }
+
+    fn takes_more(&self) -> bool {
+        self.is_open && self.judging.is_none() && self.ledger.has_room()
+    }
+}
+
+impl Outcome {
+    fn cost(&self) -> (Tokens, Duration) {
+        match self {
+            Outcome::Asked(Ok(answer)) => (answer.tokens, answer.latency),
+            Outcome::Asked(Err(Unanswered { sent: Some(sent), .. })) => (sent.tokens, sent.latency),
+            _ => (Tokens::default(), Duration::ZERO),
+        }
+    }
+}
+
+/// What comes of the judging under way; never where there is none.
+async fn judged(judging: &mut Option<Judging>) -> Judged {
+    match judging {
+        Some(judging) => judging.await,
+        None => pending().await,
+    }
 }
 
 impl Driver {
-    /// Asks about every chunk until the sender is gone and all is answered, or until `cancel`.
+    /// Asks about every chunk until the sender is gone and all is answered, or until `cancel`; where
+    /// `judge` finds nothing new in one, an earlier answer stands for it.
     pub async fn run(
         self,
         inquiry: Inquiry,
+        judge: Option<Judge>,
         mut chunks: mpsc::Receiver<Chunk>,
         cancel: CancellationToken,
     ) -> Told {
-        let started = Instant::now();
-        let mut ledger = Ledger::new(inquiry);
-        let (mut insights, mut asks, mut is_open) = (Vec::new(), JoinSet::new(), true);
+        let mut work = Work::new(Ledger::new(inquiry), judge);
         let (mut is_cut, mut failed) = (false, None);
-        while is_open || !asks.is_empty() {
+        while work.goes_on() {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {
                     is_cut = true;
                     break;
                 }
-                Some(done) = asks.join_next() => {
+                Some(done) = work.asks.join_next() => {
                     // A panic in an ask is our bug, and the job's end.
                     let Ok(done) = done else {
                         failed = Some(RunError::Unfinished);
                         break;
                     };
-                    let Some((span, insight, events)) = self.close(&mut ledger, done, started)
-                    else { continue };
-                    match self.commit(events, &cancel).await {
-                        Ok(()) => insights.push((span, insight)),
+                    match self.record(&mut work, done, &cancel).await {
+                        Ok(()) => {}
                         Err(RunError::Terminal(_) | RunError::NotFound) => {
                             is_cut = true;
                             break;
@@ -189,181 +213,97 @@ impl Driver {
                         }
                     }
                 }
-                chunk = chunks.recv(), if is_open && ledger.has_room() => match chunk {
-                    Some(chunk) => self.ask(&mut ledger, chunk, started, &mut asks),
-                    None => is_open = false,
+                judged = judged(&mut work.judging) => {
+                    work.judging = None;
+                    work.judge = Some(judged.judge);
+                    self.take(&mut work, judged.chunk, judged.same_as);
+                }
+                chunk = chunks.recv(), if work.takes_more() => match (chunk, work.judge.take()) {
+                    (Some(chunk), Some(judge)) => work.judging = Some(judge.judging(chunk)),
+                    (Some(chunk), None) => self.take(&mut work, chunk, None),
+                    (None, judge) => {
+                        work.is_open = false;
+                        work.judge = judge;
+                    }
                 },
             }
         }
         // The permits of asks that were given up are back once this returns.
-        asks.shutdown().await;
-        Told { insights, totals: ledger.totals(), is_cut, failed }
+        work.asks.shutdown().await;
+        Told { insights: work.insights, totals: work.ledger.totals(), is_cut, failed }
+    }
+
+    /// Writes what came of a chunk, and has the chunks that waited for it go on.
+    async fn record(
+        &self,
+        work: &mut Work,
+        done: Done,
+        cancel: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let chunk_index = done.chunk_index;
+        let Some(closed) = self.close(work, done) else { return Ok(()) };
+        let Closed { span, insight, inferred, generated, is_answered } = closed;
+        let kept = (is_answered && work.reuses).then(|| inferred.clone());
+        let events =
+            vec![Event::SemanticChunkInferred(inferred), Event::SemanticChunkGenerated(generated)];
+        let appended = self.commit(events, cancel).await?;
+        work.insights.push((span, Arc::clone(&insight)));
+        let seq = appended.first().map(|appended| appended.seq);
+        let answer = kept.zip(seq).map(|(said, seq)| Answer { seq, said, insight });
+        for (asking, answer) in work.standing.close(chunk_index, answer) {
+            self.begin(work, asking, answer);
+        }
+        Ok(())
     }
 
     /// Appends the events of a chunk; waits a while where the log has no room for them.
-    async fn commit(&self, events: Vec<Event>, cancel: &CancellationToken) -> Result<(), RunError> {
+    async fn commit(
+        &self,
+        events: Vec<Event>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Appended>, RunError> {
         let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let attempt = |_| self.registry.commit(&self.run, events.clone());
-        patiently(LOG_PATIENCE, cancel, lacks_room, attempt).await.map(drop)
+        patiently(LOG_PATIENCE, cancel, lacks_room, attempt).await
     }
 
-    fn ask(&self, ledger: &mut Ledger, chunk: Chunk, started: Instant, asks: &mut JoinSet<Done>) {
+    /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
+    fn take(&self, work: &mut Work, chunk: Chunk, same_as: Option<u64>) {
         let chosen = chunk.views.iter().filter(|view| view.reason.is_some()).count();
         self.metrics.keyframes.inc_by(chosen as u64);
         let strongest = chunk.views.iter().filter_map(|view| view.reason).min_by_key(priority);
         let event_type = strongest.map_or(EventType::ContextObservation, Reason::event_type);
-        let question = ledger.ask(chunk, started.elapsed());
+        let is_waited_for = same_as.is_some_and(|other| work.ledger.is_asked(other));
+        let question = work.ledger.ask(chunk, work.started.elapsed());
+        let asking = Asking { question, event_type };
+        match same_as {
+            Some(other) if is_waited_for => work.standing.wait(other, asking),
+            other => {
+                let answer = other.and_then(|other| work.standing.answer(other));
+                self.begin(work, asking, answer);
+            }
+        }
+    }
+
+    /// Asks, unless there is an answer.
+    fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+        let Asking { question, event_type } = asking;
         let chunk_index = question.chunk_index;
         let prompt_version = question.prompt.version.to_string();
         let span = tracing::info_span!(target: SPANS, "chunk", chunk_index);
-        let asking = self.describer.describe(question);
-        let asking =
-            async move { Done { chunk_index, event_type, prompt_version, outcome: asking.await } };
-        asks.spawn(asking.instrument(span));
-    }
-
-    /// What the frames of the chunk get, and its two events.
-    fn close(
-        &self,
-        ledger: &mut Ledger,
-        done: Done,
-        started: Instant,
-    ) -> Option<(Span, Arc<Insight>, Vec<Event>)> {
-        let Done { chunk_index, event_type, prompt_version, outcome } = done;
-        let found = outcome.as_ref().map(|answer| Finding::read(&answer.json)).ok();
-        let said = found.as_ref().map(|found| found.description.as_str());
-        let (tokens, latency) = match &outcome {
-            Ok(answer) => (answer.tokens, answer.latency),
-            Err(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
-            Err(Unanswered { sent: None, .. }) => (Tokens::default(), Duration::ZERO),
+        let described = match answer {
+            Some(answer) => Err(answer),
+            None => Ok(self.describer.describe(question)),
         };
-        let now = started.elapsed();
-        let (span, timing) = ledger.close(chunk_index, said, tokens, latency, now)?;
-        let of_gate = self.subject.words.event_type(event_type);
-        let is_unsent = outcome.as_ref().is_err_and(|unanswered| unanswered.sent.is_none());
-        let prompt_version = (!is_unsent).then_some(prompt_version);
-        let mut inferred = self.inferred(span, of_gate, prompt_version, latency);
-        inferred.tokens = counted(tokens);
-        let insight = match (outcome, found) {
-            (Ok(answer), Some(found)) => {
-                let said = self.subject.said(&found);
-                let spoken = said.event_type.clone();
-                inferred.provider = Some(answer.provider);
-                inferred.semantic_error = answer.second_failed;
-                inferred.provider_fallback_used = answer.provider_fallback_used;
-                inferred.event_type = spoken.unwrap_or(inferred.event_type);
-                inferred.object_label = said.object_label.clone();
-                inferred.summary = found.summary;
-                inferred.description = found.description;
-                inferred.confidence = said.confidence;
-                inferred.raw_output = cut(answer.text);
-                inferred.tier = Some(answer.pass);
-                inferred.model = Some(answer.model);
-                inferred.attempts = Some(answer.attempts);
-                Insight::Said(said)
-            }
-            (outcome, _) => {
-                let Unanswered { reason, sent } = outcome.err().unwrap_or_default();
-                if let Some(sent) = sent {
-                    inferred.provider = sent.provider;
-                    inferred.tier = Some(Pass::First);
-                    inferred.model = Some(sent.model);
-                    inferred.attempts = Some(sent.attempts);
-                }
-                inferred.semantic_fallback_used = true;
-                inferred.semantic_error = Some(reason.clone());
-                Insight::Unsaid(reason)
-            }
+        let ask = async move {
+            let outcome = match described {
+                Ok(describing) => Outcome::Asked(describing.await),
+                Err(answer) => Outcome::Reused(answer),
+            };
+            Done { chunk_index, event_type, prompt_version, outcome }
         };
-        let generated = self.generated(span, timing, counted(tokens), latency);
-        let events =
-            vec![Event::SemanticChunkInferred(inferred), Event::SemanticChunkGenerated(generated)];
-        Some((span, Arc::new(insight), events))
+        work.asks.spawn(ask.instrument(span));
     }
-
-    /// As no model answered.
-    fn inferred(
-        &self,
-        span: Span,
-        event_type: EventType,
-        prompt_version: Option<String>,
-        latency: Duration,
-    ) -> SemanticChunkInferred {
-        SemanticChunkInferred {
-            request_id: self.subject.request_id,
-            stream_id: self.subject.stream_id.clone(),
-            chunk_index: span.chunk_index,
-            provider: None,
-            provider_fallback_used: false,
-            semantic_fallback_used: false,
-            semantic_error: None,
-            event_type,
-            object_label: None,
-            summary: String::new(),
-            description: String::new(),
-            confidence: None,
-            raw_output: String::new(),
-            tokens: timeline::Tokens::default(),
-            inference_latency_ms: latency.as_millis() as u64,
-            tier: None,
-            model: None,
-            attempts: None,
-            prompt_version,
-            start_pts_ms: Some(span.start_pts_ms),
-            end_pts_ms: Some(span.end_pts_ms),
-            index_name: self.subject.index_name.clone(),
-        }
-    }
-
-    fn generated(
-        &self,
-        span: Span,
-        timing: Timing,
-        tokens: timeline::Tokens,
-        latency: Duration,
-    ) -> SemanticChunkGenerated {
-        SemanticChunkGenerated {
-            request_id: self.subject.request_id,
-            stream_id: self.subject.stream_id.clone(),
-            chunk_index: span.chunk_index,
-            chunk_frames: span.frames,
-            process_ms: timing.process_ms,
-            source_span_ms: span.end_pts_ms.saturating_sub(span.start_pts_ms).max(0) as u64,
-            lag_ms: timing.lag_ms,
-            index_name: self.subject.index_name.clone(),
-            tokens,
-            inference_latency_ms: latency.as_millis() as u64,
-        }
-    }
-}
-
-impl Subject {
-    /// What a model found, in the tenant's words.
-    fn said(&self, found: &Finding) -> Said {
-        let event_type = found.event_type.clone();
-        Said {
-            is_scene_cut: event_type == Some(EventType::SceneCut),
-            event_type: event_type.map(|event_type| self.words.event_type(event_type)),
-            confidence: found.confidence,
-            object_label: found.object_label.as_deref().map(|label| self.words.object_label(label)),
-            summary: found.summary.clone(),
-        }
-    }
-}
-
-fn counted(tokens: Tokens) -> timeline::Tokens {
-    timeline::Tokens {
-        prompt_tokens: tokens.prompt,
-        completion_tokens: tokens.completion,
-        thinking_tokens: tokens.thinking,
-        total_tokens: tokens.total,
-    }
-}
-
-/// The start of a model's text, as much as an event holds beside everything else.
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(RAW_BYTES_MAX));
-    text
 }
 
 /// Strongest first.

@@ -128,6 +128,11 @@ impl Ledger {
         self.asked.len() < self.inquiry.places()
     }
 
+    /// Chunk `index` is asked about, and not closed.
+    pub fn is_asked(&self, index: u64) -> bool {
+        self.asked.contains_key(&index)
+    }
+
     /// What to ask about the next chunk.
     pub fn ask(&mut self, chunk: Chunk, now: Duration) -> Question {
         let Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;

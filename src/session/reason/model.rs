@@ -6,7 +6,7 @@ use infer::{Image, OutputSchema, Prompt, Request, Tiered, scheduler::Refused};
 use timeline::Pass;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{Answered, Describer, Describing, Sent, Unanswered};
+use super::describer::{Answered, Describer, Describing, Sent, Unanswered};
 use super::ledger::Question;
 use crate::{
     inference::{Asker, Inference, InferenceError},

@@ -20,7 +20,9 @@ use crate::{
     analysis::{self, FrameResult, Insight},
     session::{
         Lifecycle,
-        reason::{Description, Driver, Reason, Reasoned, Semantics, Span, Subject, Terms, Told},
+        reason::{
+            Description, Driver, Judge, Reason, Reasoned, Semantics, Span, Subject, Terms, Told,
+        },
     },
 };
 
@@ -70,7 +72,8 @@ impl Asks {
     ) -> (Asks, Chunks) {
         let (to, taken) = mpsc::channel(CHUNKS_WAITING);
         let cancel = guard.token().waiting.child_token();
-        let Description { views, inquiry, describer } = description;
+        let Description { views, inquiry, describer, novelty } = description;
+        let judge = novelty.map(|novelty| Judge::new(novelty, guard.run().id().seed()));
         let driver = Driver {
             registry: Arc::clone(&runner.parts.registry),
             run: Arc::clone(guard.run()),
@@ -78,7 +81,7 @@ impl Asks {
             describer,
             subject,
         };
-        let told = runtime.spawn(driver.run(inquiry, taken, cancel.clone()));
+        let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
         (Asks { told, cancel, _end }, Chunks { views, to, next_index: 0, next_frame: 0 })
     }

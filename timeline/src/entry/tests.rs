@@ -274,6 +274,7 @@ fn inference() {
         prompt_version: Some(text("describe-1")),
         start_pts_ms: Some(-40),
         end_pts_ms: Some(960),
+        reused_from_seq: Some(Seq(7)),
         index_name: None,
     };
     let counts = r#""prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12"#;
@@ -281,7 +282,7 @@ fn inference() {
     check(
         Event::SemanticChunkInferred(inferred),
         &format!(
-            r#"{start}"chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r",{counts},"tier":"second","model":"m","attempts":2,"prompt_version":"describe-1","start_pts_ms":-40,"end_pts_ms":960}}"#
+            r#"{start}"chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r",{counts},"tier":"second","model":"m","attempts":2,"prompt_version":"describe-1","start_pts_ms":-40,"end_pts_ms":960,"reused_from_seq":7}}"#
         ),
     );
     let before_the_model_was_named = format!(

@@ -4,8 +4,8 @@ use media::{Frame, Rotation};
 
 use super::Job;
 use crate::{
-    Fault, ViewOptions,
-    still::{Cut, Picture, StillEncoder, StillError},
+    Fault, NoveltyInput, ViewOptions,
+    still::{Cut, InputMaker, Picture, StillEncoder, StillError},
     views::VIEW_BYTES_MAX,
 };
 
@@ -31,7 +31,13 @@ impl Wanted {
 #[derive(Default)]
 pub(super) struct Pictures {
     pub still: Option<Picture>,
-    pub view: Option<Picture>,
+    pub view: Option<ViewPicture>,
+}
+
+/// What a model is shown, and what novelty is told from where that is wanted.
+pub(super) struct ViewPicture {
+    pub picture: Picture,
+    pub novelty: Option<NoveltyInput>,
 }
 
 /// Makes the pictures of one job on one thread; takes memory with the first.
@@ -39,11 +45,13 @@ pub(super) struct PictureMaker {
     rotation: Rotation,
     views: Option<ViewOptions>,
     encoder: Option<StillEncoder>,
+    inputs: InputMaker,
 }
 
 impl PictureMaker {
     pub fn new(job: &Job<'_>) -> PictureMaker {
-        PictureMaker { rotation: job.rotation, views: job.views, encoder: None }
+        let (rotation, views) = (job.rotation, job.views);
+        PictureMaker { rotation, views, encoder: None, inputs: InputMaker::default() }
     }
 
     pub fn make(&mut self, frame: &Frame, wanted: Wanted) -> Result<Pictures, Fault> {
@@ -64,7 +72,10 @@ impl PictureMaker {
             if view.jpeg.len() > VIEW_BYTES_MAX {
                 return Err(StillError::TooLarge { bytes: view.jpeg.len() }.into());
             }
-            pictures.view = Some(view);
+            let novelty = options
+                .novelty
+                .map(|spec| self.inputs.make(frame, self.rotation, options.crop, spec.side));
+            pictures.view = Some(ViewPicture { picture: view, novelty: novelty.transpose()? });
         }
         Ok(pictures)
     }

@@ -11,7 +11,7 @@ use media::{Signal, Timestamp};
 use super::{
     Job, JobEvent, Still,
     chunks::Chunker,
-    pictures::{PictureMaker, Pictures, Wanted},
+    pictures::{PictureMaker, Pictures, ViewPicture, Wanted},
     predict::{Candidate, Form},
     sink::Segment,
 };
@@ -106,8 +106,10 @@ impl<'a> Sequencer<'a> {
         };
         let wanted = Wanted { still: self.job.stills && decision.selected, view };
         if let Some((pts, pictures)) = self.album.settle(signal.frame_index, wanted)? {
-            if let (Some(chunker), Some(picture)) = (&mut self.chunker, pictures.view) {
-                chunker.take(View::new(&signal, pts, selected, picture));
+            if let (Some(chunker), Some(shown)) = (&mut self.chunker, pictures.view) {
+                let ViewPicture { picture, novelty } = shown;
+                let view = View::new(&signal, pts, selected, picture);
+                chunker.take(View { novelty, ..view });
             }
             if let Some(picture) = pictures.still {
                 self.job.say(JobEvent::Still(Still::new(&signal, decision, picture)))?;

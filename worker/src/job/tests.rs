@@ -9,6 +9,7 @@ use media::{
 };
 
 use super::{sequence::Sequencer, sink::SegmentSink, *};
+use crate::{NoveltySpec, still::InputMaker};
 
 const EXTENT: Extent = Extent { width: 160, height: 96 };
 const CHROMA: Extent = Extent { width: 80, height: 48 };
@@ -148,7 +149,7 @@ fn analyse(lengths: &[u64], asked: Asked) -> Said {
 }
 
 fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
-    Some(ViewOptions { chunks, per_chunk, max_edge: Some(64), crop: None })
+    Some(ViewOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
 }
 
 /// Ways to cut 240 frames into segments.
@@ -318,6 +319,24 @@ fn a_view_of_all_of_the_picture_is_the_still() {
         }
     }
     assert!(same > 7, "{same}");
+}
+
+#[test]
+fn views_bring_what_novelty_is_told_from_where_it_is_asked_for() {
+    let novelty = Some(NoveltySpec { side: 32 });
+    let views = shown(Chunking::Frames(30), 4).map(|some| ViewOptions { novelty, ..some });
+    let mut maker = InputMaker::default();
+    for (name, lengths) in cuts() {
+        let said = analyse(&lengths, Asked { views, ..ASKED });
+        let shown: Vec<&View> = said.chunks.iter().flat_map(|(_, chunk)| &chunk.views).collect();
+        assert_eq!(shown.len(), 4 * 8, "{name}");
+        for view in shown {
+            let input = maker.make(&frame(view.frame_index), Rotation::None, None, 32);
+            assert_eq!(view.novelty, Some(input.expect("an input")), "{name}");
+        }
+    }
+    let said = analyse(&[240], Asked { views: shown(Chunking::Frames(30), 4), ..ASKED });
+    assert!(said.chunks.iter().flat_map(|(_, chunk)| &chunk.views).all(|v| v.novelty.is_none()));
 }
 
 #[test]

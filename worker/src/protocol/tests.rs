@@ -9,7 +9,7 @@ use media::{
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
-use crate::{Chunk, Chunking, Crop, View, ViewOptions};
+use crate::{Chunk, Chunking, Crop, NoveltySpec, View, ViewOptions};
 
 fn score() -> impl Strategy<Value = Score> {
     (0..=Score::SCALE).prop_map(Score::from_millionths)
@@ -72,15 +72,31 @@ fn view_options() -> impl Strategy<Value = ViewOptions> {
         (1..=Chunking::SPAN_MS_MAX).prop_map(|ms| Chunking::Span { ms }),
     ];
     let edge = option::of(ViewOptions::EDGE_MIN..=ViewOptions::EDGE_MAX);
-    (chunks, 1..=ViewOptions::PER_CHUNK_MAX, edge, option::of(crop())).prop_map(
-        |(chunks, per_chunk, max_edge, crop)| ViewOptions { chunks, per_chunk, max_edge, crop },
+    let side = NoveltySpec::SIDE_MIN..=NoveltySpec::SIDE_MAX;
+    let novelty = option::of(side.prop_map(|side| NoveltySpec { side }));
+    (chunks, 1..=ViewOptions::PER_CHUNK_MAX, edge, option::of(crop()), novelty).prop_map(
+        |(chunks, per_chunk, max_edge, crop, novelty)| ViewOptions {
+            chunks,
+            per_chunk,
+            max_edge,
+            crop,
+            novelty,
+        },
     )
 }
 
 fn chunk() -> impl Strategy<Value = Chunk> {
     let reason = option::of(proptest::sample::select(Reason::ALL.to_vec()));
-    let view = (any::<u64>(), timestamp(), reason, extent(), vec(any::<u8>(), 0..99)).prop_map(
-        |(frame_index, pts, reason, extent, jpeg)| View { frame_index, pts, reason, extent, jpeg },
+    let pictures = (vec(any::<u8>(), 0..99), option::of(session::novelty()));
+    let view = (any::<u64>(), timestamp(), reason, extent(), pictures).prop_map(
+        |(frame_index, pts, reason, extent, (jpeg, novelty))| View {
+            frame_index,
+            pts,
+            reason,
+            extent,
+            jpeg,
+            novelty,
+        },
     );
     let times = (any::<i64>(), any::<i64>());
     (any::<u64>(), any::<u64>(), any::<u64>(), times, vec(view, 0..5)).prop_map(

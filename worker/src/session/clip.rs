@@ -154,7 +154,7 @@ mod tests {
             if offered.is_wanted {
                 let extent = Extent { width: 1, height: 1 };
                 let (frame_index, reason, jpeg) = (at, None, vec![0]);
-                clipper.take(View { frame_index, pts, reason, extent, jpeg });
+                clipper.take(View { frame_index, pts, reason, extent, jpeg, novelty: None });
             }
         }
         found.extend(clipper.finish());

@@ -80,6 +80,10 @@ impl NoveltyInput {
     pub const COLUMNS: usize = LUMA_COLUMNS;
     /// Rows of cells.
     pub const ROWS: usize = LUMA_ROWS;
+    /// Bytes of the largest, as it is sent.
+    pub(crate) const BYTES_MAX: usize = Self::COLUMNS * Self::ROWS
+        + 3 * (NoveltySpec::SIDE_MAX * NoveltySpec::SIDE_MAX) as usize
+        + 16;
 }
 
 /// Without the samples.

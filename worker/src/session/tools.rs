@@ -63,7 +63,7 @@ impl Tools {
         spec: &SessionSpec,
     ) -> Result<Option<NoveltyInput>, Fault> {
         let Some(novelty) = spec.novelty else { return Ok(None) };
-        Ok(Some(self.inputs.make(frame, spec.crop, novelty.side)?))
+        Ok(Some(self.inputs.make(frame, Rotation::None, spec.crop, novelty.side)?))
     }
 
     /// Takes memory with the first picture.

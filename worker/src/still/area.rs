@@ -269,6 +269,7 @@ mod tests {
             per_chunk: 1,
             max_edge: Some(ViewOptions::EDGE_MIN),
             crop: None,
+            novelty: None,
         };
         let mut scaler = Scaler::default();
         scaler.scale(&Cut::new(extent, Rotation::None, &options), plane, None, (1, 1));

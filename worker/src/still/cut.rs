@@ -15,22 +15,21 @@ pub(crate) struct Cut {
 impl Cut {
     /// What `options` leave of a picture that `rotation` makes upright.
     pub fn new(coded: Extent, rotation: Rotation, options: &ViewOptions) -> Cut {
-        let upright = coded.rotated(rotation);
-        let region = options.crop.map_or(Region::all(upright), |crop| crop.region(upright));
-        let region = turned_back(region, coded, rotation);
-        Cut { coded, region, extent: shrunk(region.extent(), options.edge_max()) }
+        let whole = Cut::resizing(coded, rotation, options.crop, coded);
+        Cut { extent: shrunk(whole.region.extent(), options.edge_max()), ..whole }
     }
 
     /// The part of an upright picture, its longer edge no longer than `edge_max`.
     pub fn shrinking(upright: Extent, crop: Option<Crop>, edge_max: u32) -> Cut {
-        let whole = Cut::resizing(upright, crop, upright);
+        let whole = Cut::resizing(upright, Rotation::None, crop, upright);
         Cut { extent: shrunk(whole.region.extent(), edge_max), ..whole }
     }
 
-    /// The part of an upright picture at this size, whatever its shape.
-    pub fn resizing(upright: Extent, crop: Option<Crop>, extent: Extent) -> Cut {
+    /// The part of a picture that `rotation` makes upright at this size, whatever its shape.
+    pub fn resizing(coded: Extent, rotation: Rotation, crop: Option<Crop>, extent: Extent) -> Cut {
+        let upright = coded.rotated(rotation);
         let region = crop.map_or(Region::all(upright), |crop| crop.region(upright));
-        Cut { coded: upright, region, extent }
+        Cut { coded, region: turned_back(region, coded, rotation), extent }
     }
 
     /// Nothing is cut off and nothing scaled.
@@ -99,7 +98,7 @@ mod tests {
         let crop = crop.map(|[x, y, width, height]| {
             Crop::new(score(x), score(y), score(width), score(height)).expect("inside")
         });
-        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop }
+        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop, novelty: None }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Integers only and exact areas, so a frame gives the same input on every machine.
 
 use gate::{LUMA_COLUMNS, LUMA_ROWS};
-use media::{Extent, Frame, Pixels};
+use media::{Extent, Frame, Pixels, Rotation};
 
 use super::{
     StillError,
@@ -24,10 +24,12 @@ pub(crate) struct InputMaker {
 }
 
 impl InputMaker {
-    /// Of what `crop` leaves of an upright frame; the picture is square and `side` wide.
+    /// Of what `crop` leaves of the frame that `rotation` makes upright. The picture is square and
+    /// `side` wide, and lies as the frame does: nothing is turned to be compared.
     pub fn make(
         &mut self,
         frame: &Frame,
+        rotation: Rotation,
         crop: Option<Crop>,
         side: u32,
     ) -> Result<NoveltyInput, StillError> {
@@ -37,12 +39,12 @@ impl InputMaker {
         let luma = picture.luma();
 
         let cells = Extent { width: LUMA_COLUMNS as u32, height: LUMA_ROWS as u32 };
-        self.scaler.scale(&Cut::resizing(frame.extent, crop, cells), luma, None, (1, 1));
+        self.scaler.scale(&Cut::resizing(frame.extent, rotation, crop, cells), luma, None, (1, 1));
         let (means, _) = self.scaler.planes(false);
         let cells = (0..cells.height).flat_map(|y| means.row(y)).copied().collect();
 
         let square = Extent { width: side, height: side };
-        let cut = Cut::resizing(frame.extent, crop, square);
+        let cut = Cut::resizing(frame.extent, rotation, crop, square);
         self.scaler.scale_even(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.planes.convert(&Matrix::of(frame), luma, chroma, (1, 1));

@@ -238,7 +238,8 @@ fn cut_out(
         let [x, y, width, height] = millionths.map(Score::from_millionths);
         Crop::new(x, y, width, height).expect("inside")
     });
-    let options = ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop };
+    let options =
+        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop, novelty: None };
     let frame = picture.frame();
     let cut = Cut::new(frame.extent, rotation, &options);
     let mut encoder = StillEncoder::new().expect("an encoder");
@@ -347,6 +348,7 @@ fn one_encoder_makes_stills_and_views_in_any_order() {
         per_chunk: 1,
         max_edge: Some(max_edge),
         crop: None,
+        novelty: None,
     };
     for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
         for subsampling in LAYOUTS {

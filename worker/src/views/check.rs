@@ -57,5 +57,7 @@ fn keeps_to(chunk: &Chunk, options: &ViewOptions) -> bool {
             frames.contains(&view.frame_index)
                 && view.extent.width.max(view.extent.height) <= options.edge_max()
                 && (1..=VIEW_BYTES_MAX).contains(&view.jpeg.len())
+                && view.novelty.as_ref().map(|input| input.picture.side)
+                    == options.novelty.map(|spec| spec.side)
         })
 }

@@ -3,7 +3,7 @@
 use media::Signal;
 
 use super::*;
-use crate::JobEvent;
+use crate::{EmbeddingInput, JobEvent};
 
 fn score(millionths: u32) -> Score {
     Score::from_millionths(millionths)
@@ -27,8 +27,13 @@ fn a_crop_is_a_part_of_the_picture() {
 
 #[test]
 fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
-    let options =
-        |chunks, per_chunk, max_edge| ViewOptions { chunks, per_chunk, max_edge, crop: None };
+    let options = |chunks, per_chunk, max_edge| ViewOptions {
+        chunks,
+        per_chunk,
+        max_edge,
+        crop: None,
+        novelty: None,
+    };
     let span = |ms| Chunking::Span { ms };
     let cases = [
         (
@@ -62,6 +67,7 @@ fn view(frame_index: u64) -> View {
         reason: None,
         extent: Extent { width: 512, height: 288 },
         jpeg: vec![0xff; 9],
+        novelty: None,
     }
 }
 
@@ -83,6 +89,13 @@ fn a_worker_is_held_to_the_chunks_that_were_asked_for() {
         chunk.views[0].jpeg = vec![0; bytes];
         chunk
     };
+    let telling = || {
+        let mut chunk = chunk(&[33]);
+        let cells = vec![0; NoveltyInput::COLUMNS * NoveltyInput::ROWS];
+        let picture = EmbeddingInput { side: 32, rgb: vec![0; 3 * 32 * 32] };
+        chunk.views[0].novelty = Some(NoveltyInput { cells, picture });
+        chunk
+    };
     let cases = [
         ("as asked", chunk(&[30, 41]), true),
         ("its largest view", resized(288, 512), true),
@@ -101,10 +114,16 @@ fn a_worker_is_held_to_the_chunks_that_were_asked_for() {
         ("a view that is too high", resized(288, 513), false),
         ("an empty view", weighing(0), false),
         ("the heaviest view", weighing(VIEW_BYTES_MAX), true),
+        ("a view with more than was asked for", telling(), false),
         ("a view that is too heavy", weighing(VIEW_BYTES_MAX + 1), false),
     ];
-    let options =
-        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 2, max_edge: Some(512), crop: None };
+    let options = ViewOptions {
+        chunks: Chunking::Frames(30),
+        per_chunk: 2,
+        max_edge: Some(512),
+        crop: None,
+        novelty: None,
+    };
     for (name, chunk, is_fine) in cases {
         let mut check = ChunkCheck::new(Some(options));
         check.look(&signals(30)).expect(name);
@@ -119,7 +138,8 @@ fn a_worker_is_held_to_the_chunks_that_were_asked_for() {
 #[test]
 fn chunks_are_as_long_as_asked_and_come_only_where_asked() {
     let first = |frames| Chunk { index: 0, first_frame: 0, frames, ..chunk(&[0]) };
-    let options = |chunks| ViewOptions { chunks, per_chunk: 1, max_edge: None, crop: None };
+    let options =
+        |chunks| ViewOptions { chunks, per_chunk: 1, max_edge: None, crop: None, novelty: None };
     let span = Some(options(Chunking::Span { ms: 1000 }));
     let cases = [
         ("a long span", span, 400, Ok(())),

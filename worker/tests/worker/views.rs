@@ -13,7 +13,7 @@ use worker::{
 use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
 
 fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ViewOptions {
-    ViewOptions { chunks, per_chunk, max_edge, crop: None }
+    ViewOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
 }
 
 fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {

@@ -6,16 +6,24 @@ use std::sync::{
 };
 
 use media::{Extent, Timestamp, WallTime};
-use serde_json::json;
-use timeline::{Options, Timeline};
+use serde_json::{Value, json};
+use timeline::{Options, Pass, Timeline};
 use tokio::sync::Semaphore;
 use worker::View;
 
-use super::*;
+use super::{
+    record::{RAW_BYTES_MAX, cut},
+    *,
+};
 use crate::{
     config::Principal,
-    session::registry::{Origin, RunLimits},
+    session::{
+        reason::{Describing, Sent},
+        registry::{Origin, RunLimits},
+    },
 };
+
+mod repeats;
 
 /// What a question is told for which there was no place.
 const FULL: &str = "too many wait";
@@ -101,6 +109,7 @@ fn chunk(index: u64) -> Chunk {
         reason: (index == 0).then_some(Reason::SceneCut),
         extent: Extent { width: 2, height: 2 },
         jpeg: vec![0xff; 64],
+        novelty: None,
     };
     let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);
     Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
@@ -164,7 +173,7 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let metrics = Arc::clone(&driver.metrics);
     let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(1), taken, CancellationToken::new()));
+    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..3 {
         to.send(chunk(index)).await.expect("taken");
     }
@@ -208,7 +217,7 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     let describer = Scripted::new(0, |index| Ok(said(index)));
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(4), taken, CancellationToken::new()));
+    let told = tokio::spawn(driver.run(inquiry(4), None, taken, CancellationToken::new()));
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let sending = tokio::spawn(async move {
@@ -241,7 +250,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
         let (to, taken) = mpsc::channel(1);
         let cancel = CancellationToken::new();
-        let told = tokio::spawn(driver.run(inquiry(2), taken, cancel.clone()));
+        let told = tokio::spawn(driver.run(inquiry(2), None, taken, cancel.clone()));
         for index in 0..3 {
             to.send(chunk(index)).await.expect("taken");
         }
@@ -269,7 +278,7 @@ async fn a_chain_is_told_what_was_said_before() {
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (to, taken) = mpsc::channel(1);
     let chained = Inquiry { is_chained: true, ..inquiry(8) };
-    let told = tokio::spawn(driver.run(chained, taken, CancellationToken::new()));
+    let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
     for index in 0..3 {
         to.send(chunk(index)).await.expect("taken");
     }
@@ -302,7 +311,7 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let Stage { driver, _dir } = stage(describer).await;
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(1), taken, CancellationToken::new()));
+    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..2 {
         to.send(chunk(index)).await.expect("taken");
     }

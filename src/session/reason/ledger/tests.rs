@@ -23,6 +23,7 @@ fn view(pts_ms: i64) -> View {
         reason: None,
         extent: Extent { width: 2, height: 2 },
         jpeg: pts_ms.to_string().into_bytes(),
+        novelty: None,
     }
 }
 

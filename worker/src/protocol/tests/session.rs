@@ -46,17 +46,20 @@ pub fn spec() -> impl Strategy<Value = SessionSpec> {
     )
 }
 
+pub fn novelty() -> impl Strategy<Value = NoveltyInput> {
+    let side = NoveltySpec::SIDE_MIN;
+    any::<u8>().prop_map(move |value| NoveltyInput {
+        cells: vec![value; NoveltyInput::COLUMNS * NoveltyInput::ROWS],
+        picture: EmbeddingInput { side, rgb: vec![value; 3 * (side * side) as usize] },
+    })
+}
+
 fn selected() -> impl Strategy<Value = SelectedFrame> {
     let own = (extent(), vec(any::<u8>(), 0..99))
         .prop_map(|(extent, jpeg)| SelectedView::Own { extent, jpeg });
     let view = option::of(prop_oneof![Just(SelectedView::Still), own]);
-    let side = NoveltySpec::SIDE_MIN;
-    let novelty = any::<u8>().prop_map(move |value| NoveltyInput {
-        cells: vec![value; NoveltyInput::COLUMNS * NoveltyInput::ROWS],
-        picture: EmbeddingInput { side, rgb: vec![value; 3 * (side * side) as usize] },
-    });
     let reason = proptest::sample::select(Reason::ALL.to_vec());
-    (any::<u64>(), timestamp(), reason, view, option::of(novelty)).prop_map(
+    (any::<u64>(), timestamp(), reason, view, option::of(novelty())).prop_map(
         |(frame_index, pts, reason, view, novelty)| SelectedFrame {
             frame_index,
             pts,

@@ -15,7 +15,8 @@ fn crop(millionths: [u32; 4]) -> Crop {
 }
 
 fn input(picture: Quartered, crop: Option<Crop>, side: u32) -> NoveltyInput {
-    let input = InputMaker::default().make(&picture.frame(), crop, side).expect("an input");
+    let input =
+        InputMaker::default().make(&picture.frame(), Rotation::None, crop, side).expect("an input");
     assert_eq!(input.cells.len(), NoveltyInput::COLUMNS * NoveltyInput::ROWS);
     assert_eq!(input.picture.rgb.len(), 3 * (side * side) as usize);
     input
@@ -61,8 +62,9 @@ fn a_luma_only_frame_after_a_coloured_one_is_grey() {
     let mut maker = InputMaker::default();
     let coloured = layout(Subsampling::Yuv420, SampleRange::Limited);
     let grey = layout(Subsampling::Gray, SampleRange::Full);
-    maker.make(&Quartered::new(SMALL, coloured, RED, RED).frame(), None, 64).expect("an input");
-    let found = maker.make(&Quartered::new(SMALL, grey, [9, 0, 0], [200, 0, 0]).frame(), None, 64);
+    let mut make = |frame| maker.make(&frame, Rotation::None, None, 64);
+    make(Quartered::new(SMALL, coloured, RED, RED).frame()).expect("an input");
+    let found = make(Quartered::new(SMALL, grey, [9, 0, 0], [200, 0, 0]).frame());
     let found = found.expect("an input");
     assert_eq!((pixel(&found, 0, 0), pixel(&found, 63, 63)), ([9; 3], [200; 3]));
 }

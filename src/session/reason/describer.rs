@@ -1,0 +1,67 @@
+//! Whoever has a model describe the pictures of a chunk, and what comes of it.
+
+use std::{pin::Pin, time::Duration};
+
+use infer::Tokens;
+use serde_json::Value;
+use timeline::Pass;
+
+use super::ledger::Question;
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// Name of the backend.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Which pass it was.
+    pub pass: Pass,
+    /// Another backend than the first answered.
+    pub provider_fallback_used: bool,
+    /// The text.
+    pub text: String,
+    /// The text as JSON, valid by the schema.
+    pub json: Value,
+    /// Why the second pass has no answer, where there was one; in words that the owner may read.
+    pub second_failed: Option<String>,
+    /// Tokens of all asks that it took.
+    pub tokens: Tokens,
+    /// Time of all asks that it took.
+    pub latency: Duration,
+    /// Requests that were sent for it.
+    pub attempts: u32,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unanswered {
+    /// In words that the owner may read.
+    pub reason: String,
+    /// The asks that came to nothing; `None` where it got no place and nothing was sent.
+    pub sent: Option<Sent>,
+}
+
+/// Asks that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Name of the backend that failed last; `None` where none is known.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: String,
+    /// Tokens of all of them.
+    pub tokens: Tokens,
+    /// Time of all of them, without the wait for a place.
+    pub latency: Duration,
+    /// Requests that were sent.
+    pub attempts: u32,
+}
+
+/// An answer to come; dropping it gives the ask up.
+pub type Describing = Pin<Box<dyn Future<Output = Result<Answered, Unanswered>> + Send>>;
+
+/// Whoever has a model describe pictures; every ask ends by itself.
+pub trait Describer: Send + Sync {
+    /// Asks.
+    fn describe(&self, question: Question) -> Describing;
+}

@@ -1,0 +1,174 @@
+//! The two events of a chunk, and what its frames get.
+
+use std::{sync::Arc, time::Duration};
+
+use infer::{Finding, Tokens};
+use media::EventType;
+use timeline::{Pass, SemanticChunkGenerated, SemanticChunkInferred};
+
+use super::{
+    super::{
+        describer::{Answered, Unanswered},
+        ledger::{Span, Timing},
+    },
+    Closed, Done, Driver, Outcome, Subject, Work,
+};
+use crate::analysis::{Insight, Said};
+
+/// Bytes of a model's text that an event repeats.
+pub(super) const RAW_BYTES_MAX: usize = 64 << 10;
+
+impl Driver {
+    /// What the frames of the chunk get, and its two events.
+    pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
+        let Done { chunk_index, event_type, prompt_version, outcome } = done;
+        let found = match &outcome {
+            Outcome::Asked(Ok(answer)) => Some(Finding::read(&answer.json)),
+            _ => None,
+        };
+        let said = match &outcome {
+            Outcome::Reused(answer) => Some(answer.said.description.as_str()),
+            Outcome::Asked(_) => found.as_ref().map(|found| found.description.as_str()),
+        };
+        let (tokens, latency) = outcome.cost();
+        let now = work.started.elapsed();
+        let (span, timing) = work.ledger.close(chunk_index, said, tokens, latency, now)?;
+        let generated = self.generated(span, timing, counted(tokens), latency);
+        let mut inferred = self.inferred(span, self.subject.words.event_type(event_type), latency);
+        inferred.tokens = counted(tokens);
+        let is_answered = found.is_some();
+        let insight = match (outcome, found) {
+            (Outcome::Reused(answer), _) => {
+                answer.stand_for(&mut inferred);
+                Arc::clone(&answer.insight)
+            }
+            (Outcome::Asked(Ok(answer)), Some(found)) => {
+                inferred.prompt_version = Some(prompt_version);
+                Arc::new(Insight::Said(self.answered(&mut inferred, answer, found)))
+            }
+            (Outcome::Asked(outcome), _) => {
+                let Unanswered { reason, sent } = outcome.err().unwrap_or_default();
+                if let Some(sent) = sent {
+                    inferred.prompt_version = Some(prompt_version);
+                    inferred.provider = sent.provider;
+                    inferred.tier = Some(Pass::First);
+                    inferred.model = Some(sent.model);
+                    inferred.attempts = Some(sent.attempts);
+                }
+                inferred.semantic_fallback_used = true;
+                inferred.semantic_error = Some(reason.clone());
+                Arc::new(Insight::Unsaid(reason))
+            }
+        };
+        Some(Closed { span, insight, inferred, generated, is_answered })
+    }
+
+    /// Puts a model's answer into the chunk's event.
+    fn answered(
+        &self,
+        inferred: &mut SemanticChunkInferred,
+        answer: Answered,
+        found: Finding,
+    ) -> Said {
+        let said = self.subject.said(&found);
+        inferred.provider = Some(answer.provider);
+        inferred.semantic_error = answer.second_failed;
+        inferred.provider_fallback_used = answer.provider_fallback_used;
+        if let Some(spoken) = &said.event_type {
+            inferred.event_type = spoken.clone();
+        }
+        inferred.object_label = said.object_label.clone();
+        inferred.summary = found.summary;
+        inferred.description = found.description;
+        inferred.confidence = said.confidence;
+        inferred.raw_output = cut(answer.text);
+        inferred.tier = Some(answer.pass);
+        inferred.model = Some(answer.model);
+        inferred.attempts = Some(answer.attempts);
+        said
+    }
+
+    /// As no model answered.
+    fn inferred(
+        &self,
+        span: Span,
+        event_type: EventType,
+        latency: Duration,
+    ) -> SemanticChunkInferred {
+        SemanticChunkInferred {
+            request_id: self.subject.request_id,
+            stream_id: self.subject.stream_id.clone(),
+            chunk_index: span.chunk_index,
+            provider: None,
+            provider_fallback_used: false,
+            semantic_fallback_used: false,
+            semantic_error: None,
+            event_type,
+            object_label: None,
+            summary: String::new(),
+            description: String::new(),
+            confidence: None,
+            raw_output: String::new(),
+            tokens: timeline::Tokens::default(),
+            inference_latency_ms: latency.as_millis() as u64,
+            tier: None,
+            model: None,
+            attempts: None,
+            prompt_version: None,
+            start_pts_ms: Some(span.start_pts_ms),
+            end_pts_ms: Some(span.end_pts_ms),
+            reused_from_seq: None,
+            index_name: self.subject.index_name.clone(),
+        }
+    }
+
+    fn generated(
+        &self,
+        span: Span,
+        timing: Timing,
+        tokens: timeline::Tokens,
+        latency: Duration,
+    ) -> SemanticChunkGenerated {
+        SemanticChunkGenerated {
+            request_id: self.subject.request_id,
+            stream_id: self.subject.stream_id.clone(),
+            chunk_index: span.chunk_index,
+            chunk_frames: span.frames,
+            process_ms: timing.process_ms,
+            source_span_ms: span.end_pts_ms.saturating_sub(span.start_pts_ms).max(0) as u64,
+            lag_ms: timing.lag_ms,
+            index_name: self.subject.index_name.clone(),
+            tokens,
+            inference_latency_ms: latency.as_millis() as u64,
+        }
+    }
+}
+
+impl Subject {
+    /// What a model found, in the tenant's words.
+    fn said(&self, found: &Finding) -> Said {
+        let event_type = found.event_type.clone();
+        Said {
+            is_scene_cut: event_type == Some(EventType::SceneCut),
+            event_type: event_type.map(|event_type| self.words.event_type(event_type)),
+            confidence: found.confidence,
+            object_label: found.object_label.as_deref().map(|label| self.words.object_label(label)),
+            summary: found.summary.clone(),
+        }
+    }
+}
+
+fn counted(tokens: Tokens) -> timeline::Tokens {
+    timeline::Tokens {
+        prompt_tokens: tokens.prompt,
+        completion_tokens: tokens.completion,
+        thinking_tokens: tokens.thinking,
+        total_tokens: tokens.total,
+    }
+}
+
+/// The start of a model's text, as much as an event holds beside everything else.
+pub(super) fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(RAW_BYTES_MAX));
+    text
+}

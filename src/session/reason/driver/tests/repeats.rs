@@ -1,0 +1,104 @@
+//! Chunks that repeat the answer to another.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::session::reason::reuse;
+
+/// Chunk `index` with one view of this colour, half a second after the one before.
+fn coloured(index: u64, colour: [u8; 3]) -> Chunk {
+    let mut chunk = chunk(index);
+    chunk.views[0].pts = Timestamp::from_millis(index as i64 * 500);
+    chunk.views[0].novelty = Some(reuse::tests::input(colour));
+    chunk
+}
+
+const RED: [u8; 3] = [200, 50, 50];
+const BLUE: [u8; 3] = [50, 50, 200];
+
+/// What the chunks' events say: each chunk's index, description and the event it repeats.
+fn descriptions(registry: &Registry, run: &Run) -> BTreeMap<u64, (String, Option<u64>)> {
+    let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
+    let mut inferred = stored.into_iter().filter_map(|stored| {
+        let seq = stored.head.seq;
+        match stored.decode().expect("ours") {
+            Event::SemanticChunkInferred(chunk) => Some((seq, chunk)),
+            _ => None,
+        }
+    });
+    let mut chunk_of = BTreeMap::new();
+    inferred
+        .by_ref()
+        .map(|(seq, chunk)| {
+            chunk_of.insert(seq, chunk.chunk_index);
+            let repeats = chunk.reused_from_seq.map(|seq| chunk_of[&seq]);
+            if repeats.is_some() {
+                let asked = (&chunk.provider, &chunk.model, chunk.tier, &chunk.prompt_version);
+                assert_eq!(asked, (&None, &None, None, &None), "nobody was asked");
+                assert_eq!((chunk.tokens.total_tokens, chunk.inference_latency_ms), (0, 0));
+                assert!(!chunk.semantic_fallback_used && chunk.semantic_error.is_none());
+            }
+            (chunk.chunk_index, (chunk.description, repeats))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
+    // The answer is there before the next chunk, or comes after all of them.
+    for permits in [100, 0] {
+        let describer = Scripted::new(permits, |index| Ok(said(index)));
+        let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+        let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+        let (to, taken) = mpsc::channel(1);
+        let judge = Some(reuse::tests::judge());
+        let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+        for (index, colour) in [RED, RED, BLUE, BLUE, RED].into_iter().enumerate() {
+            to.send(coloured(index as u64, colour)).await.expect("taken");
+        }
+        drop(to);
+        while describer.seen.lock().expect("whole").len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        describer.permits.add_permits(100);
+        let told = told.await.expect("no panic");
+        let expected = [
+            (0, ("d 0".to_owned(), None)),
+            (1, ("d 0".to_owned(), Some(0))),
+            (2, ("d 2".to_owned(), None)),
+            (3, ("d 2".to_owned(), Some(2))),
+            (4, ("d 4".to_owned(), None)),
+        ];
+        assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected), "{permits}");
+        assert_eq!((told.totals.chunks_analyzed, told.totals.tokens.total), (5, 36), "{permits}");
+        assert_eq!(told.insights.len(), 5, "{permits}");
+    }
+}
+
+#[tokio::test]
+async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
+    let describer =
+        Scripted::new(0, |index| if index == 0 { Err("lost") } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+    for index in 0..2 {
+        to.send(coloured(index, RED)).await.expect("taken");
+    }
+    while describer.seen.lock().expect("whole").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    while descriptions(&registry, &run).len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // It came after the failure was known.
+    to.send(coloured(2, RED)).await.expect("taken");
+    drop(to);
+    assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
+    let expected =
+        [("", 0), ("d 1", 1), ("d 2", 2)].map(|(d, index)| (index, (d.to_owned(), None)));
+    assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
+}
