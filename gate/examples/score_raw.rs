@@ -24,7 +24,7 @@ fn main() {
     let mut measured = Vec::new();
     println!("frame pts_ms luma scene flicker ghosting noise hash reason selected");
     for index in 0.. {
-        let frame = raw::read_frame(&mut source, extent, index);
+        let frame = raw::read_frame(&mut source, extent, raw::PLANAR, index);
         match &frame {
             Some(frame) => {
                 measured.clear();

@@ -21,8 +21,10 @@ pub enum Fill {
     Random(u64),
     /// Smallest and largest values in turn, by column and row.
     Checker,
-    /// Values that grow along rows and columns, so that a sample out of place shows.
+    /// Values that grow along rows and columns and start over, so that a sample out of place shows.
     Ramp,
+    /// From black at the first sample to white at the last, as a sky does.
+    Gradient,
 }
 
 /// A picture to be made.
@@ -95,22 +97,25 @@ impl Picture {
             Fill::Random(seed) => Noise(seed.wrapping_mul(3).wrapping_add(salt)),
             _ => Noise(0),
         };
+        let last = (extent.width as usize + extent.height as usize - 2).max(1);
         for (y, row) in bytes.chunks_exact_mut(stride).enumerate() {
-            for x in 0..extent.width as usize * step {
-                self.put(row, x, x / step, y, &mut source);
+            for at in 0..extent.width as usize * step {
+                let x = at / step;
+                let value = match self.fill {
+                    Fill::Flat(value) => value,
+                    Fill::Random(_) => source.next() as u8,
+                    Fill::Checker => u8::MAX * ((x + y) % 2) as u8,
+                    Fill::Ramp => (3 * x + 7 * y) as u8,
+                    Fill::Gradient => (usize::from(u8::MAX) * (x + y) / last) as u8,
+                };
+                self.put(row, at, value, &mut source);
             }
         }
         bytes
     }
 
-    /// Writes slot `at` of a row, which shows column `x`.
-    fn put(self, row: &mut [u8], at: usize, x: usize, y: usize, source: &mut Noise) {
-        let value = match self.fill {
-            Fill::Flat(value) => value,
-            Fill::Random(_) => source.next() as u8,
-            Fill::Checker => u8::MAX * ((x + y) % 2) as u8,
-            Fill::Ramp => (3 * x + 7 * y) as u8,
-        };
+    /// Writes slot `at` of a row.
+    fn put(self, row: &mut [u8], at: usize, value: u8, source: &mut Noise) {
         match self.sample {
             Sample::U8 => row[at] = value,
             Sample::U16 { shift } => {
@@ -233,32 +238,52 @@ fn storages() -> impl Iterator<Item = Picture> {
     })
 }
 
+/// 1080p as hardware decoders give it, ten bits a sample.
+const P010: Picture = Picture {
+    width: 1920,
+    height: 1080,
+    subsampling: Subsampling::Yuv420,
+    sample: Sample::U16 { shift: 8 },
+    interleaved: true,
+    padding: 64,
+    fill: Fill::Random(1),
+};
+
+/// An odd size as hardware decoders give it.
+const NV12: Picture =
+    Picture { width: 1279, height: 719, sample: Sample::U8, padding: 128, ..P010 };
+
+/// Sizes, storages and fills side by side, the largest between small ones.
+fn mixed() -> Vec<Picture> {
+    vec![Picture::new(640, 360), P010, Picture::new(1, 1), NV12, Picture::new(65, 3)]
+}
+
+/// More pictures than a device takes at once, of sizes in no order.
+fn many() -> Vec<Picture> {
+    let sizes = (0..150u32).map(|n| (1 + 37 * n % 203, 1 + 53 * n % 131));
+    let picture = |(n, (width, height))| Picture {
+        fill: Fill::Random(n as u64),
+        interleaved: n % 3 == 0,
+        padding: n % 5,
+        ..Picture::new(width, height)
+    };
+    sizes.enumerate().map(picture).collect()
+}
+
 /// The batches of the table, made one at a time: they would not fit in memory comfortably at once.
 pub fn batches() -> impl Iterator<Item = Vec<Picture>> {
     let sizes = SIZES.into_iter().map(|(width, height)| vec![Picture::new(width, height)]);
-    let extremes = [Fill::Flat(0), Fill::Flat(1), Fill::Flat(255), Fill::Checker, Fill::Ramp]
-        .into_iter()
-        .flat_map(|fill| {
-            [Sample::U8, Sample::U16 { shift: 2 }].map(|sample| {
-                [(1280, 720), (701, 8192), (8192, 41)]
-                    .map(|(width, height)| Picture { fill, sample, ..Picture::new(width, height) })
-                    .to_vec()
-            })
-        });
-    let p010 = Picture {
-        sample: Sample::U16 { shift: 8 },
-        interleaved: true,
-        padding: 64,
-        ..Picture::new(1920, 1080)
-    };
-    let nv12 = Picture { interleaved: true, padding: 128, ..Picture::new(1279, 719) };
-    let mixed = vec![Picture::new(640, 360), p010, Picture::new(1, 1), nv12, Picture::new(65, 3)];
-    sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain([
-        Vec::new(),
-        mixed,
-        vec![p010],
-        vec![nv12],
-    ])
+    let fills =
+        [Fill::Flat(0), Fill::Flat(1), Fill::Flat(255), Fill::Checker, Fill::Ramp, Fill::Gradient];
+    let extremes = fills.into_iter().flat_map(|fill| {
+        [Sample::U8, Sample::U16 { shift: 2 }].map(|sample| {
+            [(1280, 720), (701, 8192), (8192, 41)]
+                .map(|(width, height)| Picture { fill, sample, ..Picture::new(width, height) })
+                .to_vec()
+        })
+    });
+    let batches = [Vec::new(), mixed(), many(), vec![P010], vec![NV12]];
+    sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain(batches)
 }
 
 /// How a measurer differs from the reference.
@@ -286,19 +311,37 @@ pub fn check(measurer: &mut dyn Measurer) -> Result<usize, Nonconformance> {
         .try_fold(0, |count, batch| check_batch(measurer, &batch).map(|()| count + batch.len()))
 }
 
+/// Measures a few pictures that show most faults, for a backend's start: some milliseconds.
+pub fn smoke(measurer: &mut dyn Measurer) -> Result<(), Nonconformance> {
+    let odd = Picture { sample: Sample::U16 { shift: 2 }, ..Picture::new(333, 217) };
+    let overfull = Picture { sample: Sample::U16 { shift: 0 }, ..Picture::new(65, 41) };
+    let small = Picture { width: 130, height: 83, ..P010 };
+    let smaller = Picture { width: 37, height: 19, ..NV12 };
+    let bright = Picture { fill: Fill::Flat(255), ..Picture::new(701, 512) };
+    let batch = [NV12, odd, overfull, small, smaller, Picture::new(1, 1), bright];
+    check_batch(measurer, &batch)
+}
+
 /// Measures one batch of any pictures with `measurer` and with the reference.
 pub fn check_batch(measurer: &mut dyn Measurer, batch: &[Picture]) -> Result<(), Nonconformance> {
     let frames: Vec<Frame> = batch.iter().filter_map(|picture| picture.frame()).collect();
-    let refused = |error| Nonconformance::Refused { picture: batch.first().copied(), error };
-    let (mut expected, mut measured): (Vec<Measurements>, Vec<Measurements>) = Default::default();
-    ReferenceMeasurer.measure(&frames, &mut expected).map_err(refused)?;
-    measurer.measure(&frames, &mut measured).map_err(refused)?;
-    let different = batch.iter().zip(expected.iter().zip(&measured)).find(|(_, (a, b))| a != b);
-    match different {
-        Some((picture, _)) => Err(Nonconformance::Different { picture: Some(*picture) }),
-        None if expected.len() != measured.len() => {
-            Err(Nonconformance::Different { picture: None })
-        }
-        None => Ok(()),
+    match first_difference(measurer, &frames) {
+        Ok(None) => Ok(()),
+        Ok(Some(at)) => Err(Nonconformance::Different { picture: batch.get(at).copied() }),
+        Err(error) => Err(Nonconformance::Refused { picture: batch.first().copied(), error }),
     }
+}
+
+/// Measures any frames with `measurer` and with the reference: the first that differs, or how
+/// many both measured where one measured fewer.
+pub fn first_difference(
+    measurer: &mut dyn Measurer,
+    frames: &[Frame],
+) -> Result<Option<usize>, MeasureError> {
+    let (mut expected, mut measured): (Vec<Measurements>, Vec<Measurements>) = Default::default();
+    ReferenceMeasurer.measure(frames, &mut expected)?;
+    measurer.measure(frames, &mut measured)?;
+    let different = expected.iter().zip(&measured).position(|(a, b)| a != b);
+    let counts = (expected.len() != measured.len()).then(|| expected.len().min(measured.len()));
+    Ok(different.or(counts))
 }

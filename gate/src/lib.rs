@@ -8,9 +8,13 @@
 mod artifact;
 mod cells;
 mod config;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod cpu;
 mod decision;
+#[cfg(any(test, feature = "device"))]
+pub mod device;
+mod fallback;
 mod loops;
 mod measure;
 mod pan;
@@ -27,5 +31,6 @@ pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell
 pub use config::GateConfig;
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
 pub use decision::{Decision, Gate, Reason};
+pub use fallback::FallbackMeasurer;
 pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};
 pub use window::{AHEAD, BACK, FrameStamp, SignalWindow};

@@ -80,6 +80,32 @@ pub enum MeasureError {
     /// The layout has chroma and the picture none, or the reverse.
     #[error("chroma planes do not match the frame's layout")]
     ChromaMismatch,
+    /// One picture takes more memory than the device gives to a buffer.
+    #[error("picture of {bytes} bytes is larger than the {bytes_max} that {backend} takes")]
+    BeyondDevice {
+        /// The measurer's name.
+        backend: &'static str,
+        /// Bytes of the packed picture.
+        bytes: u64,
+        /// Most bytes of one.
+        bytes_max: u64,
+    },
+    /// The device is gone, or does not answer.
+    #[error("{backend} lost its device: {reason}")]
+    DeviceLost {
+        /// The measurer's name.
+        backend: &'static str,
+        /// What the driver says.
+        reason: String,
+    },
+    /// The device refused what it was asked.
+    #[error("{backend} failed: {reason}")]
+    DeviceFault {
+        /// The measurer's name.
+        backend: &'static str,
+        /// What the driver says.
+        reason: String,
+    },
 }
 
 impl MeasureError {
@@ -90,7 +116,20 @@ impl MeasureError {
             MeasureError::PlaneMismatch { .. } | MeasureError::ChromaMismatch => {
                 ErrorKind::Internal
             }
+            MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
+            MeasureError::DeviceLost { .. } => ErrorKind::Unavailable,
+            MeasureError::DeviceFault { .. } => ErrorKind::Internal,
         }
+    }
+
+    /// The device is at fault and not the picture: another measurer may measure it.
+    pub fn is_of_device(&self) -> bool {
+        matches!(
+            self,
+            MeasureError::BeyondDevice { .. }
+                | MeasureError::DeviceLost { .. }
+                | MeasureError::DeviceFault { .. }
+        )
     }
 }
 

@@ -2,38 +2,17 @@
 //!
 //! Needs `ffmpeg` and the media folder; says so loudly where either is missing.
 
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
-
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, Reason, SignalWindow};
 use media::{Extent, Signal};
 
-use crate::raw::read_frame;
-
-use skip::skip;
+use crate::{
+    raw::{PLANAR, read_frame},
+    real::media_folder,
+};
 
 const SIZE: Extent = Extent { width: 640, height: 360 };
-
-/// The media folder, if it and `ffmpeg` are there.
-#[expect(clippy::disallowed_methods, reason = "the environment says where the test media is")]
-fn media() -> Option<PathBuf> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/media");
-    let folder =
-        std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(|| default.into(), PathBuf::from);
-    let ffmpeg = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status();
-    let missing = match ffmpeg {
-        Err(error) => format!("ffmpeg does not run: {error}"),
-        Ok(_) if !folder.join("clips").is_dir() => format!("no clips in {}", folder.display()),
-        Ok(_) => return Some(folder),
-    };
-    skip("cuts of real clips", missing);
-    None
-}
 
 /// Signals of what `ffmpeg INPUTS -filter_complex GRAPH` gives at `fps`.
 fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
@@ -47,7 +26,7 @@ fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
     let mut signals = Vec::new();
     let mut measured = Vec::new();
     let mut index = 0;
-    while let Some(frame) = read_frame(&mut source, SIZE, index) {
+    while let Some(frame) = read_frame(&mut source, SIZE, PLANAR, index) {
         measured.clear();
         measurer.measure(&[frame], &mut measured).expect("measurable");
         let pts_ms = (index as f64 * 1000.0 / fps) as i64;
@@ -85,7 +64,7 @@ fn known_cuts(path: &std::path::Path) -> Vec<u64> {
 
 #[test]
 fn the_cuts_of_the_development_clips_are_found_and_no_others() {
-    let Some(folder) = media() else { return };
+    let Some(folder) = media_folder("cuts of real clips") else { return };
     let (mut found, mut known, mut right) = (0, 0, 0);
     for (name, fps) in [("cuts_dev_360p", 30.0), ("cuts_dev_720p", 25.0)] {
         let clip = folder.join(name).with_extension("mp4");
@@ -154,7 +133,7 @@ const DISTURBANCES: [(&str, &str); 21] = [
 
 #[test]
 fn disturbances_are_no_cuts() {
-    let Some(folder) = media() else { return };
+    let Some(folder) = media_folder("cuts of real clips") else { return };
     for (clip, start) in &CLIPS[..2] {
         let clip = folder.join("clips").join(clip).display().to_string();
         let inputs = ["-ss", *start, "-t", "3.3", "-i", &clip].map(str::to_owned);
@@ -180,7 +159,7 @@ fn joined(folder: &std::path::Path, made: &str) -> Vec<u64> {
 
 #[test]
 fn cuts_between_disturbed_clips_are_found() {
-    let Some(folder) = media() else { return };
+    let Some(folder) = media_folder("cuts of real clips") else { return };
     let cases = [
         ("plain", "null"),
         ("gray", "hue=s=0"),
@@ -207,7 +186,7 @@ fn suspected(signals: &[Signal]) -> [bool; 3] {
 
 #[test]
 fn artifacts_are_told_apart_and_calm_video_has_none() {
-    let Some(folder) = media() else { return };
+    let Some(folder) = media_folder("cuts of real clips") else { return };
     let clip = folder.join("clips/surv_traffic-camera.mp4").display().to_string();
     let inputs = ["-ss", "2", "-t", "3.3", "-i", &clip].map(str::to_owned);
     let cases = [

@@ -5,4 +5,7 @@ mod allocation;
 mod cuts;
 mod measurers;
 mod raw;
+mod real;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 mod window;

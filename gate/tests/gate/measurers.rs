@@ -2,10 +2,12 @@
 
 use gate::{
     CpuMeasurer, MeasureError, Measurer,
-    conformance::{Fill, Picture, check, check_batch},
+    conformance::{Fill, Picture, check, check_batch, first_difference, smoke},
 };
 use media::{Sample, Subsampling};
 use proptest::prelude::*;
+
+use crate::real::real_frames;
 
 fn any_picture() -> impl Strategy<Value = Picture> {
     let subsampling = prop::sample::select(vec![
@@ -44,7 +46,14 @@ proptest! {
 #[test]
 fn the_cpu_measurer_conforms() {
     let pictures = check(&mut CpuMeasurer::new()).expect("conforms");
-    assert!(pictures > 400, "{pictures} pictures");
+    assert!(pictures > 500, "{pictures} pictures");
+    assert_eq!(smoke(&mut CpuMeasurer::new()), Ok(()));
+}
+
+#[test]
+fn frames_of_real_clips_are_measured_alike() {
+    let frames = real_frames("measuring of real clips");
+    assert_eq!(first_difference(&mut CpuMeasurer::new(), &frames), Ok(None));
 }
 
 #[test]

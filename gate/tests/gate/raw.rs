@@ -1,4 +1,4 @@
-//! Raw planar 4:2:0 video from a reader, frame by frame.
+//! Raw 4:2:0 video from a reader, frame by frame.
 
 use std::{io::Read, sync::Arc};
 
@@ -11,42 +11,50 @@ struct Raw {
     bytes: Vec<u8>,
     extent: Extent,
     chroma: Extent,
+    layout: PixelLayout,
 }
 
 impl Raw {
-    fn plane(&self, start: u64, extent: Extent) -> Plane<'_> {
-        let stride = extent.width as usize;
-        Plane::new(&self.bytes[start as usize..], stride, extent, Sample::U8, 1).expect("whole")
+    fn plane(&self, start: u64, extent: Extent, step: usize) -> Plane<'_> {
+        let bytes = self.layout.sample.bytes();
+        let stride = extent.width as usize * step * bytes;
+        let data = &self.bytes[start as usize * bytes..];
+        Plane::new(data, stride, extent, self.layout.sample, step).expect("whole")
     }
 }
 
 impl HostPicture for Raw {
     fn luma(&self) -> Plane<'_> {
-        self.plane(0, self.extent)
+        self.plane(0, self.extent, 1)
     }
 
     fn chroma(&self) -> Option<[Plane<'_>; 2]> {
         let start = self.extent.area();
-        Some([start, start + self.chroma.area()].map(|start| self.plane(start, self.chroma)))
+        let (step, next) =
+            if self.layout.interleaved_chroma { (2, 1) } else { (1, self.chroma.area()) };
+        Some([start, start + next].map(|start| self.plane(start, self.chroma, step)))
     }
 }
 
-/// The next eight-bit frame of `extent`; `None` at the end.
-pub fn read_frame(source: &mut impl Read, extent: Extent, source_index: u64) -> Option<Frame> {
-    let subsampling = Subsampling::Yuv420;
-    let chroma = subsampling.chroma_extent(extent)?;
-    let mut bytes = vec![0; (extent.area() + 2 * chroma.area()) as usize];
+/// Eight-bit planar 4:2:0, FFmpeg's `yuv420p`.
+pub const PLANAR: PixelLayout = PixelLayout {
+    subsampling: Subsampling::Yuv420,
+    sample: Sample::U8,
+    interleaved_chroma: false,
+    range: SampleRange::Limited,
+};
+
+/// The next frame of `extent`; `None` at the end.
+pub fn read_frame(
+    source: &mut impl Read,
+    extent: Extent,
+    layout: PixelLayout,
+    source_index: u64,
+) -> Option<Frame> {
+    let chroma = layout.subsampling.chroma_extent(extent)?;
+    let samples = extent.area() + 2 * chroma.area();
+    let mut bytes = vec![0; samples as usize * layout.sample.bytes()];
     source.read_exact(&mut bytes).ok()?;
-    Some(Frame {
-        pts: Timestamp::from_millis(0),
-        source_index,
-        extent,
-        layout: PixelLayout {
-            subsampling,
-            sample: Sample::U8,
-            interleaved_chroma: false,
-            range: SampleRange::Limited,
-        },
-        pixels: Pixels::Host(Arc::new(Raw { bytes, extent, chroma })),
-    })
+    let pixels = Pixels::Host(Arc::new(Raw { bytes, extent, chroma, layout }));
+    Some(Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels })
 }

@@ -1,0 +1,120 @@
+//! A device's measurer that the CPU replaces when the device fails: the integers stay the same.
+//!
+//! Promises that a batch is measured once, by one of the two, and that a failed device is not
+//! asked again. Does not log: [`FallbackMeasurer::failure`] says what happened.
+
+use media::Frame;
+
+use crate::{CpuMeasurer, MeasureError, Measurements, Measurer};
+
+/// Measures on a device for as long as it works, then on the CPU.
+pub struct FallbackMeasurer {
+    device: Option<Box<dyn Measurer>>,
+    cpu: CpuMeasurer,
+    failure: Option<MeasureError>,
+}
+
+impl FallbackMeasurer {
+    /// Starts with `device`.
+    pub fn new(device: Box<dyn Measurer>) -> FallbackMeasurer {
+        FallbackMeasurer { device: Some(device), cpu: CpuMeasurer::new(), failure: None }
+    }
+
+    /// Why the device is not asked any more; `None` while it is.
+    pub fn failure(&self) -> Option<&MeasureError> {
+        self.failure.as_ref()
+    }
+}
+
+impl Measurer for FallbackMeasurer {
+    fn name(&self) -> &'static str {
+        self.device.as_ref().map_or_else(|| self.cpu.name(), |device| device.name())
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        if let Some(device) = &mut self.device {
+            match device.measure(frames, out) {
+                Ok(()) => return Ok(()),
+                Err(error) if !error.is_of_device() => return Err(error),
+                // The device is sound: the next batch may fit.
+                Err(MeasureError::BeyondDevice { .. }) => {}
+                Err(error) => {
+                    self.device = None;
+                    self.failure = Some(error);
+                }
+            }
+        }
+        self.cpu.measure(frames, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReferenceMeasurer, conformance::Picture};
+
+    /// Measures with the reference, until its answers run out of `None`.
+    struct Scripted(Vec<Option<MeasureError>>);
+
+    impl Measurer for Scripted {
+        fn name(&self) -> &'static str {
+            "scripted"
+        }
+
+        fn measure(
+            &mut self,
+            frames: &[Frame],
+            out: &mut Vec<Measurements>,
+        ) -> Result<(), MeasureError> {
+            match self.0.remove(0) {
+                Some(error) => Err(error),
+                None => ReferenceMeasurer.measure(frames, out),
+            }
+        }
+    }
+
+    fn lost() -> MeasureError {
+        MeasureError::DeviceLost { backend: "scripted", reason: "unplugged".into() }
+    }
+
+    #[test]
+    fn a_lost_device_is_replaced_once_and_the_integers_stay() {
+        let frames = [Picture::new(70, 50), Picture::new(3, 4)]
+            .map(|picture| picture.frame().expect("has pixels"));
+        let mut expected = Vec::new();
+        ReferenceMeasurer.measure(&frames, &mut expected).expect("measurable");
+        let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
+        let cases = [
+            ("never fails", vec![None, None, None], None),
+            ("beyond its limits once", vec![None, Some(beyond), None], None),
+            // A fourth answer does not exist: the device is not asked again.
+            ("lost at the second batch", vec![None, Some(lost())], Some(lost())),
+        ];
+        for (name, script, failure) in cases {
+            let mut measurer = FallbackMeasurer::new(Box::new(Scripted(script)));
+            for _ in 0..3 {
+                let mut measured = Vec::new();
+                assert_eq!(measurer.measure(&frames, &mut measured), Ok(()), "{name}");
+                assert_eq!(measured, expected, "{name}");
+            }
+            assert_eq!(measurer.failure(), failure.as_ref(), "{name}");
+            assert_eq!(measurer.name() == "scripted", failure.is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_picture_that_nothing_measures_is_refused_and_the_device_kept() {
+        let refused = MeasureError::TooLarge { width: 9000, height: 2 };
+        let script = vec![Some(refused.clone()), None];
+        let mut measurer = FallbackMeasurer::new(Box::new(Scripted(script)));
+        let frames = [Picture::new(8, 8).frame().expect("has pixels")];
+        let mut measured = Vec::new();
+        assert_eq!(measurer.measure(&frames, &mut measured), Err(refused));
+        assert_eq!(measurer.measure(&frames, &mut measured), Ok(()));
+        assert_eq!(measurer.failure(), None);
+    }
+}
