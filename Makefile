@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test check fmt lint tidy schemas bench bench-decode bench-gate bench-live bench-webrtc bench-log bench-embed clean
+.PHONY: help setup build demo test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: ## Fail on a compiler or clippy warning, with the features and without, or
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace $(FEATURES) --no-deps --document-private-items -q
 
+test-gpu: ## On a machine with GPUs: the measurer on a device against the CPU's
+	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
+
 schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
@@ -46,6 +49,9 @@ bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternati
 
 bench-gate: ## Nanoseconds a frame for every measurer
 	$(CARGO) run --release --locked -q -p gate --example measure_cost
+
+bench-gpu: ## On a machine with GPUs: nanoseconds a frame on the first CUDA device
+	$(CARGO) run --release --locked -q -p kernels --example cuda_cost
 
 bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
 	$(CARGO) build --release --locked -q -p worker --example live_cost

@@ -21,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("search", &["media"]),
     ("infer", &["media"]),
     ("embed", &["media"]),
+    ("kernels", &["media", "gate"]),
     ("worker", &["media", "decode", "gate"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed"]),
     (
@@ -41,7 +42,7 @@ const PURE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates in which single modules may hold `unsafe`, each expected by attribute.
-const UNSAFE_CRATES: &[&str] = &["decode", "gate", "worker", "timeline"];
+const UNSAFE_CRATES: &[&str] = &["decode", "gate", "kernels", "worker", "timeline"];
 
 /// A file longer than this says why in its module doc, with the words "long because".
 const LINES_MAX: usize = 400;

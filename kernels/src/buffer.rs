@@ -1,0 +1,113 @@
+//! Host and device memory that batches go up in and sums come back in, made once and kept.
+//!
+//! Host memory is page-locked, so that copies run without the CPU. A larger picture than any
+//! before makes new buffers of samples; nothing else does.
+
+use cudarc::driver::{CudaSlice, DevicePtr, DriverError, PinnedHostSlice, sys};
+use gate::device::{SUMS, SURFACE_WORDS, SURFACES, Surface};
+
+use crate::device::Device;
+
+/// Most pictures of one launch: 6.6 MB of sums.
+pub(crate) const PICTURES_MAX: usize = 256;
+/// Bytes of samples that a launch is filled up to; a picture that is larger goes alone.
+pub(crate) const FILL_BYTES: u64 = 32 << 20;
+/// Bytes of the sums of one picture.
+pub(crate) const SUM_BYTES: usize = 4 * SUMS;
+
+/// Bytes of the surfaces of one picture.
+const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
+/// Bytes of samples the first buffers hold: a 1080p picture.
+const FIRST_BYTES: usize = 4 << 20;
+
+/// What every launch uses.
+pub(crate) struct Buffers {
+    head: PinnedHostSlice<u8>,
+    pub surfaces: CudaSlice<u8>,
+    pub sums: CudaSlice<u8>,
+    back: PinnedHostSlice<u8>,
+}
+
+impl Buffers {
+    pub fn new(device: &Device) -> Result<Buffers, DriverError> {
+        Ok(Buffers {
+            head: pinned(device, PICTURES_MAX * SURFACE_BYTES, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
+            surfaces: device.stream.alloc_zeros(PICTURES_MAX * SURFACE_BYTES)?,
+            sums: device.stream.alloc_zeros(PICTURES_MAX * SUM_BYTES)?,
+            // The CPU reads it: memory that is combined for writing would be slow.
+            back: pinned(device, PICTURES_MAX * SUM_BYTES, 0)?,
+        })
+    }
+
+    /// Sends the surfaces of a launch up.
+    pub fn send<'a>(
+        &mut self,
+        device: &Device,
+        pictures: impl Iterator<Item = &'a [Surface; SURFACES]>,
+    ) -> Result<(), DriverError> {
+        let words = pictures.flatten().flat_map(|surface| surface.words());
+        let head = self.head.as_mut_slice()?;
+        let mut bytes = 0;
+        for (word, at) in words.zip(head.as_chunks_mut().0) {
+            *at = word.to_le_bytes();
+            bytes += 4;
+        }
+        device.stream.memcpy_htod(&head[..bytes], &mut self.surfaces)
+    }
+
+    /// Waits for the launch; the sums of its pictures.
+    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], DriverError> {
+        let bytes = pictures * SUM_BYTES;
+        let back = self.back.as_mut_slice()?;
+        device.stream.memcpy_dtoh(&self.sums.slice(..bytes), &mut back[..bytes])?;
+        device.stream.synchronize()?;
+        Ok(&back[..bytes])
+    }
+}
+
+/// Samples of host pictures, on both sides.
+pub(crate) struct Samples {
+    host: PinnedHostSlice<u8>,
+    device: CudaSlice<u8>,
+}
+
+impl Samples {
+    /// Room for a launch of `bytes`, and for somewhat larger ones.
+    pub fn new(device: &Device, bytes: usize) -> Result<Samples, DriverError> {
+        let capacity = bytes.max(FIRST_BYTES).next_power_of_two();
+        Ok(Samples {
+            host: pinned(device, capacity, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
+            device: device.stream.alloc_zeros(capacity)?,
+        })
+    }
+
+    /// Bytes there is room for.
+    pub fn capacity(&self) -> usize {
+        self.device.len()
+    }
+
+    /// Where the samples are in device memory.
+    pub fn address(&self, device: &Device) -> u64 {
+        self.device.device_ptr(&device.stream).0
+    }
+
+    /// The host's side, to be filled.
+    pub fn fill(&mut self) -> Result<&mut [u8], DriverError> {
+        self.host.as_mut_slice()
+    }
+
+    /// Sends the first `bytes` up.
+    pub fn send(&mut self, device: &Device, bytes: usize) -> Result<(), DriverError> {
+        let filled = &self.host.as_slice()?[..bytes];
+        device.stream.memcpy_htod(filled, &mut self.device)
+    }
+}
+
+#[expect(unsafe_code, reason = "the binding hands out memory that nothing has written yet")]
+fn pinned(device: &Device, bytes: usize, flags: u32) -> Result<PinnedHostSlice<u8>, DriverError> {
+    // SAFETY: any byte is a `u8`, and every byte that is read has been written: by `send` and
+    // `fill` before a copy up, by a copy down before `fetch` returns.
+    let mut memory = unsafe { device.context.alloc_pinned_with_flags(bytes, flags) }?;
+    memory.as_mut_slice()?.fill(0);
+    Ok(memory)
+}

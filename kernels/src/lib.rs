@@ -1,0 +1,20 @@
+//! The gate's measurements in CUDA, batched: the same integers as the CPU.
+//!
+//! Promises that what is missing (driver, device, capability) is an error that names it, that no
+//! memory is taken per batch, and that what opens has measured as the reference does. Pictures
+//! are uploaded, or read where a hardware decoder left them. Needs no toolkit: the PTX is checked
+//! in. Does not fall back: [`gate::FallbackMeasurer`] does.
+#![deny(unsafe_code)]
+
+mod buffer;
+mod device;
+mod error;
+mod launch;
+mod measurer;
+mod module;
+mod picture;
+
+pub use error::{CudaError, Version};
+pub use measurer::CudaMeasurer;
+pub use module::PTX;
+pub use picture::DevicePicture;

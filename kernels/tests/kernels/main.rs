@@ -1,0 +1,14 @@
+//! The CUDA measurer on a device, on a driver that is a shim, and its checked-in PTX.
+
+mod device;
+mod failing;
+mod ptx;
+#[path = "../../../tests/support/python.rs"]
+mod python;
+#[path = "../../../gate/tests/gate/raw.rs"]
+mod raw;
+#[path = "../../../gate/tests/gate/real.rs"]
+mod real;
+mod shim;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;

@@ -1,0 +1,127 @@
+//! The unchanged CUDA source and the whole measurer on a CPU: a shim stands in for the driver.
+//!
+//! The library's search path is read when a process starts, so each test runs one of `device` or `failing` in
+//! a process of its own. Needs `g++`; says so loudly where it is missing.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use crate::{python::run, skip::skip};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The folder of a `libcuda.so` that is the shim; an error says why it cannot be compiled.
+fn shim() -> Result<PathBuf, String> {
+    let mut hasher = DefaultHasher::new();
+    for source in ["shim/libcuda.cpp", "shim/cuda_on_cpu.hpp", "cuda/cell_sums.cu"] {
+        fs::read(Path::new(ROOT).join(source)).expect("in the repository").hash(&mut hasher);
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shim-{}", hasher.finish()));
+    fs::create_dir_all(&folder).expect("our own directory");
+    // Tests are processes that start together: one compiles, the others wait for it.
+    let lock = fs::File::create(folder.join("lock")).expect("our own directory");
+    lock.lock().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let library = folder.join("libcuda.so");
+    if !library.exists() {
+        let made = folder.join("unfinished.so");
+        // The kernel's stacks are switched by long jumps, which hardened ones take for an attack.
+        let mut compiler = Command::new("g++");
+        compiler.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
+        compiler.args(["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]);
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(&made);
+        run(compiler.arg(Path::new(ROOT).join("shim/libcuda.cpp")))?;
+        fs::rename(made, library).expect("our own directory");
+    }
+    Ok(folder)
+}
+
+/// What the ignored test `name` says with the shim as its driver, and whether it passes.
+fn with_shim(name: &str, settings: &[(&str, &str)]) -> Option<Output> {
+    let folder = match shim() {
+        Ok(folder) => folder,
+        Err(why) => {
+            skip(name, why);
+            return None;
+        }
+    };
+    let program = std::env::current_exe().expect("this test");
+    let mut test = Command::new(program);
+    test.args(["--exact", name, "--ignored", "--nocapture"]);
+    test.env("LD_LIBRARY_PATH", folder).envs(settings.iter().copied());
+    Some(test.output().expect("this test starts"))
+}
+
+fn passes(name: &str, settings: &[(&str, &str)]) {
+    let Some(output) = with_shim(name, settings) else { return };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    println!("{said}");
+}
+
+#[test]
+fn the_source_measures_the_whole_table_as_the_reference_does() {
+    passes("device::the_whole_table_is_measured_as_the_reference_does", &[]);
+}
+
+#[test]
+fn the_source_measures_real_clips_alike() {
+    passes("device::frames_of_real_clips_are_measured_alike", &[]);
+}
+
+#[test]
+fn the_source_measures_pictures_in_device_memory() {
+    passes("device::pictures_in_device_memory_are_measured_where_they_are", &[]);
+}
+
+#[test]
+fn a_picture_that_is_too_large_is_refused_before_the_device() {
+    passes("device::a_picture_that_is_too_large_leaves_the_measurer_sound", &[]);
+}
+
+#[test]
+fn a_lost_device_is_replaced_by_the_cpu() {
+    let name =
+        "failing::a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers";
+    // The smoke at opening, and two batches.
+    passes(name, &[("SHIM_LAUNCHES", "3")]);
+}
+
+#[test]
+fn a_device_without_room_is_not_lost() {
+    let name = "failing::a_device_without_room_is_an_error_and_smaller_pictures_are_measured";
+    passes(name, &[("SHIM_MEMORY", "24000000")]);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let cases: [(&[(&str, &str)], &str); 6] = [
+        (&[], "opened shim"),
+        (&[("SHIM_VERSION", "11080")], "Unsupported: the NVIDIA driver speaks CUDA 11.8, and 12.0"),
+        (&[("SHIM_DEVICES", "0")], "Unavailable: the NVIDIA driver finds no device"),
+        (&[("SHIM_CAPABILITY", "70")], "has compute capability 7.0, and 7.5 is needed"),
+        (&[("SHIM_LAUNCHES", "0")], "lost its device"),
+        (&[("SHIM_MEMORY", "1000")], "taking memory"),
+    ];
+    for (settings, expected) in cases {
+        let Some(output) = with_shim("device::opening", settings) else { return };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(expected), "{settings:?}: {said}");
+    }
+}
+
+#[test]
+fn a_machine_without_a_driver_is_told_so() {
+    let program = std::env::current_exe().expect("this test");
+    let mut test = Command::new(program);
+    test.args(["--exact", "device::opening", "--ignored", "--nocapture"]);
+    let output = test.output().expect("this test starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = ["Unavailable: no NVIDIA driver", "Unavailable: the NVIDIA driver", "opened "];
+    let known = expected.iter().any(|expected| said.contains(expected));
+    assert!(output.status.success() && known, "{said}");
+}
