@@ -35,8 +35,9 @@ lint: ## Fail on a compiler or clippy warning, with the features and without, or
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace $(FEATURES) --no-deps --document-private-items -q
 
-test-gpu: ## On a machine with GPUs: the measurer on a device against the CPU's
+test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
+	$(CARGO) test --locked -p shaders
 
 schemas: ## Write schemas/openapi.json anew from the code
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
@@ -50,8 +51,9 @@ bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternati
 bench-gate: ## Nanoseconds a frame for every measurer
 	$(CARGO) run --release --locked -q -p gate --example measure_cost
 
-bench-gpu: ## On a machine with GPUs: nanoseconds a frame on the first CUDA device
+bench-gpu: ## On a machine with GPUs: nanoseconds a frame on the first CUDA device and Vulkan GPU
 	$(CARGO) run --release --locked -q -p kernels --example cuda_cost
+	$(CARGO) run --release --locked -q -p shaders --example wgpu_cost
 
 bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
 	$(CARGO) build --release --locked -q -p worker --example live_cost

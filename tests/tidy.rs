@@ -22,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("infer", &["media"]),
     ("embed", &["media"]),
     ("kernels", &["media", "gate"]),
+    ("shaders", &["media", "gate"]),
     ("worker", &["media", "decode", "gate"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed"]),
     (

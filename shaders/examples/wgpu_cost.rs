@@ -1,0 +1,23 @@
+//! Prints what measuring costs on a Vulkan adapter, upload and readback included.
+//!
+//! `wgpu_cost [PART OF THE ADAPTER'S NAME]`; without it, on the first GPU.
+
+#[path = "../../gate/examples/measure_cost/cost.rs"]
+mod cost;
+
+use shaders::{AdapterChoice, WgpuMeasurer};
+
+fn main() {
+    let name = std::env::args().nth(1);
+    let choice = name.as_deref().map_or(AdapterChoice::Hardware, AdapterChoice::Named);
+    match WgpuMeasurer::open(choice) {
+        Ok(mut measurer) => {
+            println!("{}", measurer.adapter());
+            cost::rows(&mut measurer, 5);
+        }
+        Err(error) => {
+            eprintln!("wgpu_cost: {error}");
+            std::process::exit(1);
+        }
+    }
+}

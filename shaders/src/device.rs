@@ -1,0 +1,167 @@
+//! Which adapter measures, and what becomes of its errors.
+//!
+//! An adapter that is a CPU is slower than the CPU measurer: it is for tests, and opened only
+//! when named. Faults and loss of the device are kept until asked for; nothing panics.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
+
+use crate::WgpuError;
+
+/// Which adapter to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdapterChoice<'a> {
+    /// The first discrete GPU, else an integrated one, else a virtual one; never a CPU.
+    Hardware,
+    /// The first whose name contains this, whatever its letters' case, a CPU too.
+    Named(&'a str),
+}
+
+/// An open adapter.
+pub(crate) struct Device {
+    pub name: String,
+    pub limits: Limits,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub faults: Arc<Faults>,
+}
+
+impl Device {
+    pub fn open(choice: AdapterChoice<'_>) -> Result<Device, WgpuError> {
+        let mut descriptor = InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = Backends::VULKAN;
+        descriptor.flags = wgpu::InstanceFlags::empty();
+        let instance = Instance::new(descriptor);
+        let adapters = pollster::block_on(instance.enumerate_adapters(Backends::VULKAN));
+        let infos: Vec<AdapterInfo> = adapters.iter().map(Adapter::get_info).collect();
+        let name = |info: &AdapterInfo| format!("{} ({:?})", info.name, info.device_type);
+        let Some(index) = choose(&infos, choice) else {
+            let wanted = match choice {
+                AdapterChoice::Hardware => "of a GPU".to_owned(),
+                AdapterChoice::Named(part) => format!("with {part:?} in its name"),
+            };
+            return Err(WgpuError::NoAdapter { wanted, found: infos.iter().map(name).collect() });
+        };
+        Device::request(&adapters[index], name(&infos[index]))
+    }
+
+    fn request(adapter: &Adapter, name: String) -> Result<Device, WgpuError> {
+        let limits = adapter.limits();
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("gate"),
+            required_limits: limits.clone(),
+            ..Default::default()
+        };
+        let (device, queue) =
+            pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
+                WgpuError::Refused { adapter: name.clone(), reason: error.to_string() }
+            })?;
+        let faults = Arc::new(Faults::default());
+        let (fault, loss) = (faults.clone(), faults.clone());
+        device.on_uncaptured_error(Arc::new(move |error| fault.note(&error)));
+        device.set_device_lost_callback(move |reason, message| {
+            loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
+        });
+        Ok(Device { name, limits, device, queue, faults })
+    }
+}
+
+fn choose(infos: &[AdapterInfo], choice: AdapterChoice<'_>) -> Option<usize> {
+    match choice {
+        AdapterChoice::Named(part) => {
+            let part = part.to_lowercase();
+            infos.iter().position(|info| info.name.to_lowercase().contains(&part))
+        }
+        AdapterChoice::Hardware => {
+            [DeviceType::DiscreteGpu, DeviceType::IntegratedGpu, DeviceType::VirtualGpu]
+                .into_iter()
+                .find_map(|wanted| infos.iter().position(|info| info.device_type == wanted))
+        }
+    }
+}
+
+/// What the driver said went wrong, until it is asked for.
+#[derive(Default)]
+pub(crate) struct Faults(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    /// The first since it was last taken: later ones follow from it.
+    fault: Option<String>,
+    loss: Option<String>,
+}
+
+impl Faults {
+    fn note(&self, error: &wgpu::Error) {
+        self.lock().fault.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Notes that the device is gone, which is for good.
+    pub fn note_loss(&self, reason: String) {
+        self.lock().loss.get_or_insert(reason);
+    }
+
+    /// Why the device is gone, if it is.
+    pub fn loss(&self) -> Option<String> {
+        self.lock().loss.clone()
+    }
+
+    /// The first fault since the last call.
+    pub fn take(&self) -> Option<String> {
+        self.lock().fault.take()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(name: &str, kind: DeviceType) -> AdapterInfo {
+        AdapterInfo { name: name.to_owned(), ..AdapterInfo::new(kind, wgpu::Backend::Vulkan) }
+    }
+
+    #[test]
+    fn a_cpu_is_chosen_only_by_name() {
+        let cpu = info("llvmpipe (LLVM 15)", DeviceType::Cpu);
+        let unknown = info("something", DeviceType::Other);
+        let virtual_gpu = info("virtio", DeviceType::VirtualGpu);
+        let integrated = info("Intel(R) UHD", DeviceType::IntegratedGpu);
+        let discrete = info("NVIDIA H100", DeviceType::DiscreteGpu);
+        let few = [cpu.clone(), unknown.clone()];
+        let all = [cpu, unknown, virtual_gpu, integrated, discrete];
+        let cases = [
+            ("nothing but a CPU", &few[..], AdapterChoice::Hardware, None),
+            ("no adapters", &[], AdapterChoice::Hardware, None),
+            ("a CPU by name", &few, AdapterChoice::Named("LLVMpipe"), Some(0)),
+            ("no such name", &few, AdapterChoice::Named("nvidia"), None),
+            ("discrete first", &all, AdapterChoice::Hardware, Some(4)),
+            ("then integrated", &all[..4], AdapterChoice::Hardware, Some(3)),
+            ("then virtual", &all[..3], AdapterChoice::Hardware, Some(2)),
+            ("a GPU by name", &all, AdapterChoice::Named("h100"), Some(4)),
+        ];
+        for (name, infos, choice, expected) in cases {
+            assert_eq!(choose(infos, choice), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_fault_is_kept_and_a_loss_is_for_good() {
+        let faults = Faults::default();
+        let error = |text: &str| wgpu::Error::OutOfMemory { source: text.to_owned().into() };
+        faults.note(&error("first"));
+        faults.note(&error("second"));
+        assert!(faults.take().is_some());
+        assert_eq!(faults.take(), None);
+        faults.note_loss("unplugged".into());
+        faults.note_loss("again".into());
+        assert_eq!(
+            (faults.loss(), faults.loss()),
+            (Some("unplugged".into()), Some("unplugged".into()))
+        );
+    }
+}

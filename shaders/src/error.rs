@@ -1,0 +1,69 @@
+//! Why the WGSL measurer cannot be opened.
+
+use gate::conformance::Nonconformance;
+use media::ErrorKind;
+
+/// Why no adapter measures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WgpuError {
+    /// No adapter of the kind that was asked for.
+    #[error("no Vulkan adapter {wanted}; found: {}", list(.found))]
+    NoAdapter {
+        /// What was asked for, in words.
+        wanted: String,
+        /// The adapters there are, each with its type.
+        found: Vec<String>,
+    },
+    /// The adapter has less than the measurer needs.
+    #[error("adapter {adapter} gives {what} of {got}, and {needed} are needed")]
+    TooSmall {
+        /// Its name.
+        adapter: String,
+        /// Which limit.
+        what: &'static str,
+        /// What it gives.
+        got: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// The driver refused to open the adapter.
+    #[error("adapter {adapter} could not be opened: {reason}")]
+    Refused {
+        /// Its name.
+        adapter: String,
+        /// What the driver says.
+        reason: String,
+    },
+    /// The driver refused the shader or a buffer.
+    #[error("adapter {adapter} refused the shader or its buffers: {reason}")]
+    Shader {
+        /// Its name.
+        adapter: String,
+        /// What the driver says.
+        reason: String,
+    },
+    /// It measures other integers than the reference.
+    #[error("adapter {adapter} does not measure as the reference does: {fault}")]
+    Nonconforming {
+        /// Its name.
+        adapter: String,
+        /// The first picture that shows it.
+        fault: Nonconformance,
+    },
+}
+
+impl WgpuError {
+    /// What is not there is unavailable; what is there and wrong is unsupported.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } => ErrorKind::Unavailable,
+            WgpuError::TooSmall { .. }
+            | WgpuError::Shader { .. }
+            | WgpuError::Nonconforming { .. } => ErrorKind::Unsupported,
+        }
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

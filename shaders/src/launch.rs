@@ -1,0 +1,148 @@
+//! One batch on the device: up, through the shader, and back, bounded in time.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use gate::{
+    MeasureError, Measurements,
+    device::{CELLS, HostPlanes, unpack},
+};
+use media::Frame;
+use wgpu::MapMode;
+
+use crate::{
+    NAME,
+    buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
+    device::Device,
+};
+
+/// A dispatch takes milliseconds; a device that says nothing for so long is taken for lost.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Measures `frames`, which fit in `buffers`, and appends to `out`.
+///
+/// After an error other than of the frames the buffers are of no use any more.
+pub(crate) fn run(
+    device: &Device,
+    pipeline: &wgpu::ComputePipeline,
+    buffers: &Buffers,
+    frames: &[Frame],
+    out: &mut Vec<Measurements>,
+) -> Result<(), MeasureError> {
+    // wgpu panics when the driver reports a lost device while it is waited for.
+    let ran = AssertUnwindSafe(|| {
+        let bytes = write(buffers, frames)?;
+        submit(device, pipeline, buffers, bytes, frames.len() as u32);
+        wait(device, buffers, frames.len())?;
+        read(buffers, frames, out)
+    });
+    let ran = catch_unwind(ran).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))));
+    verdict(device, ran)
+}
+
+/// Why a batch was not finished, in the driver's words.
+struct Stopped(String);
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The device's own word comes before what followed from it.
+fn verdict(device: &Device, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
+    if let Some(reason) = device.faults.loss() {
+        return Err(MeasureError::DeviceLost { backend: NAME, reason });
+    }
+    match (device.faults.take(), ran) {
+        (Some(reason), _) => Err(MeasureError::DeviceFault { backend: NAME, reason }),
+        (None, Err(Stopped(reason))) => {
+            device.faults.note_loss(reason.clone());
+            Err(MeasureError::DeviceLost { backend: NAME, reason })
+        }
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+/// Fills the upload buffer; the bytes of samples.
+fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
+    let mut view =
+        buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
+    let mut bytes = 0;
+    for (frame, head) in frames.iter().zip((0..).step_by(SURFACE_BYTES)) {
+        let planes = HostPlanes::new(frame).map_err(|error| Stopped(error.to_string()))?;
+        let surfaces = planes.pack(bytes, |at, row| {
+            let at = (HEAD_BYTES + at) as usize;
+            view.slice(at..at + row.len()).copy_from_slice(row);
+        });
+        bytes += planes.packed_bytes();
+        let words = surfaces.iter().flat_map(|surface| surface.words());
+        for (word, at) in words.zip((head..).step_by(4)) {
+            view.slice(at..at + 4).copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    drop(view);
+    buffers.upload.unmap();
+    Ok(bytes)
+}
+
+fn submit(
+    device: &Device,
+    pipeline: &wgpu::ComputePipeline,
+    buffers: &Buffers,
+    bytes: u64,
+    pictures: u32,
+) {
+    let mut encoder = device.device.create_command_encoder(&Default::default());
+    let head = u64::from(pictures) * SURFACE_BYTES as u64;
+    encoder.copy_buffer_to_buffer(&buffers.upload, 0, &buffers.surfaces, 0, head);
+    encoder.copy_buffer_to_buffer(&buffers.upload, HEAD_BYTES, &buffers.samples, 0, bytes);
+    {
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &buffers.bound, &[]);
+        pass.dispatch_workgroups(CELLS as u32, pictures, 1);
+    }
+    let back = u64::from(pictures) * SUM_BYTES;
+    encoder.copy_buffer_to_buffer(&buffers.sums, 0, &buffers.readback, 0, back);
+    device.queue.submit([encoder.finish()]);
+}
+
+/// Waits until the sums can be read and the next batch can be written.
+fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopped> {
+    let mapped = Arc::new(AtomicU32::new(0));
+    let note = || {
+        let mapped = mapped.clone();
+        move |result: Result<(), wgpu::BufferAsyncError>| {
+            mapped.fetch_add(u32::from(result.is_ok()), Ordering::AcqRel);
+        }
+    };
+    buffers.readback.map_async(MapMode::Read, ..pictures as u64 * SUM_BYTES, note());
+    buffers.upload.map_async(MapMode::Write, .., note());
+    let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(WAIT_MAX) };
+    device.device.poll(poll).map_err(|error| Stopped(error.to_string()))?;
+    match mapped.load(Ordering::Acquire) {
+        2 => Ok(()),
+        _ => Err(Stopped("buffers could not be mapped".to_owned())),
+    }
+}
+
+fn read(buffers: &Buffers, frames: &[Frame], out: &mut Vec<Measurements>) -> Result<(), Stopped> {
+    let bytes = ..frames.len() as u64 * SUM_BYTES;
+    let view =
+        buffers.readback.get_mapped_range(bytes).map_err(|error| Stopped(error.to_string()))?;
+    let sums = view.chunks_exact(SUM_BYTES as usize);
+    out.extend(frames.iter().zip(sums).map(|(frame, sums)| {
+        unpack(frame.extent, frame.layout.subsampling.chroma_extent(frame.extent), sums)
+    }));
+    drop(view);
+    buffers.readback.unmap();
+    Ok(())
+}

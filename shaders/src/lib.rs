@@ -1,0 +1,122 @@
+//! The gate's measurements in WGSL, batched, on any Vulkan adapter: the same integers as the CPU.
+//!
+//! Promises that no error of the driver is a panic, that no buffer is made per batch, and that
+//! what opens has measured as the reference does. Frames go up from host memory, which costs more
+//! than measuring them on the CPU: it pays where the CPU has no time. Does not import pictures
+//! that are in device memory, and does not fall back: [`gate::FallbackMeasurer`] does.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod device;
+mod error;
+mod launch;
+mod module;
+
+use gate::{
+    MeasureError, Measurements, Measurer, conformance,
+    device::{Batch, batches},
+};
+use media::Frame;
+
+pub use device::AdapterChoice;
+pub use error::WgpuError;
+
+use crate::{
+    buffer::{Buffers, FILL_BYTES, PICTURES_MAX},
+    device::Device,
+};
+
+const NAME: &str = "wgpu";
+
+/// Measures on one Vulkan adapter.
+pub struct WgpuMeasurer {
+    device: Device,
+    pipeline: wgpu::ComputePipeline,
+    /// `None` until the first batch.
+    buffers: Option<Buffers>,
+    buffers_made: u64,
+}
+
+impl WgpuMeasurer {
+    /// Opens an adapter, compiles the shader and measures the smoke of the conformance table.
+    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
+        let device = Device::open(choice)?;
+        module::check_limits(&device)?;
+        let pipeline = module::compile(&device)?;
+        let mut measurer = WgpuMeasurer { device, pipeline, buffers: None, buffers_made: 0 };
+        conformance::smoke(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
+            adapter: measurer.device.name.clone(),
+            fault,
+        })?;
+        Ok(measurer)
+    }
+
+    /// The adapter's name and type, for people.
+    pub fn adapter(&self) -> &str {
+        &self.device.name
+    }
+
+    /// How often buffers were made: once, and once more for each step of larger pictures.
+    pub fn buffers_made(&self) -> u64 {
+        self.buffers_made
+    }
+
+    /// Gives the device up, as a driver does that resets it: what is measured next fails.
+    pub fn destroy(&self) {
+        self.device.device.destroy();
+    }
+
+    fn measure_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        let fits = |kept: &mut Buffers| kept.capacity >= batch.bytes;
+        let buffers = match self.buffers.take_if(fits) {
+            Some(buffers) => buffers,
+            None => {
+                let made = Buffers::new(&self.device, &self.pipeline, batch.bytes)?;
+                self.buffers_made += 1;
+                made
+            }
+        };
+        launch::run(&self.device, &self.pipeline, &buffers, batch.frames, out)?;
+        self.buffers = Some(buffers);
+        Ok(())
+    }
+
+    /// Measures all frames, as many at once as fit.
+    fn measure_all(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        if let Some(reason) = self.device.faults.loss() {
+            return Err(MeasureError::DeviceLost { backend: NAME, reason });
+        }
+        let fill = FILL_BYTES.min(buffer::bytes_max(&self.device.limits));
+        for batch in batches(frames, PICTURES_MAX, fill) {
+            self.measure_batch(&batch?, out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Measurer for WgpuMeasurer {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        let before = out.len();
+        let measured = self.measure_all(frames, out);
+        if measured.is_err() {
+            out.truncate(before);
+        }
+        measured
+    }
+}

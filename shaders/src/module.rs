@@ -1,0 +1,46 @@
+//! The shader, compiled once for a device.
+
+use crate::{WgpuError, buffer::FILL_BYTES, device::Device};
+
+use gate::device::CELLS;
+
+/// Threads of a workgroup, as the shader has it.
+const THREADS: u32 = 64;
+
+/// Refuses a device whose limits are below what every Vulkan driver of a GPU gives.
+pub(crate) fn check_limits(device: &Device) -> Result<(), WgpuError> {
+    let limits = &device.limits;
+    let groups = limits.max_compute_workgroups_per_dimension;
+    let threads =
+        limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x);
+    let needs = [
+        ("workgroups", groups.into(), CELLS as u64),
+        ("threads of a workgroup", threads.into(), THREADS.into()),
+        ("bytes of a buffer", crate::buffer::bytes_max(limits), FILL_BYTES),
+    ];
+    match needs.into_iter().find(|(_, got, needed)| got < needed) {
+        None => Ok(()),
+        Some((what, got, needed)) => {
+            Err(WgpuError::TooSmall { adapter: device.name.clone(), what, got, needed })
+        }
+    }
+}
+
+/// The shader, checked and compiled.
+pub(crate) fn compile(device: &Device) -> Result<wgpu::ComputePipeline, WgpuError> {
+    let source = wgpu::ShaderSource::Wgsl(include_str!("../wgsl/cell_sums.wgsl").into());
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some("cell_sums"), source };
+    let module = device.device.create_shader_module(descriptor);
+    let pipeline = device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("cell_sums"),
+        layout: None,
+        module: &module,
+        entry_point: Some("cell_sums"),
+        compilation_options: Default::default(),
+        cache: None,
+    });
+    match device.faults.take().or_else(|| device.faults.loss()) {
+        None => Ok(pipeline),
+        Some(reason) => Err(WgpuError::Shader { adapter: device.name.clone(), reason }),
+    }
+}

@@ -1,0 +1,149 @@
+//! The WGSL measurer on any adapter there is, a CPU's too: the whole table, and what goes wrong.
+//!
+//! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is.
+#![forbid(unsafe_code)]
+
+#[path = "../../gate/tests/gate/raw.rs"]
+mod raw;
+#[path = "../../gate/tests/gate/real.rs"]
+mod real;
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
+use std::sync::Arc;
+
+use gate::{
+    CpuMeasurer, FallbackMeasurer, MeasureError, Measurer,
+    conformance::{Picture, check, check_batch, first_difference},
+};
+use media::{
+    ErrorKind, Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, Subsampling,
+    Timestamp,
+};
+use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
+
+/// Any adapter; the software one is named so in every version of Mesa.
+fn open(test: &str) -> Option<WgpuMeasurer> {
+    let opened = WgpuMeasurer::open(AdapterChoice::Hardware)
+        .or_else(|_| WgpuMeasurer::open(AdapterChoice::Named("llvmpipe")));
+    match opened {
+        Ok(measurer) => Some(measurer),
+        Err(error @ WgpuError::NoAdapter { .. }) => {
+            skip::skip(test, error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn frames(pictures: &[Picture]) -> Vec<Frame> {
+    pictures.iter().filter_map(|picture| picture.frame()).collect()
+}
+
+#[test]
+fn the_whole_table_is_measured_as_the_reference_does() {
+    let Some(mut measurer) = open("conformance of the shader") else { return };
+    let pictures = check(&mut measurer).expect("conforms");
+    println!("{pictures} pictures on {}", measurer.adapter());
+    assert!(pictures > 500, "{pictures} pictures");
+}
+
+#[test]
+fn frames_of_real_clips_are_measured_alike() {
+    let Some(mut measurer) = open("the shader on real clips") else { return };
+    let frames = real::real_frames("the shader on real clips");
+    assert_eq!(first_difference(&mut measurer, &frames), Ok(None));
+}
+
+#[test]
+fn no_buffer_is_made_after_warm_up() {
+    let Some(mut measurer) = open("buffers of the shader") else { return };
+    let batch = [Picture::new(1920, 1080), Picture::new(64, 64), Picture::new(1280, 720)];
+    assert_eq!(check_batch(&mut measurer, &batch), Ok(()));
+    let made = measurer.buffers_made();
+    for _ in 0..5 {
+        assert_eq!(check_batch(&mut measurer, &batch), Ok(()));
+    }
+    assert_eq!(measurer.buffers_made(), made);
+}
+
+#[test]
+fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers() {
+    let Some(mut measurer) = open("loss of the device") else { return };
+    let frames = frames(&[Picture::new(320, 180), Picture::new(33, 41)]);
+    let mut expected = Vec::new();
+    measurer.measure(&frames, &mut expected).expect("measurable");
+    measurer.destroy();
+    let mut measured = expected.clone();
+    for _ in 0..2 {
+        let error = measurer.measure(&frames, &mut measured).expect_err("the device is gone");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(measured, expected, "what was there stays, and nothing is added");
+    }
+    let mut steady = FallbackMeasurer::new(Box::new(measurer));
+    let mut again = Vec::new();
+    steady.measure(&frames, &mut again).expect("the CPU measures");
+    assert_eq!(again, expected);
+    assert!(matches!(steady.failure(), Some(MeasureError::DeviceLost { .. })));
+    assert_eq!(steady.name(), CpuMeasurer::new().name());
+}
+
+/// Black samples of ten bits, which every plane shows.
+struct Black(Vec<u8>);
+
+const VAST: Extent = Extent { width: 8192, height: 8192 };
+
+impl Black {
+    fn plane(&self, extent: Extent) -> Plane<'_> {
+        let sample = Sample::U16 { shift: 2 };
+        Plane::new(&self.0, 2 * extent.width as usize, extent, sample, 1).expect("fits")
+    }
+}
+
+impl HostPicture for Black {
+    fn luma(&self) -> Plane<'_> {
+        self.plane(VAST)
+    }
+
+    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
+        let extent = Subsampling::Yuv420.chroma_extent(VAST)?;
+        Some([self.plane(extent); 2])
+    }
+}
+
+/// The largest picture there is, which takes 192 MiB on a device.
+fn vast() -> Frame {
+    Frame {
+        pts: Timestamp::from_millis(0),
+        source_index: 0,
+        extent: VAST,
+        layout: PixelLayout { sample: Sample::U16 { shift: 2 }, ..raw::PLANAR },
+        pixels: Pixels::Host(Arc::new(Black(vec![0; 2 * VAST.area() as usize]))),
+    }
+}
+
+#[test]
+fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
+    let Some(mut measurer) = open("limits of the shader") else { return };
+    let small = Picture::new(40, 30);
+    let long = Picture { subsampling: Subsampling::Gray, ..Picture::new(8193, 2) };
+    let mut measured = Vec::new();
+    let refused = measurer.measure(&frames(&[small, long]), &mut measured);
+    assert_eq!(refused, Err(MeasureError::TooLarge { width: 8193, height: 2 }));
+    assert!(measured.is_empty());
+    match measurer.measure(&[vast()], &mut measured) {
+        // A device with larger buffers than most.
+        Ok(()) => measured.clear(),
+        Err(MeasureError::BeyondDevice { bytes, bytes_max, .. }) => assert!(bytes > bytes_max),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(check_batch(&mut measurer, &[small]), Ok(()));
+}
+
+#[test]
+fn an_adapter_that_is_not_there_is_named_with_those_that_are() {
+    let choice = AdapterChoice::Named("no adapter has this name");
+    let error = WgpuMeasurer::open(choice).err().expect("there is none");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no adapter has this name"), "{error}");
+}
