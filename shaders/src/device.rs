@@ -3,11 +3,19 @@
 //! An adapter that is a CPU is slower than the CPU measurer: it is for tests, and opened only
 //! when named. Faults and loss of the device are kept until asked for; nothing panics.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
 
 use crate::WgpuError;
+
+/// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost.
+const GPU_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A CPU computes the dispatch itself, beside all else that it has to do.
+const CPU_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Which adapter to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +33,8 @@ pub(crate) struct Device {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub faults: Arc<Faults>,
+    /// Longest wait for a dispatch.
+    pub wait_max: Duration,
 }
 
 impl Device {
@@ -63,7 +73,11 @@ impl Device {
         device.set_device_lost_callback(move |reason, message| {
             loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
         });
-        Ok(Device { name, limits, device, queue, faults })
+        let wait_max = match adapter.get_info().device_type {
+            DeviceType::Cpu => CPU_WAIT_MAX,
+            _ => GPU_WAIT_MAX,
+        };
+        Ok(Device { name, limits, device, queue, faults, wait_max })
     }
 }
 
@@ -93,7 +107,8 @@ struct Noted {
 }
 
 impl Faults {
-    fn note(&self, error: &wgpu::Error) {
+    /// Notes what the driver refused.
+    pub fn note(&self, error: &wgpu::Error) {
         self.lock().fault.get_or_insert_with(|| error.to_string());
     }
 

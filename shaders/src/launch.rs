@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use gate::{
@@ -20,11 +19,8 @@ use wgpu::MapMode;
 use crate::{
     NAME,
     buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
-    device::Device,
+    device::{Device, Faults},
 };
-
-/// A dispatch takes milliseconds; a device that says nothing for so long is taken for lost.
-const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
 ///
@@ -36,19 +32,23 @@ pub(crate) fn run(
     frames: &[Frame],
     out: &mut Vec<Measurements>,
 ) -> Result<(), MeasureError> {
-    // wgpu panics when the driver reports a lost device while it is waited for.
-    let ran = AssertUnwindSafe(|| {
+    let ran = contained(|| {
         let bytes = write(buffers, frames)?;
         submit(device, pipeline, buffers, bytes, frames.len() as u32);
         wait(device, buffers, frames.len())?;
         read(buffers, frames, out)
     });
-    let ran = catch_unwind(ran).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))));
-    verdict(device, ran)
+    verdict(&device.faults, ran)
 }
 
 /// Why a batch was not finished, in the driver's words.
+#[derive(Debug, PartialEq, Eq)]
 struct Stopped(String);
+
+/// Runs a batch: wgpu panics when the driver reports a lost device while it is waited for.
+fn contained(batch: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped> {
+    catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))))
+}
 
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -57,14 +57,14 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 /// The device's own word comes before what followed from it.
-fn verdict(device: &Device, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
-    if let Some(reason) = device.faults.loss() {
+fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
+    if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
-    match (device.faults.take(), ran) {
+    match (faults.take(), ran) {
         (Some(reason), _) => Err(MeasureError::DeviceFault { backend: NAME, reason }),
         (None, Err(Stopped(reason))) => {
-            device.faults.note_loss(reason.clone());
+            faults.note_loss(reason.clone());
             Err(MeasureError::DeviceLost { backend: NAME, reason })
         }
         (None, Ok(())) => Ok(()),
@@ -126,7 +126,7 @@ fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopp
     };
     buffers.readback.map_async(MapMode::Read, ..pictures as u64 * SUM_BYTES, note());
     buffers.upload.map_async(MapMode::Write, .., note());
-    let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(WAIT_MAX) };
+    let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(device.wait_max) };
     device.device.poll(poll).map_err(|error| Stopped(error.to_string()))?;
     match mapped.load(Ordering::Acquire) {
         2 => Ok(()),
@@ -145,4 +145,34 @@ fn read(buffers: &Buffers, frames: &[Frame], out: &mut Vec<Measurements>) -> Res
     drop(view);
     buffers.readback.unmap();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(reason: &str) -> Result<(), MeasureError> {
+        Err(MeasureError::DeviceLost { backend: NAME, reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn a_panic_of_the_driver_is_a_lost_device_for_good() {
+        let faults = Faults::default();
+        let stopped = contained(|| panic!("Error in Device::poll:\n  {}", "device lost"));
+        assert_eq!(stopped, Err(Stopped("Error in Device::poll: device lost".to_owned())));
+        assert_eq!(verdict(&faults, stopped), lost("Error in Device::poll: device lost"));
+        assert_eq!(verdict(&faults, Ok(())), lost("Error in Device::poll: device lost"));
+    }
+
+    #[test]
+    fn the_driver_s_own_word_comes_first() {
+        let late = || Err(Stopped("buffers could not be mapped".to_owned()));
+        let faults = Faults::default();
+        faults.note(&wgpu::Error::OutOfMemory { source: "no room".into() });
+        let fault = verdict(&faults, late());
+        assert!(matches!(fault, Err(MeasureError::DeviceFault { .. })), "{fault:?}");
+        assert_eq!(verdict(&faults, Ok(())), Ok(()), "a fault is told once");
+        faults.note_loss("reset".to_owned());
+        assert_eq!(verdict(&faults, late()), lost("reset"));
+    }
 }
