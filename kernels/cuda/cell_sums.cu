@@ -152,17 +152,20 @@ extern "C" __global__ void cell_sums(const Surface* surfaces, u32* sums) {
         Span down = cell_span(cell / columns, rows, surface.height);
         total = add_up(surface, luma, across, down, thread);
     }
+    // No sum of a cell reaches 2^32, so that neither half carries into the other.
+    u64 both = static_cast<u64>(total.second) << 32 | total.first;
     for (u32 apart = THREADS / 2; apart > 0; apart /= 2) {
-        total.first += __shfl_xor_sync(0xffffffffu, total.first, apart);
-        total.second += __shfl_xor_sync(0xffffffffu, total.second, apart);
+        both += __shfl_xor_sync(0xffffffffu, both, apart);
     }
     if (thread != 0) return;
+    u32 first = static_cast<u32>(both);
+    u32 second = static_cast<u32>(both >> 32);
     u32* out = sums + static_cast<u64>(blockIdx.y) * SUMS;
     if (luma) {
-        out[cell] = total.first;
-        out[LUMA_CELLS + cell] = total.second;
+        out[cell] = first;
+        out[LUMA_CELLS + cell] = second;
     } else {
-        out[2 * LUMA_CELLS + chroma] = total.first;
-        if (pair) out[2 * LUMA_CELLS + chroma + CHROMA_CELLS] = total.second;
+        out[2 * LUMA_CELLS + chroma] = first;
+        if (pair) out[2 * LUMA_CELLS + chroma + CHROMA_CELLS] = second;
     }
 }

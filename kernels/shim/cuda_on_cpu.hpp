@@ -61,7 +61,7 @@ static Fiber fibers[THREADS];
 static jmp_buf scheduler;
 static unsigned current, first_thread;
 // What each thread offers to the shuffle it is at; the shuffle before may still be read.
-static unsigned offered[2][THREADS];
+static unsigned long long offered[2][THREADS];
 static void (*kernel)();
 
 static void begin() {
@@ -118,10 +118,11 @@ static void meet() {
 
 }  // namespace warp
 
-static inline unsigned __shfl_xor_sync(unsigned threads, unsigned value, unsigned apart) {
+static inline unsigned long long __shfl_xor_sync(unsigned threads, unsigned long long value,
+                                                 unsigned apart) {
     if (threads != 0xffffffffu) stop("a shuffle of a part of the warp");
     unsigned thread = warp::current;
-    unsigned* offered = warp::offered[warp::fibers[thread].shuffles++ % 2];
+    unsigned long long* offered = warp::offered[warp::fibers[thread].shuffles++ % 2];
     offered[thread] = value;
     warp::meet();
     return offered[thread ^ apart];

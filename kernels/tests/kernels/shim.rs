@@ -14,9 +14,11 @@ use crate::{python::run, skip::skip};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The folder of a `libcuda.so` that is the shim; an error says why it cannot be compiled.
-fn shim() -> Result<PathBuf, String> {
+/// The folder of a `libcuda.so` that is the shim, with the function `lacking` under another name;
+/// an error says why it cannot be compiled.
+fn shim(lacking: Option<&str>) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
+    lacking.hash(&mut hasher);
     for source in ["shim/libcuda.cpp", "shim/cuda_on_cpu.hpp", "cuda/cell_sums.cu"] {
         fs::read(Path::new(ROOT).join(source)).expect("in the repository").hash(&mut hasher);
     }
@@ -32,6 +34,7 @@ fn shim() -> Result<PathBuf, String> {
         let mut compiler = Command::new("g++");
         compiler.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
         compiler.args(["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]);
+        compiler.args(lacking.map(|name| format!("-D{name}=something_else")));
         compiler.args(["-shared", "-fPIC", "-o"]).arg(&made);
         run(compiler.arg(Path::new(ROOT).join("shim/libcuda.cpp")))?;
         fs::rename(made, library).expect("our own directory");
@@ -40,8 +43,8 @@ fn shim() -> Result<PathBuf, String> {
 }
 
 /// What the ignored test `name` says with the shim as its driver, and whether it passes.
-fn with_shim(name: &str, settings: &[(&str, &str)]) -> Option<Output> {
-    let folder = match shim() {
+fn with_shim(name: &str, settings: &[(&str, &str)], lacking: Option<&str>) -> Option<Output> {
+    let folder = match shim(lacking) {
         Ok(folder) => folder,
         Err(why) => {
             skip(name, why);
@@ -56,7 +59,7 @@ fn with_shim(name: &str, settings: &[(&str, &str)]) -> Option<Output> {
 }
 
 fn passes(name: &str, settings: &[(&str, &str)]) {
-    let Some(output) = with_shim(name, settings) else { return };
+    let Some(output) = with_shim(name, settings, None) else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
@@ -108,10 +111,20 @@ fn what_is_missing_is_named() {
         (&[("SHIM_MEMORY", "1000")], "taking memory"),
     ];
     for (settings, expected) in cases {
-        let Some(output) = with_shim("device::opening", settings) else { return };
+        let Some(output) = with_shim("device::opening", settings, None) else { return };
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains(expected), "{settings:?}: {said}");
     }
+}
+
+#[test]
+fn a_function_that_the_driver_lacks_is_an_error() {
+    let lacking = Some("cuStreamCreate");
+    let Some(output) = with_shim("device::opening", &[], lacking) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "Unavailable: the NVIDIA driver failed at loading";
+    let named = said.contains(expected) && said.contains("cuStreamCreate");
+    assert!(output.status.success() && named, "{said}");
 }
 
 #[test]
