@@ -3,6 +3,8 @@
 //! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is.
 #![forbid(unsafe_code)]
 
+#[path = "../../gate/tests/gate/any.rs"]
+mod any;
 #[path = "../../gate/tests/gate/raw.rs"]
 mod raw;
 #[path = "../../gate/tests/gate/real.rs"]
@@ -10,7 +12,7 @@ mod real;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use gate::{
     CpuMeasurer, FallbackMeasurer, MeasureError, Measurer,
@@ -20,7 +22,10 @@ use media::{
     ErrorKind, Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, Subsampling,
     Timestamp,
 };
+use proptest::{prelude::*, test_runner::TestRunner};
 use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
+
+use any::any_picture;
 
 /// Any adapter; the software one is named so in every version of Mesa.
 fn open(test: &str) -> Option<WgpuMeasurer> {
@@ -53,6 +58,20 @@ fn frames_of_real_clips_are_measured_alike() {
     let Some(mut measurer) = open("the shader on real clips") else { return };
     let frames = real::real_frames("the shader on real clips");
     assert_eq!(first_difference(&mut measurer, &frames), Ok(None));
+}
+
+#[test]
+fn any_batch_is_measured_as_the_reference_does() {
+    let Some(measurer) = open("the shader on any picture") else { return };
+    // One measurer for all: what a batch leaves behind must not be read by the next.
+    let measurer = RefCell::new(measurer);
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
+    let batches = proptest::collection::vec(any_picture(), 0..4);
+    let conforms = TestRunner::new(config).run(&batches, |batch| {
+        prop_assert_eq!(check_batch(&mut *measurer.borrow_mut(), &batch), Ok(()));
+        Ok(())
+    });
+    assert_eq!(conforms, Ok(()));
 }
 
 #[test]

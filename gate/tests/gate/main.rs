@@ -2,6 +2,7 @@
 //! allocates, known cuts are found.
 
 mod allocation;
+mod any;
 mod cuts;
 mod measurers;
 mod raw;

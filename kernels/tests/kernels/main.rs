@@ -1,5 +1,7 @@
 //! The CUDA measurer on a device, on a driver that is a shim, and its checked-in PTX.
 
+#[path = "../../../gate/tests/gate/any.rs"]
+mod any;
 mod device;
 mod failing;
 mod ptx;

@@ -72,6 +72,11 @@ fn the_source_measures_the_whole_table_as_the_reference_does() {
 }
 
 #[test]
+fn the_source_measures_any_batch_as_the_reference_does() {
+    passes("device::any_batch_is_measured_as_the_reference_does", &[]);
+}
+
+#[test]
 fn the_source_measures_real_clips_alike() {
     passes("device::frames_of_real_clips_are_measured_alike", &[]);
 }
