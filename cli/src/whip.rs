@@ -23,6 +23,7 @@ use crate::{
 };
 
 pub use error::WhipError;
+use publisher::Published;
 
 /// Arguments of `sightline whip`.
 #[derive(Args)]
@@ -124,13 +125,21 @@ impl Figures {
     }
 }
 
+/// The figures as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    runs: &'a [String],
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
 /// Runs the command.
 pub fn run(args: &WhipArgs) -> Result<(), CliError> {
     let WhipCommand::Publish(args) = &args.command;
-    let figures = publisher::publish(args)?;
+    let Published { runs, figures } = publisher::publish(args)?;
     let mut out = Out::stdout();
     if args.json {
-        out.json(&figures)?;
+        out.json(&Report { runs: &runs, figures: &figures })?;
     } else {
         let mut table = Table::new(&["figure", ">value"]);
         for (name, value) in [

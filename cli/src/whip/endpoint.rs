@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HOPS_MAX: usize = 3;
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// What names the run of a session.
+const RUN: &str = "x-service-run-id";
 
 /// A WHIP endpoint and who is asking.
 pub struct Endpoint {
@@ -37,6 +39,8 @@ pub struct Created {
     pub answer: String,
     /// The session's own address.
     pub resource: Url,
+    /// The run that it fills, where the server names one.
+    pub run: Option<String>,
 }
 
 impl Endpoint {
@@ -129,11 +133,13 @@ impl Endpoint {
             return Err(self.odd(format!("{} instead of 201", reply.status())));
         }
         let resource = self.location(url, &reply)?;
+        let run = reply.headers().get(RUN).and_then(|value| value.to_str().ok());
+        let run = run.map(str::to_owned);
         let answer = reply.text().map_err(|error| self.unreachable(client::root_cause(&error)))?;
         if answer.len() > ANSWER_BYTES_MAX {
             return Err(self.odd(format!("an answer of {} bytes", answer.len())));
         }
-        Ok(Created { answer, resource })
+        Ok(Created { answer, resource, run })
     }
 
     fn location(&self, base: &Url, reply: &Response) -> Result<Url, CliError> {

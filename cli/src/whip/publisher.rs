@@ -15,13 +15,21 @@ use super::{
     error::WhipError,
     session::{Plan, Session},
 };
-use crate::{error::CliError, interrupt};
+use crate::{error::CliError, interrupt, output::printable};
 
 /// Longest wait, after which Ctrl-C is looked for.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Publishes until all is sent, time is up or Ctrl-C.
-pub fn publish(args: &PublishArgs) -> Result<Figures, CliError> {
+/// What was published.
+pub struct Published {
+    /// The runs of the sessions, where the server names them.
+    pub runs: Vec<String>,
+    /// What they came to.
+    pub figures: Figures,
+}
+
+/// Publishes until all is sent, time is up or Ctrl-C. Names each run on stderr as it begins.
+pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     let endpoint = Endpoint::new(args)?;
     let plan = Plan {
         clip: Arc::new(Clip::read(&args.file)?),
@@ -31,14 +39,14 @@ pub fn publish(args: &PublishArgs) -> Result<Figures, CliError> {
     };
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let mut sessions = Vec::new();
-    let outcome = play(args, &endpoint, &plan, &cancel, &mut sessions);
+    let (mut sessions, mut runs) = (Vec::new(), Vec::new());
+    let outcome = play(args, &endpoint, &plan, &cancel, (&mut sessions, &mut runs));
     // The sessions end whatever happened; what happened first is what is told.
     let ended = end(&endpoint, &mut sessions);
     outcome.and(ended)?;
     let mut figures = Figures::default();
     sessions.iter().for_each(|session| figures.add(&session.figures()));
-    Ok(figures)
+    Ok(Published { runs, figures })
 }
 
 fn play(
@@ -46,14 +54,19 @@ fn play(
     endpoint: &Endpoint,
     plan: &Plan,
     cancel: &CancelToken,
-    sessions: &mut Vec<Session>,
+    (sessions, runs): (&mut Vec<Session>, &mut Vec<String>),
 ) -> Result<(), CliError> {
     let ip = endpoint.local_ip()?;
     let until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     while !cancel.is_cancelled() && until.is_none_or(|until| Instant::now() < until) {
         let missing = sessions.len() < args.count as usize;
         if missing {
-            sessions.push(started(sessions.len() + 1, endpoint, plan, ip)?);
+            let (session, run) = started(sessions.len() + 1, endpoint, plan, ip)?;
+            sessions.push(session);
+            if let Some(run) = run {
+                eprintln!("run:    {}", printable(&run));
+                runs.push(run);
+            }
         } else if sessions.iter().all(Session::is_done) {
             break;
         }
@@ -73,7 +86,7 @@ fn started(
     endpoint: &Endpoint,
     plan: &Plan,
     ip: std::net::IpAddr,
-) -> Result<Session, CliError> {
+) -> Result<(Session, Option<String>), CliError> {
     let (mut session, offer) = Session::offer(number, plan, ip, Instant::now())?;
     let created = endpoint.create(&offer)?;
     let accepted = session.accept(created.answer, created.resource, Instant::now());
@@ -82,7 +95,7 @@ fn started(
         end(endpoint, std::slice::from_mut(&mut session))?;
         return Err(error.into());
     }
-    Ok(session)
+    Ok((session, created.run))
 }
 
 /// Until a datagram is there or something is due.

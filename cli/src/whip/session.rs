@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io::ErrorKind,
     net::{IpAddr, SocketAddr, UdpSocket},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -12,14 +12,8 @@ use bytes::BytesMut;
 use reqwest::Url;
 use rtc::{
     peer_connection::{
-        RTCPeerConnection, event::RTCPeerConnectionEvent, message::RTCMessage,
-        sdp::RTCSessionDescription, state::RTCPeerConnectionState,
-    },
-    rtcp::{
-        payload_feedbacks::{
-            full_intra_request::FullIntraRequest, picture_loss_indication::PictureLossIndication,
-        },
-        transport_feedbacks::transport_layer_nack::TransportLayerNack,
+        RTCPeerConnection, event::RTCPeerConnectionEvent, sdp::RTCSessionDescription,
+        state::RTCPeerConnectionState,
     },
     rtp,
     rtp_transceiver::RTCRtpSenderId,
@@ -37,6 +31,8 @@ use super::{
 
 mod connection;
 mod feedback;
+
+use feedback::Heard;
 
 /// How long a media path may take to come up.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
@@ -92,6 +88,7 @@ pub struct Session {
     /// Packets of pictures, each counted once.
     played: u64,
     figures: Figures,
+    heard: Arc<Heard>,
 }
 
 impl Session {
@@ -106,8 +103,10 @@ impl Session {
         socket.set_nonblocking(true).map_err(WhipError::Socket)?;
         let local = socket.local_addr().map_err(WhipError::Socket)?;
         let [ssrc, seed, first_timestamp, sequence] = random().map_err(WhipError::Socket)?;
+        let heard = Arc::<Heard>::default();
         let (connection, sender, offer) =
-            connection::offer(&plan.clip, local, ssrc, now).map_err(failed(number, "offer"))?;
+            connection::offer(&plan.clip, local, ssrc, Arc::clone(&heard), now)
+                .map_err(failed(number, "offer"))?;
         // One seed a session, so that a run with loss can be repeated.
         let path = Path::new(plan.loss, plan.jitter, number as u64);
         let session = Session {
@@ -129,6 +128,7 @@ impl Session {
             resource: None,
             played: 0,
             figures: Figures::default(),
+            heard,
         };
         Ok((session, offer))
     }
@@ -270,21 +270,16 @@ impl Session {
         Ok(())
     }
 
-    /// What the server says of the media.
+    /// What the server has said of the media.
     fn note_feedback(&mut self, now: Instant) {
-        while let Some(message) = self.connection.poll_read() {
-            let RTCMessage::RtcpPacket(_, packets) = message.message else { continue };
-            for packet in packets {
-                let packet = packet.as_any();
-                if let Some(nack) = packet.downcast_ref::<TransportLayerNack>() {
-                    let asked = nack.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones());
-                    self.figures.asked += u64::from(asked.sum::<u32>());
-                } else if packet.is::<PictureLossIndication>() || packet.is::<FullIntraRequest>() {
-                    self.figures.keyframes_requested += 1;
-                    let jumped = self.player.as_mut().is_some_and(|player| player.jump(now));
-                    self.figures.jumps += u64::from(jumped);
-                }
-            }
+        // Polling is what carries packets through the connection; it delivers none of ours.
+        while self.connection.poll_read().is_some() {}
+        self.figures.asked = self.heard.asked.load(Relaxed);
+        let requested = self.heard.keyframes.load(Relaxed);
+        if requested > self.figures.keyframes_requested {
+            self.figures.keyframes_requested = requested;
+            let jumped = self.player.as_mut().is_some_and(|player| player.jump(now));
+            self.figures.jumps += u64::from(jumped);
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a session's connection is set up: one codec, its retransmissions, one host candidate.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use media::Codec;
 use rtc::{
@@ -29,7 +29,7 @@ use rtc::{
     shared::error::Error,
 };
 
-use super::feedback::Feedback;
+use super::feedback::{Feedback, Heard};
 use crate::whip::clip::Clip;
 
 /// What the offer calls the codec.
@@ -40,16 +40,18 @@ const RTX_PAYLOAD_TYPE: u8 = 97;
 /// A place after all others of the chain.
 const LAST: usize = 50_000;
 
-/// A connection that sends `clip`'s codec from `local`, its sender, and its offer.
+/// A connection that sends `clip`'s codec from `local`, its sender, and its offer; `heard` is told
+/// of what the server says of the media.
 pub(super) fn offer(
     clip: &Clip,
     local: SocketAddr,
     ssrc: u32,
+    heard: Arc<Heard>,
     now: Instant,
 ) -> Result<(RTCPeerConnection, RTCRtpSenderId, String), Error> {
     let (mut engine, codec) = engine(clip)?;
     let registry = configure_rtcp_reports(configure_nack(Registry::new(), &mut engine))
-        .with(Slot::Custom(LAST), Feedback::default());
+        .with(Slot::Custom(LAST), Feedback::new(heard));
     let settings = SettingEngineBuilder::new()
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_include_loopback_candidate(true)

@@ -1,20 +1,60 @@
-//! Lets what the server says of the media through to the session, which counts and heeds it; the
-//! connection keeps it to itself otherwise.
+//! Hears what the server says of the media: the connection answers it and keeps it to itself.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 use rtc::{
-    interceptor::{Attribute, Interceptor, Packet, StreamInfo, TaggedPacket},
-    rtcp::receiver_report::ReceiverReport,
+    interceptor::{Interceptor, Packet, StreamInfo, TaggedPacket},
+    rtcp::{
+        Packet as Report,
+        payload_feedbacks::{
+            full_intra_request::FullIntraRequest, picture_loss_indication::PictureLossIndication,
+        },
+        transport_feedbacks::transport_layer_nack::TransportLayerNack,
+    },
     sansio::Protocol,
     shared::error::Error,
 };
 
-/// Passes everything, and marks RTCP that came in for delivery.
-#[derive(Default)]
+/// What has been heard so far; no count depends on another.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// Packets that were asked for again.
+    pub(super) asked: AtomicU64,
+    /// Requests for a keyframe.
+    pub(super) keyframes: AtomicU64,
+}
+
+impl Heard {
+    fn hear(&self, report: &dyn Report) {
+        let report = report.as_any();
+        if let Some(nack) = report.downcast_ref::<TransportLayerNack>() {
+            let asked = nack.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones());
+            self.asked.fetch_add(u64::from(asked.sum::<u32>()), Relaxed);
+        } else if report.is::<PictureLossIndication>() || report.is::<FullIntraRequest>() {
+            self.keyframes.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Passes everything on, and tells of what comes in.
 pub(super) struct Feedback {
+    heard: Arc<Heard>,
     inbound: VecDeque<TaggedPacket>,
     outbound: VecDeque<TaggedPacket>,
+}
+
+impl Feedback {
+    /// Tells `heard`.
+    pub(super) fn new(heard: Arc<Heard>) -> Feedback {
+        Feedback { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
+    }
 }
 
 impl Protocol<TaggedPacket, TaggedPacket, ()> for Feedback {
@@ -24,14 +64,9 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Feedback {
     type Error = Error;
     type Time = Instant;
 
-    fn handle_read(&mut self, mut packet: TaggedPacket) -> Result<(), Error> {
-        if let Packet::Rtcp(reports) = &mut packet.message.packet {
-            // Where a report about nobody comes first, the connection would drop them all.
-            reports.retain(|report| !report.as_any().is::<ReceiverReport>());
-            if reports.is_empty() {
-                return Ok(());
-            }
-            packet.message = packet.message.with(Attribute::DeliverToApplication);
+    fn handle_read(&mut self, packet: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtcp(reports) = &packet.message.packet {
+            reports.iter().for_each(|report| self.heard.hear(&**report));
         }
         self.inbound.push_back(packet);
         Ok(())
