@@ -16,6 +16,7 @@ mod overlap;
 mod recurrence;
 mod session;
 mod shelf;
+mod tally;
 mod turns;
 mod workers;
 
@@ -57,6 +58,7 @@ use intake::{Intake, Publisher};
 use journal::Journal;
 use novelty::Novelty;
 use session::{Describers, Inlets, Task};
+use tally::Dropped;
 use turns::Turns;
 use workers::Workers;
 
@@ -163,6 +165,7 @@ pub struct Live {
     budget: Arc<Budget>,
     workers: Arc<Workers>,
     schema: Arc<OutputSchema>,
+    dropped: Dropped,
     tables: Mutex<Tables>,
     tasks: TaskTracker,
 }
@@ -198,7 +201,8 @@ impl Live {
         let schema = OutputSchema::compile(default_schema().clone());
         let schema = Arc::new(schema.expect("the default schema is one"));
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
-        Ok(Arc::new(Live { parts, port, budget, workers, schema, tables, tasks }))
+        let dropped = Dropped::default();
+        Ok(Arc::new(Live { parts, port, budget, workers, schema, dropped, tables, tasks }))
     }
 
     /// What embeds selected frames.
@@ -320,9 +324,11 @@ impl Live {
         is_known.then_some(Found::Ended)
     }
 
-    /// Sets the gauges.
+    /// Brings the series up to now that nothing else writes.
     pub fn observe(&self) {
         let metrics = &self.parts.metrics;
+        self.dropped.tell(&self.port.counts(), metrics);
+        self.tables().live.values().for_each(|session| session.tell(metrics));
         metrics.live_memory_reserved.set(self.budget.used() as i64);
         metrics.live_workers.set(self.workers.count() as i64);
     }

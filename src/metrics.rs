@@ -14,6 +14,7 @@ mod remote;
 use ::infer::scheduler::Class;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
+use transport::webrtc::Refused;
 
 use crate::session::Lifecycle;
 
@@ -165,6 +166,16 @@ series! {
     live_pictures: IntCounter = family::counter, "service_live_pictures_total";
     /// Received pictures that did not decode.
     live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
+    /// Packets of live video, those sent again included.
+    live_packets: IntCounter = family::counter, "service_live_packets_total";
+    /// Packets of live video that did not come.
+    live_packets_lost: IntCounter = family::counter, "service_live_packets_lost_total";
+    /// Packets of live video that publishers were asked for again.
+    live_packets_asked: IntCounter = family::counter, "service_live_packets_asked_total";
+    /// Pictures that publishers were asked to begin anew with.
+    live_keyframes_asked: IntCounter = family::counter, "service_live_keyframes_asked_total";
+    /// Datagrams of the port of live video, or what was in them, that were dropped.
+    live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
     /// What live sessions left out to keep a bound.
     live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.

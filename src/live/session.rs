@@ -27,6 +27,7 @@ use super::{
     inbox::{Inbox, Said, View},
     intake::Intake,
     journal::{Journal, JournalError, StillError},
+    tally::Packets,
     turns::{Happened, Turns},
     workers::{Seat, Workers},
 };
@@ -119,6 +120,7 @@ pub struct Session {
     /// One of each worker that describes; held while a new prompt goes to all of them.
     orders: tokio::sync::Mutex<Vec<mpsc::Sender<Order>>>,
     over: watch::Receiver<bool>,
+    packets: Packets,
 }
 
 /// What the task of a session owns.
@@ -164,7 +166,8 @@ impl Session {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
         let (link, orders) = (Mutex::new(Some(link)), orders.into());
-        (Session { id, run, link, ends, orders, over }, ended, tell)
+        let packets = Packets::default();
+        (Session { id, run, link, ends, orders, over, packets }, ended, tell)
     }
 
     /// The session's name.
@@ -204,6 +207,13 @@ impl Session {
         }
         link.trickle(fragment)?;
         Ok(None)
+    }
+
+    /// Adds to `metrics` what the connection has counted since the last call.
+    pub(super) fn tell(&self, metrics: &Metrics) {
+        if let Some(link) = &*self.link() {
+            self.packets.tell(link.counts(), metrics);
+        }
     }
 
     fn request_keyframe(&self) {
@@ -254,6 +264,7 @@ impl Task {
         let mut seat = None;
         let end = self.serve(&mut seat).await;
         self.intake.shut();
+        self.session.tell(&self.metrics);
         // Dropping it closes the connection.
         drop(self.session.link().take());
         self.hear_out(seat.as_deref(), &end).await;

@@ -1,7 +1,17 @@
 //! How live sessions end, and what they leave out.
 
+use transport::webrtc::Refused;
+
 use super::Label;
 use crate::live::End;
+
+impl Label for Refused {
+    const ALL: &'static [Refused] = &Refused::ALL;
+
+    fn value(self) -> &'static str {
+        self.name()
+    }
+}
 
 /// How a live session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,68 @@
+//! What the port and its sessions have counted, told to the metrics as it grows.
+
+use std::sync::{Mutex, PoisonError};
+
+use prometheus::IntCounter;
+use transport::webrtc::{PortCounts, Refused, SessionCounts};
+
+use crate::metrics::Metrics;
+
+/// What the metrics know of the packets of one session.
+#[derive(Debug, Default)]
+pub struct Packets(Mutex<SessionCounts>);
+
+/// What the metrics know of the datagrams that the port dropped.
+#[derive(Debug, Default)]
+pub struct Dropped(Mutex<[u64; Refused::ALL.len()]>);
+
+impl Packets {
+    /// Adds what has been counted since the last call.
+    pub fn tell(&self, now: SessionCounts, metrics: &Metrics) {
+        // Every change is one assignment: a panic leaves the counts usable.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut *known;
+        for (series, known, now) in [
+            (&metrics.live_packets, &mut known.packets, now.packets),
+            (&metrics.live_packets_asked, &mut known.nacks, now.nacks),
+            (&metrics.live_keyframes_asked, &mut known.keyframes_asked, now.keyframes_asked),
+            (&metrics.live_packets_lost, &mut known.lost, now.lost),
+        ] {
+            grow(series, known, now);
+        }
+    }
+}
+
+impl Dropped {
+    /// Adds what has been counted since the last call.
+    pub fn tell(&self, now: &PortCounts, metrics: &Metrics) {
+        // As above.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (known, why) in known.iter_mut().zip(Refused::ALL) {
+            grow(metrics.live_refused.of(why), known, now.refused(why));
+        }
+    }
+}
+
+/// A count that goes back, as that of losses does when a packet comes late, is waited for.
+fn grow(series: &IntCounter, known: &mut u64, now: u64) {
+    series.inc_by(now.saturating_sub(*known));
+    *known = now.max(*known);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let (metrics, packets) = (Metrics::new(), Packets::default());
+        for (lost, told) in [(3, 3), (3, 3), (1, 3), (4, 4)] {
+            packets.tell(
+                SessionCounts { lost, packets: 10 * lost, ..SessionCounts::default() },
+                &metrics,
+            );
+            assert_eq!(metrics.live_packets_lost.get(), told);
+            assert_eq!(metrics.live_packets.get(), 10 * told);
+        }
+    }
+}
