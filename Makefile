@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-log bench-embed clean
+.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: setup ## Build the release binaries
 
 demo: build ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT
 	target/release/sightline demo --server-binary target/release/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
+
+demo-live: build ## Publish VIDEO=path (default: a clip found or drawn) over and over to a server; Ctrl-C ends it
+	VIDEO="$(VIDEO)" deploy/demo-live.sh target/release
 
 test: setup ## Run every test
 	$(CARGO) build --locked --workspace --bins --examples $(FEATURES)

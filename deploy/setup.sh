@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing and the demo need; does nothing when all are there.
 set -eu
 
-packages="build-essential clang cmake curl ffmpeg gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libavcodec-dev libavformat-dev libavutil-dev libclang-dev mesa-vulkan-drivers nasm pkg-config postgresql prometheus python3-gi python3-venv"
+packages="build-essential chromium clang cmake coturn curl ffmpeg gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libavcodec-dev libavformat-dev libavutil-dev libclang-dev mesa-vulkan-drivers nasm nginx-light pkg-config postgresql prometheus python3-gi python3-venv"
 
 missing=""
 for package in $packages; do
@@ -41,11 +41,13 @@ case " $missing " in
 esac
 # shellcheck disable=SC2086 # a list of package names
 $as_root apt-get install -q -y --no-install-recommends $missing
-case " $missing " in
-*" prometheus "*)
-    # Nor at the next boot, where there is such a thing.
-    if command -v systemctl >/dev/null 2>&1; then
-        $as_root systemctl disable -q prometheus.service || echo "setup: prometheus stays enabled" >&2
-    fi
-    ;;
-esac
+# Nor at the next boot, where there is such a thing.
+if command -v systemctl >/dev/null 2>&1; then
+    for service in prometheus coturn nginx; do
+        case "$missing " in
+        *" $service "* | *" $service-light "*)
+            $as_root systemctl disable -q "$service.service" || echo "setup: $service stays enabled" >&2
+            ;;
+        esac
+    done
+fi
