@@ -9,6 +9,7 @@ pub mod postgres;
 pub mod python;
 pub mod receiver;
 pub mod skip;
+pub mod whip;
 
 use std::{
     io::{BufRead, BufReader},

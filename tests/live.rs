@@ -1,0 +1,13 @@
+//! Live video from clients that are processes of their own, through a real server, to its timeline.
+#![allow(missing_docs)]
+
+mod support;
+
+#[path = "live/browser.rs"]
+mod browser;
+#[path = "live/described.rs"]
+mod described;
+#[path = "live/loss.rs"]
+mod loss;
+#[path = "live/memory.rs"]
+mod memory;

@@ -1,0 +1,256 @@
+//! What models say of live pictures, and which events come of it: a real publisher, a scripted
+//! backend that answers by the pictures it is shown.
+
+use infer::scripted::{Seen, Step, chat_body};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Server, Setup,
+    model::{Model, prompt},
+    whip::{
+        Publication, clip, eventually, metric, payloads,
+        shown::{finding, says, scenes},
+        sightline,
+    },
+};
+
+const FIRST: &str = "qwen3-vl-4b";
+const SECOND: &str = "qwen3-vl-32b";
+/// Tokens of an answer that uses up the allowance of a session of one token a second.
+const LONG: u64 = 3600;
+/// Seconds that the last scene goes on: time to describe all before the session ends.
+const TAIL: u32 = 60;
+
+/// What the backend says in the session of `case`, whose prompt names it.
+fn answer(seen: &Seen) -> Step {
+    let (asked, scenes) = (prompt(seen), scenes(seen));
+    let is_second = seen.json()["model"] == SECOND;
+    let alike = format!("the painted wall is that of scene {scenes}");
+    if asked.contains("unsure") && !is_second {
+        return says("no idea", 0.25);
+    }
+    if asked.contains("another state") && scenes != "A" {
+        return says("nobody stands here any more", 0.9);
+    }
+    if asked.contains("one token a second") {
+        let mut body = chat_body(&finding(&alike, 0.9), "stop");
+        body["usage"] =
+            json!({"prompt_tokens": 12, "completion_tokens": LONG, "total_tokens": 12 + LONG});
+        return Step::json(200, &body);
+    }
+    says(&alike, 0.9)
+}
+
+/// A session: what its prompt says, what is attached beside it, what is sent, and the events that
+/// come of it by presentation time.
+struct Case {
+    prompt: &'static str,
+    attach: Value,
+    scenes: &'static str,
+    events: &'static [(i64, &'static str, &'static str)],
+}
+
+const A: &str = "the painted wall is that of scene A";
+const B: &str = "the painted wall is that of scene B";
+const C: &str = "the painted wall is that of scene C";
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case {
+            prompt: "each scene",
+            attach: json!({"index_name": "yard"}),
+            scenes: "ABC",
+            events: &[(0, "vlm", A), (1000, "vlm", B), (2000, "vlm", C)],
+        },
+        Case {
+            prompt: "unsure of each scene",
+            attach: json!({}),
+            scenes: "AB",
+            events: &[(0, "vlm_tiered", A), (1000, "vlm_tiered", B)],
+        },
+        Case {
+            prompt: "clips",
+            attach: json!({"clip_mode": {
+                "target_fps": 5, "clip_length_seconds": 0.8, "delay_seconds": 0.2,
+            }}),
+            scenes: "ABC",
+            events: &[
+                (0, "clip_vlm", A),
+                (0, "vlm", A),
+                (1000, "clip_vlm", B),
+                (1000, "vlm", B),
+                (2000, "clip_vlm", C),
+                (2000, "vlm", C),
+            ],
+        },
+        Case {
+            prompt: "unsure of clips",
+            attach: json!({"clip_mode": {"clip_length_seconds": 0.8, "delay_seconds": 0.2}}),
+            scenes: "AB",
+            events: &[
+                (0, "clip_vlm_tiered", A),
+                (0, "vlm_tiered", A),
+                (1000, "clip_vlm_tiered", B),
+                (1000, "vlm_tiered", B),
+            ],
+        },
+        Case {
+            prompt: "another state",
+            attach: json!({}),
+            scenes: "ABC",
+            events: &[
+                (0, "vlm", A),
+                (1000, "state_transition", "nobody stands here any more"),
+                (1000, "vlm", "nobody stands here any more"),
+                (2000, "vlm", "nobody stands here any more"),
+            ],
+        },
+        Case {
+            prompt: "a loop is told once, and what is said in it once",
+            attach: json!({}),
+            scenes: "ABABAC",
+            events: &[
+                (0, "vlm", A),
+                (1000, "vlm", B),
+                (2000, "loop_detected", "the picture is again that of frame 0"),
+                (5000, "vlm", C),
+            ],
+        },
+        Case {
+            prompt: "one token a second",
+            attach: json!({"max_output_tokens_per_second": 1}),
+            scenes: "ABC",
+            events: &[(0, "vlm", A)],
+        },
+        Case {
+            prompt: "the model of the session",
+            attach: json!({"model": SECOND}),
+            scenes: "A",
+            events: &[(0, "vlm", A)],
+        },
+    ]
+}
+
+/// Kinds of events that come of models and of what they are shown.
+const KINDS: [&str; 6] =
+    ["clip_vlm", "clip_vlm_tiered", "loop_detected", "state_transition", "vlm", "vlm_tiered"];
+
+/// What a run tells of the pictures before `end_ms`, by presentation time.
+fn told(server: &Server, run: &str, end_ms: i64) -> Vec<(i64, String, Value)> {
+    let mut told: Vec<_> = server
+        .events(run)
+        .into_iter()
+        .filter_map(|event| {
+            let kind = event["kind"].as_str().filter(|kind| KINDS.contains(kind))?.to_owned();
+            let payload = event["payload"].clone();
+            let pts_ms = payload["pts_ms"].as_i64().filter(|pts_ms| *pts_ms < end_ms)?;
+            Some((pts_ms, kind, payload))
+        })
+        .collect();
+    told.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    told
+}
+
+/// The fields that every event of a session has, and those of one that a model answered.
+fn check_fields(case: &Case, session: &Value, kind: &str, payload: &Value) {
+    let name = format!("{}: {kind}: {payload}", case.prompt);
+    assert_eq!(&payload["session_id"], session, "{name}");
+    // Frames are numbered as they come: a busy machine may leave some out.
+    let frame_ms =
+        payload["frame_index"].as_i64().map(|frame| frame * 1000 / i64::from(clip::RATE));
+    assert!(frame_ms.is_some() && frame_ms <= payload["pts_ms"].as_i64(), "{name}");
+    assert_eq!(payload["index_name"], case.attach["index_name"], "{name}");
+    assert!(payload["confidence"].as_f64().is_some_and(|sure| sure > 0.0), "{name}");
+    if !kind.contains("vlm") {
+        assert!(payload["provider"].is_null() && payload["total_tokens"].is_null(), "{name}");
+        return;
+    }
+    let is_second = kind.ends_with("_tiered");
+    let named = case.attach["model"].as_str();
+    let model = named.unwrap_or(if is_second { SECOND } else { FIRST });
+    assert_eq!(
+        (&payload["provider"], &payload["model"]),
+        (&json!("vllm"), &json!(model)),
+        "{name}"
+    );
+    // A first pass that is not believed has taken its tokens too.
+    let (passes, is_long) = (1 + u64::from(is_second), case.prompt.contains("one token"));
+    let said = if is_long { LONG } else { 5 };
+    let tokens = (&payload["total_tokens"], &payload["completion_tokens"]);
+    assert_eq!(tokens, (&json!((12 + said) * passes), &json!(said * passes)), "{name}");
+    assert_eq!(payload["confidence"], 0.9, "{name}");
+    assert_eq!(payload["event_type"], "wall_painted", "{name}");
+    assert_eq!(payload["object_label"], "wall", "{name}");
+    assert_eq!(payload["summary"], "a wall", "{name}");
+    assert!(payload["inference_latency_ms"].is_u64(), "{name}");
+    assert!(payload["prompt_version"].is_string(), "{name}");
+    assert!(payload["semantic_error"].is_null() && payload["reused_from_seq"].is_null(), "{name}");
+    let span =
+        payload["end_pts_ms"].as_i64().map(|end| end - payload["pts_ms"].as_i64().unwrap_or(0));
+    let is_clip = kind.starts_with("clip");
+    assert_eq!(span.is_some_and(|span| (600..=800).contains(&span)), is_clip, "{name}");
+}
+
+#[test]
+fn what_is_told_of_live_pictures() {
+    let Some(sightline) = sightline("what_is_told_of_live_pictures") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(answer);
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup
+        .var("SERVICE_LIVE_SECOND_PASS_MODEL", SECOND)
+        .var("SERVICE_LIVE_MODEL", FIRST)
+        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "0")
+        .start();
+    let cases = cases();
+    // The worker that all of them share starts with the first.
+    let first = clip::scenes(dir.path(), "A", TAIL);
+    let warm = Publication::start(&sightline, &server, &first, &json!({}), &[]);
+    let stills = || payloads(&server, &warm.run, "keyframe_stored").len();
+    eventually("a worker that runs", || (stills() > 0).then_some(()));
+    let started = cases.iter().map(|case| {
+        let file = clip::scenes(dir.path(), case.scenes, TAIL);
+        let mut attach = case.attach.clone();
+        attach["prompt"] = json!(case.prompt);
+        Publication::start(&sightline, &server, &file, &attach, &[])
+    });
+    let published: Vec<Publication> = started.collect();
+    let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));
+    eventually("what one token a second and a loop leave out", || {
+        (shed("token_rate") >= 2.0 && shed("repeats") >= 3.0).then_some(())
+    });
+    drop(warm);
+    for (case, publication) in cases.iter().zip(published) {
+        check(&server, case, publication);
+    }
+    assert_eq!((shed("token_rate"), shed("repeats")), (2.0, 3.0));
+    let lost = ["stills", "keyframes", "clips", "loops"].map(shed);
+    assert_eq!(lost, [0.0; 4], "stills, keyframes, clips, loops");
+}
+
+/// Ends the session of `case` once all is told that is expected, and checks it.
+fn check(server: &Server, case: &Case, publication: Publication) {
+    let (run, end_ms) = (publication.run.clone(), 1000 * case.scenes.len() as i64);
+    eventually(case.prompt, || {
+        let is_told = told(server, &run, end_ms).len() >= case.events.len();
+        let stills = payloads(server, &run, "keyframe_stored").len();
+        (is_told && stills >= case.scenes.len()).then_some(())
+    });
+    publication.interrupt();
+    assert_eq!(publication.finish()["connected"], 1, "{}", case.prompt);
+    let told = told(server, &run, end_ms);
+    let short: Vec<_> = told
+        .iter()
+        .map(|(pts, kind, payload)| {
+            (*pts, kind.as_str(), payload["description"].as_str().expect("text"))
+        })
+        .collect();
+    assert_eq!(short, case.events, "{}: {:?}", case.prompt, server.kinds(&run));
+    let session = &server.get(&format!("/v1/runs/{run}")).json()["session_id"];
+    for (_, kind, payload) in &told {
+        check_fields(case, session, kind, payload);
+    }
+    let stills = payloads(server, &run, "keyframe_stored").len();
+    assert_eq!(stills, case.scenes.len(), "{}: one of each scene", case.prompt);
+    assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
+}

@@ -1,0 +1,223 @@
+//! Descriptions that stand for more than one picture, outlive the session in a database, or change
+//! with the prompt; and what is told where no description comes.
+
+use std::path::{Path, PathBuf};
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Setup,
+    model::{Model, prompt},
+    postgres::Postgres,
+    python, skip,
+    whip::{
+        Publication, clip, eventually, metric, payloads,
+        shown::{pictures, says, scenes},
+        sightline,
+    },
+};
+
+/// ONNX Runtime's library from the pinned wheel; `None` where `test` is passed over.
+fn onnxruntime(test: &str) -> Option<PathBuf> {
+    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed/model/requirements.txt");
+    let found = python::installed(&requirements).and_then(|bin| {
+        let mut find = std::process::Command::new("find");
+        find.arg(bin.join("../lib")).args(["-name", "libonnxruntime.so*"]);
+        let printed = String::from_utf8_lossy(&python::run(&mut find)?.stdout).into_owned();
+        printed.lines().next().map(PathBuf::from).ok_or_else(|| "no library in it".to_owned())
+    });
+    found.map_err(|why| skip(test, why)).ok()
+}
+
+/// The backend that says which scene it is shown.
+fn narrator() -> Model {
+    Model::start(|seen| says(&format!("the painted wall is that of scene {}", scenes(seen)), 0.9))
+}
+
+fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
+    payload[field].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
+    let name = "a_picture_that_shows_nothing_new_is_given_the_last_description";
+    let Some(sightline) = sightline(name) else { return };
+    let Some(library) = onnxruntime(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = narrator();
+    let server = model
+        .behind(Setup::new(dir.path()))
+        .var("SERVICE_NOVELTY_MODEL_PATH", "built-in")
+        .var("SERVICE_ONNXRUNTIME_PATH", library.to_str().expect("UTF-8"))
+        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "5")
+        .start();
+    let file = clip::scenes(dir.path(), "AAAB", 1);
+    let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
+    let run = publication.run.clone();
+    publication.finish();
+    let told: Vec<Value> =
+        server.events(&run).into_iter().filter(|event| event["kind"] == "vlm").collect();
+    let (mut described, mut reused): (Vec<&Value>, u32) = (Vec::new(), 0);
+    for event in &told {
+        let payload = &event["payload"];
+        if payload["reused_from_seq"].is_null() {
+            assert_eq!(payload["provider"], "vllm", "{payload}");
+            described.push(event);
+            continue;
+        }
+        reused += 1;
+        let last = described.last().expect("the first picture is described");
+        assert_eq!(payload["reused_from_seq"], last["seq"], "{payload}");
+        for field in ["description", "summary", "event_type", "object_label", "confidence"] {
+            assert_eq!(payload[field], last["payload"][field], "{field}: {payload}");
+        }
+        for field in ["provider", "model", "total_tokens", "inference_latency_ms"] {
+            assert!(payload[field].is_null(), "{field}: {payload}");
+        }
+        let since = |event: &Value| event["pts_ms"].as_i64().expect("a time");
+        assert!(since(payload) - since(&last["payload"]) <= 2000, "{payload}");
+    }
+    let stills = payloads(&server, &run, "keyframe_stored").len();
+    let shed = metric(&server, "service_live_shed_total{what=\"keyframes\"}");
+    let all = told.len() as f64 + shed;
+    assert!(all <= stills as f64, "{} and {shed} of {stills}: {told:?}", told.len());
+    assert_eq!(model.server.seen().len(), described.len(), "only what is new is asked about");
+    let times: Vec<_> = described.iter().map(|event| event["payload"]["pts_ms"].as_i64()).collect();
+    assert!(times.first() == Some(&Some(0)) && times.contains(&Some(3000)), "{times:?}");
+    // Two seconds of the first scene by its first description, but for what is looked at anyway.
+    assert!(reused >= 8, "{reused} of {}", told.len());
+    for event in &told {
+        let payload = &event["payload"];
+        let scene = if payload["pts_ms"].as_i64() < Some(3000) { "A" } else { "B" };
+        assert!(text(payload, "description").ends_with(scene), "{payload}");
+    }
+    let counted = metric(&server, "service_novelty_decisions_total{decision=\"reuse\"}");
+    assert_eq!(counted, f64::from(reused));
+}
+
+#[test]
+fn descriptions_are_in_the_database_while_the_session_lives() {
+    let name = "descriptions_are_in_the_database_while_the_session_lives";
+    let Some(sightline) = sightline(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    let model = narrator();
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
+    let file = clip::scenes(dir.path(), "ABC", 0);
+    let attach = json!({"clip_mode": {"clip_length_seconds": 0.8, "delay_seconds": 0.2}});
+    let publication = Publication::start(&sightline, &server, &file, &attach, &["--loop"]);
+    let run = publication.run.clone();
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    for kind in ["vlm", "clip_vlm"] {
+        let seen = format!("SELECT count(*) >= 2 FROM sightline_events WHERE kind = '{kind}'");
+        postgres.wait_for(&seen, "t");
+    }
+    let state = server.get(&format!("/v1/runs/{run}/state")).json();
+    assert_eq!(state["state"], "processing", "{state}");
+    publication.interrupt();
+    publication.finish();
+    let copied = ["vlm", "clip_vlm"].map(|kind| payloads(&server, &run, kind).len());
+    let all: usize = copied.iter().sum();
+    postgres.wait_for("SELECT count(*) FROM sightline_events", &all.to_string());
+    let rows = postgres.sql("SELECT seq || kind || payload FROM sightline_events ORDER BY seq");
+    assert!(!rows.contains("loop_detected") && !rows.contains("keyframe_stored"), "{rows}");
+}
+
+#[test]
+fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
+    let name = "a_new_prompt_holds_from_the_frame_that_its_answer_names";
+    let Some(sightline) = sightline(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    // Half of the width and a quarter of the height is shown.
+    let model = Model::start(|seen| {
+        let shown = &pictures(seen)[0];
+        let size = format!("{}x{}", shown.width, shown.height);
+        let words = if prompt(seen).contains("second words") { "second" } else { "first" };
+        says(&format!("{words} words at {size} of scene {}", scenes(seen)), 0.9)
+    });
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10").start();
+    let file = clip::scenes(dir.path(), "C", 0);
+    let attach = json!({
+        "prompt": "first words", "index_name": "gate",
+        "crop": {"x": 0.25, "y": 0.25, "width": 0.5, "height": 0.25},
+    });
+    let publication = Publication::start(&sightline, &server, &file, &attach, &["--loop"]);
+    let run = publication.run.clone();
+    let described = |words: &str| {
+        let told = payloads(&server, &run, "vlm");
+        let count = told.iter().filter(|told| text(told, "description").starts_with(words)).count();
+        (count >= 2).then_some(())
+    };
+    eventually("two descriptions by the first prompt", || described("first words"));
+    let record = server.get(&format!("/v1/runs/{run}")).json();
+    let path = format!("/v1/stream/whip/{}/prompt", text(&record, "session_id"));
+    let reply = server.call("PATCH", &path).json(&json!({"prompt": "second words"})).send();
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let from = reply.json()["applied_from_frame"].as_u64().expect("a frame");
+    eventually("two descriptions by the second prompt", || described("second words"));
+    publication.interrupt();
+    publication.finish();
+    let told = payloads(&server, &run, "vlm");
+    for payload in &told {
+        let words = if payload["frame_index"].as_u64() < Some(from) { "first" } else { "second" };
+        let expected = format!("{words} words at 160x60 of scene C");
+        assert_eq!(text(payload, "description"), expected, "from {from}: {payload}");
+        assert_eq!(payload["index_name"], "gate", "{payload}");
+    }
+}
+
+/// A name, what the backend does, and what the event of a picture says of it.
+type Failure = (&'static str, fn() -> Step, &'static str);
+
+#[test]
+fn a_picture_without_a_description_is_told_once() {
+    let Some(sightline) = sightline("a_picture_without_a_description_is_told_once") else { return };
+    let rows: [Failure; 2] = [
+        ("no JSON", || Step::chat("a wall, I think"), "JSON"),
+        ("a page of HTML", || Step::html(502), "5"),
+    ];
+    for (name, step, says) in rows {
+        let dir = tempfile::tempdir().expect("a directory");
+        let model = Model::start(move |_| step());
+        let server = model.behind(Setup::new(dir.path())).start();
+        let file = clip::scenes(dir.path(), "ABC", 0);
+        let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
+        let run = publication.run.clone();
+        publication.finish();
+        let told = payloads(&server, &run, "vlm");
+        let undescribed = metric(&server, "service_live_undescribed_total");
+        assert!((told.len() as f64) < undescribed, "{name}: {told:?} of {undescribed}");
+        let first = told.first().unwrap_or_else(|| panic!("{name}: {:?}", server.kinds(&run)));
+        assert_eq!((text(first, "description"), &first["confidence"]), ("", &json!(0.0)), "{name}");
+        assert!(text(first, "semantic_error").contains(says), "{name}: {first}");
+        assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"), "{name}");
+    }
+}
+
+/// Where nothing describes, that is told once, and pictures are kept all the same.
+#[test]
+fn without_a_backend_the_timeline_says_so() {
+    let Some(sightline) = sightline("without_a_backend_the_timeline_says_so") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
+    let server = setup.start();
+    let file = clip::scenes(dir.path(), "ABC", 60);
+    let attach = json!({"clip_mode": {"clip_length_seconds": 0.5, "delay_seconds": 0.1}});
+    let publication = Publication::start(&sightline, &server, &file, &attach, &[]);
+    let run = publication.run.clone();
+    eventually("a still of each scene, and clips", || {
+        let is_kept = payloads(&server, &run, "keyframe_stored").len() >= 3;
+        (is_kept && metric(&server, "service_live_undescribed_total") >= 6.0).then_some(())
+    });
+    publication.interrupt();
+    publication.finish();
+    for kind in ["vlm", "clip_vlm"] {
+        let told = payloads(&server, &run, kind);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(text(&told[0], "description"), "(no inference provider configured)");
+        assert!(told[0]["provider"].is_null() && told[0]["semantic_error"].is_null(), "{told:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Publishers of live video that are processes of their own, and the pictures that they send.
+
+pub mod browser;
+pub mod clip;
+pub mod picture;
+pub mod servers;
+pub mod shown;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{ALICE, Server, skip};
+
+/// Tells progress from a hang.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command line beside the server, where every binary was built; see [`skip`].
+pub fn sightline(test: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_sightline-server")).with_file_name("sightline");
+    if path.is_file() {
+        return Some(path);
+    }
+    skip(test, format!("no {}: build every binary of the workspace", path.display()));
+    None
+}
+
+/// `sightline whip publish`, under way; killed when dropped.
+pub struct Publication {
+    child: Child,
+    /// The run that it fills.
+    pub run: String,
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Publication {
+    /// Alice publishes `file`; returns once the server has accepted the offer.
+    pub fn start(
+        sightline: &Path,
+        server: &Server,
+        file: &Path,
+        attach: &Value,
+        options: &[&str],
+    ) -> Publication {
+        let url = format!("http://{}/v1/stream/whip", server.addr());
+        let mut command = Command::new(sightline);
+        command.args(["whip", "publish"]).arg(file).arg(url).arg("--json").args(options);
+        command.args(["--attach", &attach.to_string()]).env("SIGHTLINE_API_KEY", ALICE);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the publisher starts");
+        let said = child.stderr.take().expect("piped");
+        let (tell, told) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("publisher-stderr".to_owned())
+            .spawn(move || {
+                let mut heard = String::new();
+                // Read to the end: a full pipe would stop the publisher.
+                for line in BufReader::new(said).lines().map_while(Result::ok) {
+                    if let Some((_, run)) = line.split_once("run:    ") {
+                        // Nobody listens to a second run.
+                        tell.try_send(Ok(run.to_owned())).ok();
+                    }
+                    heard.push_str(&line);
+                }
+                // Nobody listens where a run was told.
+                tell.try_send(Err(heard)).ok();
+            })
+            .expect("a thread");
+        let told = told.recv_timeout(PATIENCE).expect("a run or an end");
+        let run = told.unwrap_or_else(|said| panic!("no run: {said}"));
+        Publication { child, run }
+    }
+
+    /// Asks it to end as Ctrl-C does.
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("signalled");
+    }
+
+    /// Its figures, once it has ended by itself.
+    pub fn finish(mut self) -> Value {
+        let stdout = self.child.stdout.take().expect("piped");
+        let figures = serde_json::from_reader(stdout).expect("figures");
+        let status = self.child.wait().expect("waited for");
+        assert!(status.success(), "{status}: {figures}");
+        figures
+    }
+}
+
+/// What `look` returns as soon as it returns anything.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The payloads of one kind, in their order.
+pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    events.map(|event| event["payload"].clone()).collect()
+}
+
+/// The value of a series as `/v1/metrics` writes its name and labels; 0 where it is not there.
+pub fn metric(server: &Server, series: &str) -> f64 {
+    let text = server.get("/v1/metrics").text;
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    value.unwrap_or_default()
+}

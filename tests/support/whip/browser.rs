@@ -1,0 +1,148 @@
+//! Debian's headless Chromium, which publishes its fake camera by a page of ours: a WebRTC stack
+//! that shares no code with the server's. One at a time, see `.config/nextest.toml`.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+};
+
+use reqwest::Url;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::PATIENCE;
+use crate::support::{ALICE, Server, skip};
+
+const PAGE: &str = include_str!("publish.html");
+/// What a page may tell.
+const TOLD_BYTES_MAX: u64 = 64 << 10;
+
+/// The browser; `None` where `test` is passed over.
+pub fn chromium(test: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let found = found.into_iter().map(Path::new).find(|path| path.exists());
+    if found.is_none() {
+        skip(test, "no chromium");
+    }
+    found.map(Path::to_owned)
+}
+
+/// Where the page is served, and what it tells.
+pub struct Page {
+    origin: String,
+    told: mpsc::Receiver<Value>,
+}
+
+impl Page {
+    /// Serves the page on a free port until the process ends.
+    pub fn serve() -> Page {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let origin = format!("http://{}", listener.local_addr().expect("bound"));
+        let (tell, told) = mpsc::sync_channel(8);
+        std::thread::Builder::new()
+            .name("page".to_owned())
+            .spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    // A browser opens connections ahead and leaves them idle.
+                    let tell = tell.clone();
+                    std::thread::Builder::new()
+                        .name("page-connection".to_owned())
+                        .spawn(move || answer(&stream, &tell).ok())
+                        .expect("a thread");
+                }
+            })
+            .expect("a thread");
+        Page { origin, told }
+    }
+
+    /// The origin that the server has to let in.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Opens the page in a browser of its own: Alice publishes to `base`, a URL without the path of
+    /// WHIP, with `parameters`. Returns what the page tells in the end.
+    pub fn publish_to(&self, chromium: &Path, base: &str, parameters: &[(&str, &str)]) -> Value {
+        let whip = format!("{base}/v1/stream/whip");
+        let all = [("key", ALICE), ("url", &whip)].into_iter().chain(parameters.iter().copied());
+        let mut page = Url::parse_with_params(&self.origin, all).expect("a URL");
+        let parameters = page.query().map(str::to_owned);
+        page.set_query(None);
+        page.set_fragment(parameters.as_deref());
+        let _browser = Browser::open(chromium, page.as_str());
+        self.told.recv_timeout(PATIENCE).expect("the page tells how it ended")
+    }
+
+    /// The same, straight to `server`.
+    pub fn publish(&self, chromium: &Path, server: &Server, parameters: &[(&str, &str)]) -> Value {
+        self.publish_to(chromium, &format!("http://{}", server.addr()), parameters)
+    }
+}
+
+/// One request: the page, or what it tells.
+fn answer(stream: &TcpStream, tell: &mpsc::SyncSender<Value>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let (is_told, mut length) = (line.starts_with("POST /told "), 0);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        let Some((name, value)) = header.trim().split_once(": ") else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.parse().unwrap_or(0);
+        }
+    }
+    let mut body = String::new();
+    reader.take(TOLD_BYTES_MAX.min(length)).read_to_string(&mut body)?;
+    let (kind, page) = if is_told { ("application/json", "null") } else { ("text/html", PAGE) };
+    let length = page.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n"
+    );
+    (&mut &*stream).write_all(format!("{head}{page}").as_bytes())?;
+    if is_told {
+        // Nobody listens where the test is over.
+        tell.try_send(serde_json::from_str(&body)?).ok();
+    }
+    Ok(())
+}
+
+/// A browser with a profile of its own; it ends when dropped.
+struct Browser {
+    child: Child,
+    _profile: TempDir,
+}
+
+impl Browser {
+    fn open(chromium: &Path, url: &str) -> Browser {
+        let profile = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new(chromium);
+        command.args(["--headless=new", "--disable-gpu", "--disable-dev-shm-usage"]);
+        command.args(["--no-first-run", "--disable-background-networking"]);
+        command.args(["--disable-component-update", "--disable-sync", "--remote-debugging-port=0"]);
+        command.args(["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]);
+        // Its sandbox refuses to run as root, as which tests run in a container.
+        command.arg("--no-sandbox").arg(url);
+        let mut data = std::ffi::OsString::from("--user-data-dir=");
+        data.push(profile.path());
+        command.arg(data).env("HOME", profile.path());
+        // Its processes end together: those that it starts are of its group.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Browser { child: command.spawn().expect("the browser starts"), _profile: profile }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended already.
+        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,99 @@
+//! Debian's coturn and nginx as processes of a test: what stands between publishers and the server.
+
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use super::eventually;
+use crate::support::skip;
+
+/// A name and a password of the relay.
+pub const USER: (&str, &str) = ("publisher", "hush-hush-hush");
+
+/// A server, which ends when dropped.
+pub struct Neighbour {
+    child: Child,
+    address: SocketAddr,
+    _dir: TempDir,
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Where a program is that the system's administrator runs; `None` where `test` is passed over.
+fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
+    let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+    let found = found.into_iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
+    if found.is_none() {
+        skip(test, format!("no {name}"));
+    }
+    found
+}
+
+impl Neighbour {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A TURN server of one [`USER`] that relays between loopback addresses; see [`program`].
+    pub fn relay(test: &str) -> Option<Neighbour> {
+        let mut command = Command::new(program(test, "turnserver")?);
+        let dir = tempfile::tempdir().expect("a directory");
+        // Free for both: it is asked by UDP, and waited for by TCP.
+        let (tcp, udp) = eventually("a port that is free for both", || {
+            let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+            let udp = UdpSocket::bind(tcp.local_addr().ok()?).ok()?;
+            Some((tcp, udp))
+        });
+        let address = tcp.local_addr().expect("bound");
+        drop((tcp, udp));
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        // -n: no file of the system's administrator is read.
+        command.args(["-n", "--listening-ip=127.0.0.1", "--relay-ip=127.0.0.1", "--no-cli"]);
+        command.args(["--allow-loopback-peers", "--no-tls", "--no-dtls", "--no-stdout-log"]);
+        command.args(["--lt-cred-mech", "--realm=sightline", "--log-file=stdout"]);
+        command.arg(format!("--listening-port={}", address.port()));
+        command.arg(format!("--user={}:{}", USER.0, USER.1));
+        command.arg(format!("--pidfile={}", path("pid"))).arg(format!("--userdb={}", path("db")));
+        Some(Neighbour::start(command, address, dir))
+    }
+
+    /// An nginx that passes what is beneath `/video/` on to `server`; see [`program`].
+    pub fn proxy(test: &str, server: &str) -> Option<Neighbour> {
+        let mut command = Command::new(program(test, "nginx")?);
+        let dir = tempfile::tempdir().expect("a directory");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        drop(listener);
+        let kept = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {}/{name};", dir.path().display()));
+        let kept = kept.join(" ");
+        let text = format!(
+            "daemon off; master_process off; pid {}/pid; events {{}}\n\
+             http {{ access_log off; {kept}\n\
+             server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; }} }} }}",
+            dir.path().display(),
+        );
+        let config = dir.path().join("nginx.conf");
+        std::fs::write(&config, text).expect("written");
+        command.arg("-e").arg("stderr").arg("-c").arg(&config).arg("-p").arg(dir.path());
+        Some(Neighbour::start(command, address, dir))
+    }
+
+    fn start(mut command: Command, address: SocketAddr, dir: TempDir) -> Neighbour {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("it starts");
+        eventually("a server that listens", || TcpStream::connect(address).ok());
+        Neighbour { child, address, _dir: dir }
+    }
+}
