@@ -11,7 +11,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tower::ServiceExt;
 
@@ -37,6 +37,7 @@ where
 {
     let too_large = head_bytes(&request) > limits.header_bytes_max;
     let elsewhere = site.elsewhere.filter(|_| request.version() < Version::HTTP_3);
+    let is_head = request.method() == Method::HEAD;
     let mut response = if too_large || request.headers().len() > HEADERS_MAX {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         refusal::response(status, "request headers too large", site.refusal_headers)
@@ -58,10 +59,27 @@ where
     if let Some(elsewhere) = elsewhere {
         response.headers_mut().insert(header::ALT_SVC, elsewhere);
     }
+    if !is_head {
+        set_length(&mut response);
+    }
     let body = std::mem::take(response.body_mut());
     let mut debt = Debt::new(in_flight.activity());
     debt.set(true);
     response.map(|_| CountedBody { body, debt, _in_flight: in_flight })
+}
+
+/// The length that every version tells: none where there is no body by definition (RFC 9110 8.6), and
+/// that of a body whose length is known.
+fn set_length(response: &mut Response<Body>) {
+    let is_bodiless =
+        matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let known = response.body().size_hint().exact();
+    let headers = response.headers_mut();
+    if is_bodiless {
+        headers.remove(header::CONTENT_LENGTH);
+    } else if let Some(len) = known {
+        headers.entry(header::CONTENT_LENGTH).or_insert_with(|| len.into());
+    }
 }
 
 /// The size of the head as HTTP/1.1 writes it.

@@ -1,0 +1,80 @@
+//! Certificates: shown, replaced under way, made for development.
+
+use std::{path::Path, time::Instant};
+
+use http_body_util::Full;
+use hyper_util::rt::TokioIo;
+
+use super::client::{Call, Client, PATIENCE, Pair, Served, Version};
+use crate::support::Setup;
+
+#[test]
+fn a_new_certificate_is_shown_and_open_connections_stay() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let Client { tcp, udp, .. } = served.client;
+    let health = Call::get("/v1/health");
+    served.client.runtime.block_on(async {
+        let io = TokioIo::new(served.client.dial(b"http/1.1").await.expect("TLS"));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(io).await.expect("HTTP/1.1");
+        tokio::spawn(connection);
+        let (_quic, mut requests) = served.client.http3().await;
+        let next = Pair::new(dir.path());
+        let mut newcomer = Client::new(tcp, &next.der);
+        newcomer.udp = udp;
+        let started = Instant::now();
+        while newcomer.dial(b"http/1.1").await.is_err() {
+            assert!(started.elapsed() < PATIENCE, "the new certificate is not shown");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        let (_newer, mut newer) = newcomer.http3().await;
+        let request = health.request(Version::Http1).map(|()| Full::<bytes::Bytes>::default());
+        assert_eq!(sender.send_request(request).await.expect("still open").status(), 200);
+        for requests in [&mut requests, &mut newer] {
+            let answer = super::client::exchange(requests, &health).await.expect("open");
+            assert_eq!(answer.status, 200);
+        }
+        // Shut down where it may wait.
+        tokio::task::spawn_blocking(move || drop(newcomer)).await.expect("no panic");
+    });
+}
+
+#[test]
+fn what_cannot_be_shown_stops_the_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pair = Pair::new(dir.path());
+    let path = |path: &Path| path.display().to_string();
+    let empty = dir.path().join("empty.pem");
+    std::fs::write(&empty, "").expect("written");
+    let (chain, key, empty) = (path(&pair.chain), path(&pair.key), path(&empty));
+    let rows: [(&[(&str, &str)], i32, &str); 5] = [
+        (&[("SERVICE_TLS_CERT_PATH", &chain)], 2, "SERVICE_TLS_KEY_PATH is not set"),
+        (&[("SERVICE_TRANSPORT", "h3")], 2, "SERVICE_H3_TLS_CERT_PATH is not set"),
+        (
+            &[("SERVICE_TLS_CERT_PATH", &empty), ("SERVICE_TLS_KEY_PATH", &key)],
+            1,
+            "holds no certificate",
+        ),
+        (
+            &[("SERVICE_TLS_CERT_PATH", &chain), ("SERVICE_TLS_KEY_PATH", &empty)],
+            1,
+            "cannot read a key",
+        ),
+        (
+            &[("SERVICE_TLS_CERT_PATH", &chain), ("SERVICE_TLS_KEY_PATH", "/nonexistent")],
+            1,
+            "cannot read a key",
+        ),
+    ];
+    for (vars, code, told) in rows {
+        let setup =
+            vars.iter().fold(Setup::new(dir.path()), |to, (name, value)| to.var(name, value));
+        for argument in [None, Some("--check-config")] {
+            let output = setup.command().args(argument).output().expect("it runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{vars:?} {argument:?}: {said}");
+            assert!(said.contains(told), "{vars:?} {argument:?}: {said}");
+        }
+    }
+}

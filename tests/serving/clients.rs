@@ -1,0 +1,111 @@
+//! Clients of others: aioquic from PyPI, and Chromium, told of HTTP/3 or finding it by itself.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::PublicKeyData;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::client::{PATIENCE, Served};
+use crate::support::{ALICE, Setup, clips, python, skip};
+
+#[test]
+fn aioquic_uploads_downloads_and_listens() {
+    const NAME: &str = "aioquic_uploads_downloads_and_listens";
+    let Some(clips) = clips(NAME) else { return };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serving/aioquic");
+    let bin = match python::installed(&here.join("requirements.txt")) {
+        Ok(bin) => bin,
+        Err(error) => return skip(NAME, format!("aioquic cannot be installed: {error}")),
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let mut client = Command::new(bin.join("python"));
+    client.arg(here.join("client.py")).arg(served.client.udp.port().to_string());
+    client.arg(&served.pair.chain).arg(ALICE).arg(clips.join("nature_flower.mp4"));
+    python::run(&mut client).expect("all was well");
+}
+
+/// The browser, where there is one.
+fn chromium(test: &str) -> Option<PathBuf> {
+    let places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let found = places.map(PathBuf::from).into_iter().find(|place| place.exists());
+    if found.is_none() {
+        skip(test, "no Chromium: install the package chromium");
+    }
+    found
+}
+
+/// Loads `page` without a window, and gives its document back; `arguments` say how.
+fn load(program: &Path, served: &Served, profile: &Path, arguments: &[&str], page: &str) -> String {
+    let pin = Sha256::digest(served.pair.signing_key.subject_public_key_info());
+    let mut command = Command::new("timeout");
+    command
+        .arg(PATIENCE.as_secs().to_string())
+        .arg(program)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+        .args(["--disable-dev-shm-usage", "--disable-background-networking", "--enable-quic"])
+        .arg(format!("--ignore-certificate-errors-spki-list={}", STANDARD.encode(pin)))
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(["--host-resolver-rules=MAP localhost 127.0.0.1", "--dump-dom"])
+        .args(arguments)
+        .arg(page);
+    let output = python::run(&mut command).expect("the browser ends by itself");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn chromium_speaks_http3_when_told_to() {
+    let Some(program) = chromium("chromium_speaks_http3_when_told_to") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    // Nothing but HTTP/3 is at this port.
+    let origin = format!("localhost:{}", served.client.udp.port());
+    let forced = format!("--origin-to-force-quic-on={origin}");
+    let page = format!("https://{origin}/v1/health");
+    let shown = load(&program, &served, &dir.path().join("profile"), &[&forced], &page);
+    assert!(shown.contains(r#"{"status":"ok"}"#), "{shown}");
+}
+
+/// How often the browser's own log has an event of this name.
+fn logged(log: &Value, name: &str) -> usize {
+    let number = &log["constants"]["logEventTypes"][name];
+    assert!(number.is_u64(), "the log knows no {name}");
+    let events = log["events"].as_array().expect("an array");
+    events.iter().filter(|event| event["type"] == *number).count()
+}
+
+#[test]
+fn chromium_finds_http3_by_itself() {
+    let Some(program) = chromium("chromium_finds_http3_by_itself") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let page = dir.path().join("page.html");
+    let port = served.client.tcp.port();
+    let script = format!(
+        "<body><script>(async () => {{
+            for (let asked = 0; asked < 40; asked++) {{
+                await fetch('https://localhost:{port}/v1/health', {{ mode: 'no-cors', cache: 'no-store' }});
+                await new Promise((resolve) => setTimeout(resolve, 100));
+            }}
+            document.body.textContent = 'all was asked';
+        }})();</script></body>"
+    );
+    std::fs::write(&page, script).expect("written");
+    let log = dir.path().join("net.json");
+    let log_to = format!("--log-net-log={}", log.display());
+    // Of another port: a host in this list needs no public certificate for QUIC.
+    let arguments =
+        ["--origin-to-force-quic-on=localhost:9", "--virtual-time-budget=60000", &log_to];
+    let url = format!("file://{}", page.display());
+    let shown = load(&program, &served, &dir.path().join("profile"), &arguments, &url);
+    assert!(shown.contains("all was asked"), "{shown}");
+    let log: Value = serde_json::from_slice(&std::fs::read(&log).expect("there")).expect("JSON");
+    let [first, later] = ["HTTP2", "QUIC"]
+        .map(|version| logged(&log, &format!("HTTP_TRANSACTION_{version}_SEND_REQUEST_HEADERS")));
+    assert!(first > 0 && later > 0, "{first} on HTTP/2, {later} on HTTP/3");
+}

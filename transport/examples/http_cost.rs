@@ -1,0 +1,322 @@
+//! What HTTP/3 costs beside HTTP/2 with TLS, on one server process, in alternating pairs.
+//!
+//! usage: http_cost SERVER [PAIRS [PICTURE]]
+//! Small JSON at 32 at once, a 200 MB upload, a 100 MB download; or, with a picture, 32 of it at
+//! once over the path that `benches/lossy.py` makes. The client is of the same libraries.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::{Buf, Bytes};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use quinn::crypto::rustls::QuicClientConfig;
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use tokio::net::TcpStream;
+
+const KEY: &str = "key-of-the-bench";
+const AT_ONCE: usize = 32;
+const SMALL_FOR: Duration = Duration::from_secs(3);
+const UPLOAD: usize = 200_000_000;
+const DOWNLOAD: usize = 100_000_000;
+/// Bytes that may come before they are read, of a stream; twice as many of a connection.
+const WINDOW: u32 = 8 << 20;
+/// Where a server listens and is reached: directly, and over a bad path.
+const NEAR: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
+const LOSSY: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
+/// Clock ticks a second that the system counts time in.
+const TICKS: f64 = 100.0;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+struct Server {
+    child: Child,
+    tcp: SocketAddr,
+    udp: SocketAddr,
+    tls: ClientConfig,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Server {
+    fn start(program: &Path, picture: Option<&Path>) -> Result<Server, Failure> {
+        let dir = tempfile::tempdir()?;
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
+        fs::write(&chain, made.cert.pem())?;
+        fs::write(&key, made.signing_key.serialize_pem())?;
+        let root = dir.path().join("root");
+        fs::create_dir(&root)?;
+        let [own, far] = if picture.is_some() { LOSSY } else { NEAR };
+        match picture {
+            Some(picture) => drop(fs::copy(picture, root.join("picture.jpg"))?),
+            None => fs::write(root.join("large.bin"), vec![7; DOWNLOAD])?,
+        }
+        let mut child = Command::new(program)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("SERVICE_API_KEYS", format!("bench:{KEY}"))
+            .env("SERVICE_DATA_DIR", dir.path().join("data"))
+            .env("SERVICE_INGEST_FILE_ROOTS", &root)
+            .env("SERVICE_BIND_ADDR", format!("{own}:0"))
+            .env("SERVICE_H3_BIND_ADDR", format!("{own}:0"))
+            .env("SERVICE_TRANSPORT", "h3")
+            .env("SERVICE_TLS_CERT_PATH", &chain)
+            .env("SERVICE_TLS_KEY_PATH", &key)
+            .env("RUST_LOG", "info")
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let mut find = |what: &str| -> Result<SocketAddr, Failure> {
+            for line in lines.by_ref() {
+                if let Some((_, addr)) = line?.split_once(what) {
+                    let addr: SocketAddr = addr.parse()?;
+                    return Ok((far.parse::<IpAddr>()?, addr.port()).into());
+                }
+            }
+            Err("the server ended".into())
+        };
+        let (udp, tcp) = (find("listening for HTTP/3 addr=")?, find("listening addr=")?);
+        std::thread::Builder::new().name("output".into()).spawn(move || lines.count())?;
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone())?;
+        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
+        let tls = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+        Ok(Server { child, tcp, udp, tls: tls.with_no_client_auth(), _dir: dir })
+    }
+
+    /// Seconds of CPU that the process has used.
+    fn cpu(&self) -> Result<f64, Failure> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, rest) = stat.rsplit_once(") ").ok_or("no such format")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / TICKS)
+    }
+
+    fn tls(&self, protocol: &[u8]) -> ClientConfig {
+        let mut tls = self.tls.clone();
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        tls
+    }
+
+    async fn http2(&self) -> Result<Client, Failure> {
+        let stream = TcpStream::connect(self.tcp).await?;
+        stream.set_nodelay(true)?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.tls(b"h2")));
+        let stream = connector.connect("localhost".try_into()?, stream).await?;
+        let (requests, connection) = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(2 * WINDOW)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        tokio::spawn(connection);
+        Ok(Client::Http2(requests))
+    }
+
+    async fn http3(&self) -> Result<Client, Failure> {
+        let mut transport = quinn::TransportConfig::default();
+        transport.stream_receive_window(WINDOW.into()).receive_window((2 * WINDOW).into());
+        let mut config =
+            quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(self.tls(b"h3"))?));
+        config.transport_config(Arc::new(transport));
+        let mut endpoint = quinn::Endpoint::client(([0, 0, 0, 0], 0).into())?;
+        endpoint.set_default_client_config(config);
+        let quic = endpoint.connect(self.udp, "localhost")?.await?;
+        let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic)).await?;
+        tokio::spawn(async move { driver.wait_idle().await });
+        Ok(Client::Http3(requests))
+    }
+}
+
+#[derive(Clone)]
+enum Client {
+    Http2(http2::SendRequest<Full<Bytes>>),
+    Http3(h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>),
+}
+
+impl Client {
+    /// The bytes of a successful answer, counted.
+    async fn ask(
+        &mut self,
+        request: http::request::Builder,
+        body: Bytes,
+    ) -> Result<usize, Failure> {
+        let request = request.header("x-api-key", KEY);
+        let (status, bytes) = match self {
+            Client::Http2(requests) => {
+                let mut response = requests.send_request(request.body(Full::new(body))?).await?;
+                let mut bytes = 0;
+                while let Some(frame) = response.frame().await {
+                    bytes += frame?.data_ref().map_or(0, Bytes::len);
+                }
+                (response.status(), bytes)
+            }
+            Client::Http3(requests) => {
+                let mut stream = requests.send_request(request.body(())?).await?;
+                if !body.is_empty() {
+                    stream.send_data(body).await?;
+                }
+                stream.finish().await?;
+                let response = stream.recv_response().await?;
+                let mut bytes = 0;
+                while let Some(data) = stream.recv_data().await? {
+                    bytes += data.remaining();
+                }
+                (response.status(), bytes)
+            }
+        };
+        if status.is_success() { Ok(bytes) } else { Err(format!("answered {status}").into()) }
+    }
+}
+
+fn to(method: &str, path: &str) -> http::request::Builder {
+    Request::builder().method(method).uri(format!("https://localhost{path}"))
+}
+
+/// Requests a second.
+async fn small(client: &Client) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let asking = (0..AT_ONCE).map(|_| {
+        let mut client = client.clone();
+        tokio::spawn(async move {
+            let mut answers = 0;
+            while started.elapsed() < SMALL_FOR {
+                client.ask(to("GET", "/v1/runs"), Bytes::new()).await?;
+                answers += 1;
+            }
+            Ok::<usize, Failure>(answers)
+        })
+    });
+    let mut answers = 0;
+    for asking in asking.collect::<Vec<_>>() {
+        answers += asking.await??;
+    }
+    Ok(answers as f64 / started.elapsed().as_secs_f64())
+}
+
+/// MB a second.
+async fn upload(client: &Client, form: &Bytes) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let request = to("POST", "/v1/upload").header("content-length", form.len());
+    let request = request.header("content-type", "multipart/form-data; boundary=x");
+    client.clone().ask(request, form.clone()).await?;
+    Ok(UPLOAD as f64 / 1e6 / started.elapsed().as_secs_f64())
+}
+
+/// MB a second.
+async fn download(client: &Client) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let bytes = client.clone().ask(to("GET", "/v1/files/large.bin"), Bytes::new()).await?;
+    Ok(bytes as f64 / 1e6 / started.elapsed().as_secs_f64())
+}
+
+/// Pictures a second, the first of a connection.
+async fn pictures(client: &Client) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let asking = (0..AT_ONCE).map(|_| {
+        let mut client = client.clone();
+        tokio::spawn(
+            async move { client.ask(to("GET", "/v1/files/picture.jpg"), Bytes::new()).await },
+        )
+    });
+    for asking in asking.collect::<Vec<_>>() {
+        asking.await??;
+    }
+    Ok(AT_ONCE as f64 / started.elapsed().as_secs_f64())
+}
+
+fn form() -> Bytes {
+    let part = "content-disposition: form-data; name=\"file\"; filename=\"large.mp4\"";
+    let head = format!("--x\r\n{part}\r\n\r\n\0\0\0\x18ftypmp42\0\0\0\0mp42isom");
+    [head.as_bytes(), &vec![7; UPLOAD], b"\r\n--x--\r\n"].concat().into()
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+#[derive(Clone, Copy)]
+enum Task {
+    Small,
+    Upload,
+    Download,
+    Pictures,
+}
+
+/// Prints both figures, their ratio and the server's CPU.
+async fn compare(server: &Server, task: Task, form: &Bytes, pairs: usize) -> Result<(), Failure> {
+    let (mut figures, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut ratios = Vec::new();
+    for _ in 0..pairs {
+        for version in 0..2 {
+            let client = if version == 0 { server.http2().await? } else { server.http3().await? };
+            let before = server.cpu()?;
+            let figure = match task {
+                Task::Small => small(&client).await?,
+                Task::Upload => upload(&client, form).await?,
+                Task::Download => download(&client).await?,
+                Task::Pictures => pictures(&client).await?,
+            };
+            figures[version].push(figure);
+            cpu[version].push(server.cpu()? - before);
+        }
+        let [Some(two), Some(three)] = [figures[0].last(), figures[1].last()] else { continue };
+        ratios.push(three / two);
+    }
+    let (name, unit, of_cpu) = match task {
+        Task::Small => ("small JSON, 32 at once", "requests/s", ("us a request", 1e6)),
+        Task::Upload => ("upload of 200 MB", "MB/s", ("ms a MiB", 1e3)),
+        Task::Download => ("download of 100 MB", "MB/s", ("ms a MiB", 1e3)),
+        Task::Pictures => ("32 pictures at once", "pictures/s", ("ms a picture", 1e3)),
+    };
+    let cpu = [0, 1].map(|version| {
+        let amount = match task {
+            Task::Small => median(&mut figures[version].clone()) * SMALL_FOR.as_secs_f64(),
+            Task::Upload => UPLOAD as f64 / f64::from(1 << 20),
+            Task::Download => DOWNLOAD as f64 / f64::from(1 << 20),
+            Task::Pictures => AT_ONCE as f64,
+        };
+        median(&mut cpu[version]) / amount * of_cpu.1
+    });
+    let [two, three] = figures.each_mut().map(|figures| median(figures));
+    let ratio = median(&mut ratios);
+    println!(
+        "| {name} | {two:.1} {unit} | {three:.1} {unit} | {ratio:.2} | {:.2} | {:.2} {} |",
+        cpu[0], cpu[1], of_cpu.0
+    );
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let program = arguments.next().ok_or("usage: http_cost SERVER [PAIRS [PICTURE]]")?;
+    let pairs = arguments.next().map_or(Ok(5), |pairs| pairs.parse())?;
+    let picture = arguments.next();
+    let server = Server::start(Path::new(&program), picture.as_deref().map(Path::new))?;
+    println!("| What | HTTP/2 | HTTP/3 | ratio | CPU on 2 | on 3 |\n|---|---|---|---|---|---|");
+    if picture.is_some() {
+        return compare(&server, Task::Pictures, &Bytes::new(), pairs).await;
+    }
+    let form = form();
+    for task in [Task::Small, Task::Upload, Task::Download] {
+        compare(&server, task, &form, pairs).await?;
+    }
+    Ok(())
+}
