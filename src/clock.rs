@@ -16,25 +16,44 @@ const DOWN_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// Wall time as far as the log's last event at the start, and the time since then, bear it out.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeClock {
+    /// What the system's clock said at the start.
+    started: WallTime,
+    /// What is believed of it.
     at_start: WallTime,
     since: Instant,
+}
+
+/// A moment, as what comes of it is dated and as ages are counted to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The date. Ahead of `counted` while a long silence before the start is not believed, so that
+    /// what is dated now is not old at the next start, which believes it.
+    pub dated: WallTime,
+    /// What ages are counted to.
+    pub counted: WallTime,
 }
 
 impl AgeClock {
     /// The clock of a server that starts `now`, whose log ends with an event at `last`.
     pub fn starting(now: WallTime, last: Option<WallTime>) -> AgeClock {
         let at_start = last.map_or(now, |last| now.min(after(last, DOWN_MAX)));
-        AgeClock { at_start, since: Instant::now() }
+        AgeClock { started: now, at_start, since: Instant::now() }
     }
 
-    /// The time that ages are counted to, and that what has one is dated with.
+    /// The time that ages are counted to.
     pub fn now(&self) -> WallTime {
+        self.moment().counted
+    }
+
+    /// The same, with the date of what comes of it.
+    pub fn moment(&self) -> Moment {
         self.at(wall_now(), self.since.elapsed())
     }
 
-    /// The same, where the system's clock says `now` this long after the start.
-    fn at(&self, now: WallTime, uptime: Duration) -> WallTime {
-        now.min(after(self.at_start, uptime))
+    /// The moment at which the system's clock says `now`, this long after the start.
+    fn at(&self, now: WallTime, uptime: Duration) -> Moment {
+        let as_started = |start| now.min(after(start, uptime));
+        Moment { dated: as_started(self.started), counted: as_started(self.at_start) }
     }
 }
 
@@ -53,20 +72,20 @@ mod tests {
         const YEAR: i64 = 365 * DAY;
         let wall = |epoch_ms| WallTime { epoch_ms };
         let now = 50 * YEAR;
-        // Name, last event, clock at the start and later, days of uptime, and what is believed.
+        // Name, last event, clock at the start and later, what is believed and the date a day on.
         let rows = [
-            ("right", Some(now - DAY), now, now + DAY, 1, now + DAY),
-            ("no log", None, now, now + DAY, 1, now + DAY),
-            ("jumps ahead", Some(now), now, now + YEAR, 1, now + DAY),
-            ("jumps back", Some(now), now, now - YEAR, 1, now - YEAR),
-            ("behind at the start", Some(now), now - YEAR, now + DAY, 1, now - YEAR + DAY),
-            ("ahead at the start", Some(now), now + YEAR, now + YEAR + DAY, 1, now + 8 * DAY),
-            ("long down", Some(now - 30 * DAY), now, now + DAY, 1, now - 22 * DAY),
+            ("right", Some(now - DAY), now, now + DAY, now + DAY, now + DAY),
+            ("no log", None, now, now + DAY, now + DAY, now + DAY),
+            ("jumps ahead", Some(now), now, now + YEAR, now + DAY, now + DAY),
+            ("jumps back", Some(now), now, now - YEAR, now - YEAR, now - YEAR),
+            ("behind", Some(now), now - YEAR, now + DAY, now - YEAR + DAY, now - YEAR + DAY),
+            ("ahead", Some(now), now + YEAR, now + YEAR + DAY, now + 8 * DAY, now + YEAR + DAY),
+            ("long down", Some(now - 30 * DAY), now, now + DAY, now - 22 * DAY, now + DAY),
         ];
-        for (name, last, start, later, days, expected) in rows {
+        for (name, last, start, later, counted, dated) in rows {
             let clock = AgeClock::starting(wall(start), last.map(wall));
-            let uptime = Duration::from_secs(days * 86_400);
-            assert_eq!(clock.at(wall(later), uptime).epoch_ms, expected, "{name}");
+            let found = clock.at(wall(later), Duration::from_secs(86_400));
+            assert_eq!(found, Moment { dated: wall(dated), counted: wall(counted) }, "{name}");
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use media::{ErrorKind, RequestId, RunId, Seq, WallTime};
+use media::{RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
 use sha2::{Digest, Sha256};
 use timeline::{Event, EventKind, Timeline, TimelineError};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::blocking,
-    clock::AgeClock,
+    clock::{AgeClock, Moment},
     config::Principal,
     ledger::{Ledger, LedgerError},
 };
@@ -57,16 +57,6 @@ pub enum KeysError {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
-}
-
-impl KeysError {
-    /// The closed kind.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            KeysError::Ledger(error) => error.kind(),
-            KeysError::Log(error) => error.kind(),
-        }
-    }
 }
 
 /// What one key stands for: an owner, a route and the key.
@@ -170,13 +160,13 @@ impl Idempotency {
     /// The records in `ledger`, without those whose time is over by `clock`.
     pub fn open(ledger: Ledger, clock: AgeClock) -> Result<Arc<Idempotency>, LedgerError> {
         let keys = Idempotency { ledger, clock, under_way: Mutex::default() };
-        keys.expire(keys.now())?;
+        keys.expire(keys.clock.now())?;
         Ok(Arc::new(keys))
     }
 
     /// What records are dated with, and their ages counted to.
-    pub fn now(&self) -> WallTime {
-        self.clock.now()
+    pub fn now(&self) -> Moment {
+        self.clock.moment()
     }
 
     /// Forgets what is over now and then, until `stop`.
@@ -185,7 +175,7 @@ impl Idempotency {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let keys = Arc::clone(&self);
-            match blocking(move || keys.expire(keys.now())).await {
+            match blocking(move || keys.expire(keys.clock.now())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(%error, "records of keys stay longer"),
                 Err(died) => tracing::error!(%died, "records of keys stay longer"),
@@ -212,15 +202,15 @@ impl Idempotency {
         fingerprint: Option<Fingerprint>,
         request_id: RequestId,
         head: Seq,
-        now: WallTime,
+        now: Moment,
     ) -> Result<Begun, LedgerError> {
         // Taken before looking: of two at once, only one may find nothing.
         if !self.under_way().insert(scope.clone()) {
             return Ok(Begun::UnderWay);
         }
         let mut attempt =
-            Attempt { keys: Arc::clone(self), scope, request_id, at: now, after: head };
-        let oldest = oldest_kept(now);
+            Attempt { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
+        let oldest = oldest_kept(now.counted);
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
             return Ok(match record.state {
@@ -242,24 +232,21 @@ impl Idempotency {
     /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
     /// they keep nothing that a repetition needs. Looks at [`IDLE_AT_ONCE`] of them.
     pub fn make_room(&self, owner: &Principal, timeline: &Timeline) -> Result<bool, KeysError> {
-        let begun = self.ledger.read(|view| records::begun_of(view, owner, IDLE_AT_ONCE))?;
+        let idle = |scope: &Scope| !self.under_way().contains(scope);
+        let begun = self.ledger.read(|view| records::begun_of(view, owner, idle, IDLE_AT_ONCE))?;
         let mut made = false;
         for (scope, past) in begun {
             // Nobody else begins it while it is looked at.
             if !self.under_way().insert(scope.clone()) {
                 continue;
             }
-            let traced = past.trace(timeline, None, TRACED_MAX);
-            let forgotten = match traced {
-                Ok(Trace::Nothing) => {
-                    made = true;
-                    self.ledger.write(|change| records::remove(change, &scope))
-                }
-                _ => Ok(()),
-            };
-            self.under_way().remove(&scope);
-            traced?;
-            forgotten?;
+            let looked_at = UnderWay { keys: self, scope };
+            if past.trace(timeline, None, TRACED_MAX)? == Trace::Nothing {
+                let (scope, request) = (&looked_at.scope, &past.request_id);
+                // It may have been answered since it was listed.
+                made |=
+                    self.ledger.write(|change| records::remove_begun(change, scope, request))?;
+            }
         }
         Ok(made)
     }
@@ -267,6 +254,18 @@ impl Idempotency {
     fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {
         // Every change is one insert or remove: a panic leaves the set usable.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key that is taken, until dropped.
+struct UnderWay<'a> {
+    keys: &'a Idempotency,
+    scope: Scope,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.keys.under_way().remove(&self.scope);
     }
 }
 

@@ -19,8 +19,14 @@ impl DevicePicture {
     /// NV12 (`Sample::U8`) or P010 (`Sample::U16` of shift 8) at these addresses, both planes
     /// with rows `pitch` bytes apart; addresses and pitch are multiples of four.
     ///
-    /// The picture must be decoded and stay until it is measured.
-    pub fn semi_planar(
+    /// # Safety
+    ///
+    /// Until the picture was measured the rows of both planes, `pitch` bytes each, are readable memory
+    /// of the device of the measurer that is given it, and nothing writes them: whoever decoded the
+    /// picture has waited for its stream. The device reads any address that it can, page-locked
+    /// memory of the host included.
+    #[expect(unsafe_code, reason = "addresses of a device cannot be checked here")]
+    pub unsafe fn semi_planar(
         extent: Extent,
         sample: Sample,
         luma: u64,
@@ -53,6 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(unsafe_code, reason = "makes pictures of addresses")]
     fn only_what_the_kernel_reads_is_a_picture() {
         let p010 = Sample::U16 { shift: 8 };
         let cases = [
@@ -68,7 +75,9 @@ mod tests {
         ];
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
             let extent = Extent { width, height };
-            let picture = DevicePicture::semi_planar(extent, sample, luma, chroma, pitch);
+            // SAFETY: no device is given it.
+            let picture =
+                unsafe { DevicePicture::semi_planar(extent, sample, luma, chroma, pitch) };
             assert_eq!(picture.is_ok(), taken, "{name}");
         }
     }

@@ -42,7 +42,7 @@ pub struct ReasonTokens {
     total_tokens: u64,
     /// Time of all answers, added up.
     inference_latency_ms: u64,
-    /// Chunks that a model answered for.
+    /// Chunks that a model's answer describes, also one that is repeated.
     chunks_analyzed: u64,
 }
 

@@ -273,7 +273,10 @@ impl Webhooks {
             webhooks.table.insert(live);
             webhooks.outbox.add(id, 0);
             for done in webhooks.table.done(&owner, |run| webhooks.has_ended(run), DONE_MAX) {
-                webhooks.remove(done).await?;
+                // The new one is made, whatever becomes of the old.
+                if let Err(error) = webhooks.remove(done).await {
+                    tracing::warn!(webhook = %done, %error, "a webhook that is done is kept longer");
+                }
             }
             Ok(shown)
         })

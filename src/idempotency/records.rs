@@ -101,6 +101,25 @@ pub(super) fn remove(change: &WriteTransaction, scope: &Scope) -> Result<()> {
     Ok(())
 }
 
+/// Removes the record of `scope` if it is still that of `request_id`, begun and not answered; tells
+/// whether it was.
+pub(super) fn remove_begun(
+    change: &WriteTransaction,
+    scope: &Scope,
+    request_id: &str,
+) -> Result<bool> {
+    let found = change.open_table(RECORDS)?.get((scope.owner.as_str(), scope.digest))?.is_some_and(
+        |value| {
+            let (_, _, request, _, status, ..) = value.value();
+            status == 0 && request == request_id
+        },
+    );
+    if found {
+        remove(change, scope)?;
+    }
+    Ok(found)
+}
+
 /// When the oldest record of `owner` since `oldest` was begun, where they are as many or as large
 /// as they may be.
 pub(super) fn oldest_of_full(
@@ -119,10 +138,11 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
-/// Up to `limit` requests of `owner` that have begun and were not answered.
+/// Up to `limit` requests of `owner` that have begun, were not answered and are `idle`.
 pub(super) fn begun_of(
     view: &ReadTransaction,
     owner: &Principal,
+    idle: impl Fn(&Scope) -> bool,
     limit: usize,
 ) -> Result<Vec<(Scope, Interrupted)>> {
     let mut begun = Vec::new();
@@ -130,10 +150,11 @@ pub(super) fn begun_of(
     for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
         let (key, value) = entry?;
         let (_, fingerprint, request_id, head, status, ..) = value.value();
-        if status == 0 {
+        let scope = Scope { owner: owner.clone(), digest: key.value().1 };
+        if status == 0 && idle(&scope) {
             let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
             let past = Interrupted { fingerprint, request_id, after: Seq(head) };
-            begun.push((Scope { owner: owner.clone(), digest: key.value().1 }, past));
+            begun.push((scope, past));
         }
         if begun.len() == limit {
             break;

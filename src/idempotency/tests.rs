@@ -20,9 +20,13 @@ fn later(ms: i64) -> WallTime {
     WallTime { epoch_ms: NOW.epoch_ms + ms }
 }
 
+fn moment(at: WallTime) -> Moment {
+    Moment { dated: at, counted: at }
+}
+
 fn begin(keys: &Arc<Idempotency>, key: &str, at: WallTime) -> Begun {
     let (body, id) = (Fingerprint::of(&[b"body"]), RequestId::from_bytes([7; 8]));
-    keys.begin(scope(key), Some(body), id, Seq(5), at).expect("readable")
+    keys.begin(scope(key), Some(body), id, Seq(5), moment(at)).expect("readable")
 }
 
 fn fresh(begun: Begun) -> Attempt {
@@ -93,7 +97,10 @@ fn a_full_table_keeps_what_it_has_and_refuses_new_keys() {
     }
     let bobs = Scope::new(&Principal::named("bob"), "POST /v1/runs", "new");
     let id = RequestId::from_bytes([7; 8]);
-    assert_eq!(name(&keys.begin(bobs, None, id, Seq(5), later(9)).expect("readable")), "fresh");
+    assert_eq!(
+        name(&keys.begin(bobs, None, id, Seq(5), moment(later(9))).expect("readable")),
+        "fresh"
+    );
     let day = KEPT.as_millis() as i64;
     assert_eq!(name(&begin(&keys, "new", later(day + 1))), "fresh", "the first is over");
 }
@@ -149,7 +156,8 @@ fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
     let keys = open(dir.path(), NOW);
     let id = RequestId::from_bytes([7; 8]);
     let begin = |key: &str, at: &Timeline| {
-        fresh(keys.begin(scope(key), None, id, at.head(), NOW).expect("readable"))
+        let begun = keys.begin(scope(key), None, id, at.head(), moment(NOW));
+        fresh(begun.expect("readable"))
     };
     let idle = begin("idle", &log);
     assert_eq!(idle.trace(&log, None, 9).expect("readable"), Trace::Nothing);
@@ -237,4 +245,18 @@ fn scopes_and_bodies_differ_in_every_part() {
     let distinct: HashSet<_> = scopes.iter().collect();
     assert_eq!(distinct.len(), scopes.len());
     assert_ne!(Fingerprint::of(&[b"ab", b"c"]), Fingerprint::of(&[b"a", b"bc"]));
+}
+
+#[test]
+fn what_is_dated_while_a_long_silence_is_not_believed_lasts_past_the_next_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let day = KEPT.as_millis() as i64;
+    let keys = open(dir.path(), NOW);
+    let now = Moment { dated: later(10 * day), counted: later(8 * day) };
+    let id = RequestId::from_bytes([7; 8]);
+    let begun = keys.begin(scope("a"), None, id, Seq(5), now).expect("readable");
+    fresh(begun).answered(Fingerprint::of(&[b"body"]), answer(3)).expect("written");
+    drop(keys);
+    let keys = open(dir.path(), later(10 * day + 1));
+    assert_eq!(name(&begin(&keys, "a", later(10 * day + 1))), "answered");
 }

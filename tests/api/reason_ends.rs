@@ -171,8 +171,9 @@ fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
     let Some(clips) = clips(name) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
-    let places = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
+    let places = std::thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<String> = (0..places + 1).map(|_| server.create_run()).collect();
     // One chunk each: its source is decoded long before a model answers.
     let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});

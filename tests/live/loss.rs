@@ -128,7 +128,9 @@ fn a_bad_path_costs_frames_and_breaks_none() {
         let figures = publication.finish();
         let jumps = count(&figures, "jumps");
         let whole = check_whole(name, &reference, &stills(&server, &run), jumps);
-        assert!(whole > 0, "{name}: no picture came");
+        // A busy machine sheds some; without losses most come.
+        let least = if name.starts_with("loss") { 0 } else { FRAMES / 2 };
+        assert!(whole > least, "{name}: {whole} of {FRAMES}");
         let decided = payloads(&server, &run, "run_completed")[0]["frames"].clone();
         println!("{name}: {whole} stills, {decided} frames of {FRAMES}; {figures}");
         lost += count(&figures, "lost");

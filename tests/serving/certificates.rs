@@ -48,7 +48,8 @@ fn what_cannot_be_shown_stops_the_start() {
     let empty = dir.path().join("empty.pem");
     std::fs::write(&empty, "").expect("written");
     let (chain, key, empty) = (path(&pair.chain), path(&pair.key), path(&empty));
-    let rows: [(&[(&str, &str)], i32, &str); 5] = [
+    type Row<'a> = (&'a [(&'a str, &'a str)], i32, &'a str);
+    let rows: [Row<'_>; 5] = [
         (&[("SERVICE_TLS_CERT_PATH", &chain)], 2, "SERVICE_TLS_KEY_PATH is not set"),
         (&[("SERVICE_TRANSPORT", "h3")], 2, "SERVICE_H3_TLS_CERT_PATH is not set"),
         (

@@ -118,9 +118,9 @@ pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
     events.map(|event| event["payload"].clone()).collect()
 }
 
-/// The value of a series as `/v1/metrics` writes its name and labels; 0 where it is not there.
+/// The value of a series as `/v1/metrics` writes its name and labels.
 pub fn metric(server: &Server, series: &str) -> f64 {
     let text = server.get("/v1/metrics").text;
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-    value.unwrap_or_default()
+    value.unwrap_or_else(|| panic!("no series {series}"))
 }

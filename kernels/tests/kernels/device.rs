@@ -73,6 +73,7 @@ fn semi_planar(picture: Picture, pitch: usize) -> (Vec<u8>, u64) {
 
 #[test]
 #[ignore = "needs CUDA"]
+#[expect(unsafe_code, reason = "names pictures by their addresses")]
 fn pictures_in_device_memory_are_measured_where_they_are() {
     let p010 = Sample::U16 { shift: 8 };
     let cases = [
@@ -98,7 +99,9 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
         let luma = memory.device_ptr(&stream).0;
         let extent = Extent { width, height };
         let pitch = pitch as u32;
-        let picture = DevicePicture::semi_planar(extent, sample, luma, luma + chroma, pitch);
+        // SAFETY: `kept` holds the memory until the end, and the copy is waited for below.
+        let picture =
+            unsafe { DevicePicture::semi_planar(extent, sample, luma, luma + chroma, pitch) };
         there.push(picture.expect("readable"));
         kept.push(memory);
     }

@@ -34,7 +34,7 @@ pub struct Answered {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// In words that the owner may read.
     pub reason: String,

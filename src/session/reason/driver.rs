@@ -10,7 +10,7 @@ use std::{
 };
 
 use gate::Reason;
-use infer::Tokens;
+use infer::{Finding, Tokens};
 use media::{ErrorKind, EventType, Label, RequestId, StreamId};
 use timeline::{Appended, Event, SemanticChunkGenerated, SemanticChunkInferred};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -103,8 +103,10 @@ struct Done {
 
 /// What came of a chunk.
 enum Outcome {
-    /// A model was asked.
-    Asked(Result<Answered, Unanswered>),
+    /// A model answered, and this is in its answer.
+    Answered(Box<(Answered, Finding)>),
+    /// None did.
+    Unanswered(Unanswered),
     /// The answer to another chunk stands for it.
     Reused(Arc<Answer>),
 }
@@ -161,8 +163,8 @@ impl Work {
 impl Outcome {
     fn cost(&self) -> (Tokens, Duration) {
         match self {
-            Outcome::Asked(Ok(answer)) => (answer.tokens, answer.latency),
-            Outcome::Asked(Err(Unanswered { sent: Some(sent), .. })) => (sent.tokens, sent.latency),
+            Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
+            Outcome::Unanswered(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
             _ => (Tokens::default(), Duration::ZERO),
         }
     }
@@ -297,7 +299,13 @@ impl Driver {
         };
         let ask = async move {
             let outcome = match described {
-                Ok(describing) => Outcome::Asked(describing.await),
+                Ok(describing) => match describing.await {
+                    Ok(answer) => {
+                        let found = Finding::read(&answer.json);
+                        Outcome::Answered(Box::new((answer, found)))
+                    }
+                    Err(unanswered) => Outcome::Unanswered(unanswered),
+                },
                 Err(answer) => Outcome::Reused(answer),
             };
             Done { chunk_index, event_type, prompt_version, outcome }

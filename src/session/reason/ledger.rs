@@ -103,7 +103,7 @@ pub struct Totals {
     pub tokens: Tokens,
     /// Time of all asks together.
     pub latency: Duration,
-    /// Chunks that a model answered for.
+    /// Chunks that a model's answer describes, also one that is repeated.
     pub chunks_analyzed: u64,
 }
 

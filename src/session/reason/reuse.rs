@@ -14,7 +14,7 @@ use timeline::SemanticChunkInferred;
 use worker::{Chunk, View};
 
 use crate::{
-    analysis::Insight,
+    analysis::{Insight, Said},
     eyes::Eyes,
     metrics::{Metrics, NoveltyDecision},
 };
@@ -109,8 +109,11 @@ impl Judge {
         let mut seen = Vec::with_capacity(views.len());
         for view in views {
             let input = view.novelty.take()?;
-            let jpeg = Bytes::copy_from_slice(&view.jpeg);
-            seen.push(eyes.see(self.stream, view.pts, &jpeg, input, metrics).await?);
+            let jpeg = Bytes::from(std::mem::take(&mut view.jpeg));
+            let one = eyes.see(self.stream, view.pts, &jpeg, input, metrics).await;
+            // Not copied where the eyes kept none of it.
+            view.jpeg = jpeg.into();
+            seen.push(one?);
         }
         Some(seen)
     }
@@ -139,14 +142,27 @@ fn newness(judged: embed::Novelty) -> Option<Newness> {
 }
 
 impl Answer {
-    /// Has the event of another chunk say the same.
-    pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) {
-        inferred.event_type = self.said.event_type.clone();
+    /// Has the event of another chunk say the same, and tells what its frames get. What the gate
+    /// says of the other chunk stands where a model said nothing of the kind, or said a cut: that
+    /// was the first chunk's.
+    pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<Insight> {
+        let insight = match &*self.insight {
+            Insight::Said(said) if said.is_scene_cut => Arc::new(Insight::Said(Said {
+                is_scene_cut: false,
+                event_type: None,
+                ..said.clone()
+            })),
+            _ => Arc::clone(&self.insight),
+        };
+        if let Insight::Said(Said { event_type: Some(event_type), .. }) = &*insight {
+            inferred.event_type = event_type.clone();
+        }
         inferred.object_label = self.said.object_label.clone();
         inferred.summary = self.said.summary.clone();
         inferred.description = self.said.description.clone();
         inferred.confidence = self.said.confidence;
         inferred.reused_from_seq = Some(self.seq);
+        insight
     }
 }
 

@@ -180,12 +180,12 @@ impl Peer {
         let Some(keys) = &mut self.keys else { return Err(Refused::MediaEarly) };
         let [_, kind, ..] = *datagram else { return Err(Refused::MediaMalformed) };
         let cost = (datagram.len() as f32).max(PACKET_BYTES_MIN);
-        if !self.bytes.take(cost, BYTES, now) {
-            return Err(Refused::MediaLimited);
-        }
         // RFC 5761 4: these would be RTCP packet types.
         if (192..224).contains(&kind) {
             let packet = keys.0.control(datagram)?;
+            if !self.bytes.take(cost, BYTES, now) {
+                return Err(Refused::MediaLimited);
+            }
             self.heard_at = now;
             let intake = &mut self.intake;
             rtcp::read(packet, |said| match said {
@@ -205,6 +205,10 @@ impl Peer {
         }
         let bytes = datagram.len() as u64;
         let packet = keys.0.media(datagram)?;
+        // Charged for what is the peer's own: whoever writes its address would starve it else.
+        if !self.bytes.take(cost, BYTES, now) {
+            return Err(Refused::MediaLimited);
+        }
         self.heard_at = now;
         self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
         let packet = Packet::parse(packet).map_err(|_| Refused::MediaMalformed)?;

@@ -22,13 +22,10 @@ impl Driver {
     /// What the frames of the chunk get, and its two events.
     pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
         let Done { chunk_index, event_type, prompt_version, outcome } = done;
-        let found = match &outcome {
-            Outcome::Asked(Ok(answer)) => Some(Finding::read(&answer.json)),
-            _ => None,
-        };
         let said = match &outcome {
+            Outcome::Answered(answered) => Some(answered.1.description.as_str()),
             Outcome::Reused(answer) => Some(answer.said.description.as_str()),
-            Outcome::Asked(_) => found.as_ref().map(|found| found.description.as_str()),
+            Outcome::Unanswered(_) => None,
         };
         let (tokens, latency) = outcome.cost();
         let now = work.started.elapsed();
@@ -36,18 +33,15 @@ impl Driver {
         let generated = self.generated(span, timing, counted(tokens), latency);
         let mut inferred = self.inferred(span, self.subject.words.event_type(event_type), latency);
         inferred.tokens = counted(tokens);
-        let is_answered = found.is_some();
-        let insight = match (outcome, found) {
-            (Outcome::Reused(answer), _) => {
-                answer.stand_for(&mut inferred);
-                Arc::clone(&answer.insight)
-            }
-            (Outcome::Asked(Ok(answer)), Some(found)) => {
+        let is_answered = matches!(outcome, Outcome::Answered(_));
+        let insight = match outcome {
+            Outcome::Reused(answer) => answer.stand_for(&mut inferred),
+            Outcome::Answered(answered) => {
                 inferred.prompt_version = Some(prompt_version);
+                let (answer, found) = *answered;
                 Arc::new(Insight::Said(self.answered(&mut inferred, answer, found)))
             }
-            (Outcome::Asked(outcome), _) => {
-                let Unanswered { reason, sent } = outcome.err().unwrap_or_default();
+            Outcome::Unanswered(Unanswered { reason, sent }) => {
                 if let Some(sent) = sent {
                     inferred.prompt_version = Some(prompt_version);
                     inferred.provider = sent.provider;
