@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-log bench-embed clean
+.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ bench-live: ## Latency, CPU and memory of 1 to 24 live sessions
 bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebRTC receiver
 	$(CARGO) build --release --locked -q -p transport --example webrtc_receive
 	$(CARGO) test --release --locked -q -p transport --lib -- --ignored --nocapture --test-threads=1 figures_of
+
+bench-http: ## HTTP/3 beside HTTP/2 with TLS, on loopback
+	$(CARGO) build --release --locked -q --workspace --bins --example http_cost $(FEATURES)
+	target/release/examples/http_cost target/release/sightline-server
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost

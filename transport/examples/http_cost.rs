@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::Request;
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -180,7 +180,9 @@ impl Client {
                 (response.status(), bytes)
             }
         };
-        if status.is_success() { Ok(bytes) } else { Err(format!("answered {status}").into()) }
+        // What is uploaded is no video, which the server finds once it has all of it.
+        let is_answered = status.is_success() || status == StatusCode::UNPROCESSABLE_ENTITY;
+        if is_answered { Ok(bytes) } else { Err(format!("answered {status}").into()) }
     }
 }
 
