@@ -12,7 +12,7 @@ mod real;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
 
-use std::{cell::RefCell, sync::Arc};
+use std::sync::Arc;
 
 use gate::{
     CpuMeasurer, FallbackMeasurer, MeasureError, Measurer,
@@ -22,10 +22,9 @@ use media::{
     ErrorKind, Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, Subsampling,
     Timestamp,
 };
-use proptest::{prelude::*, test_runner::TestRunner};
 use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
 
-use any::any_picture;
+use any::check_any_batches;
 
 /// Any adapter; the software one is named so in every version of Mesa.
 fn open(test: &str) -> Option<WgpuMeasurer> {
@@ -63,15 +62,7 @@ fn frames_of_real_clips_are_measured_alike() {
 #[test]
 fn any_batch_is_measured_as_the_reference_does() {
     let Some(measurer) = open("the shader on any picture") else { return };
-    // One measurer for all: what a batch leaves behind must not be read by the next.
-    let measurer = RefCell::new(measurer);
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
-    let batches = proptest::collection::vec(any_picture(), 0..4);
-    let conforms = TestRunner::new(config).run(&batches, |batch| {
-        prop_assert_eq!(check_batch(&mut *measurer.borrow_mut(), &batch), Ok(()));
-        Ok(())
-    });
-    assert_eq!(conforms, Ok(()));
+    check_any_batches(measurer, 64);
 }
 
 #[test]

@@ -1,11 +1,29 @@
 //! Any picture that can be measured: odd sizes, every storage, padding.
 
-use gate::conformance::{Fill, Picture};
+use std::cell::RefCell;
+
+use gate::{
+    Measurer,
+    conformance::{Fill, Picture, check_batch},
+};
 use media::{Sample, Subsampling};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
+
+/// Measures so many batches of any pictures, and fails where one is not as the reference's.
+pub fn check_any_batches(measurer: impl Measurer, cases: u32) {
+    // One measurer for all: what a batch leaves behind must not be read by the next.
+    let measurer = RefCell::new(measurer);
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+    let batches = proptest::collection::vec(any_picture(), 0..4);
+    let conforms = TestRunner::new(config).run(&batches, |batch| {
+        prop_assert_eq!(check_batch(&mut *measurer.borrow_mut(), &batch), Ok(()));
+        Ok(())
+    });
+    assert_eq!(conforms, Ok(()));
+}
 
 /// Pictures of up to 400 samples a side, more of them small.
-pub fn any_picture() -> impl Strategy<Value = Picture> {
+fn any_picture() -> impl Strategy<Value = Picture> {
     let subsampling = prop::sample::select(vec![
         Subsampling::Gray,
         Subsampling::Yuv420,

@@ -2,20 +2,15 @@
 
 use gate::{
     CpuMeasurer, MeasureError, Measurer,
-    conformance::{Picture, check, check_batch, first_difference, smoke},
+    conformance::{Picture, check, first_difference, smoke},
 };
 use media::Subsampling;
-use proptest::prelude::*;
 
-use crate::{any::any_picture, real::real_frames};
+use crate::{any::check_any_batches, real::real_frames};
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_simd_twin_equals_the_reference(batch in prop::collection::vec(any_picture(), 0..4)) {
-        prop_assert_eq!(check_batch(&mut CpuMeasurer::new(), &batch), Ok(()));
-    }
+#[test]
+fn the_simd_twin_equals_the_reference() {
+    check_any_batches(CpuMeasurer::new(), 400);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What a device must show. Ignored: a device runs them by name, and so does each test of `shim`.
 
-use std::cell::RefCell;
-
 use cudarc::driver::{CudaContext, DevicePtr};
 use gate::{
     CpuMeasurer, MeasureError, Measurer,
@@ -9,9 +7,8 @@ use gate::{
 };
 use kernels::{CudaMeasurer, DevicePicture};
 use media::{Extent, Frame, Pixels, Sample};
-use proptest::{prelude::*, test_runner::TestRunner};
 
-use crate::{any::any_picture, real::real_frames};
+use crate::{any::check_any_batches, real::real_frames};
 
 pub fn open() -> CudaMeasurer {
     CudaMeasurer::open(0).expect("a device")
@@ -40,15 +37,7 @@ fn frames_of_real_clips_are_measured_alike() {
 #[test]
 #[ignore = "needs CUDA"]
 fn any_batch_is_measured_as_the_reference_does() {
-    // One measurer for all: what a batch leaves behind must not be read by the next.
-    let measurer = RefCell::new(open());
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
-    let batches = proptest::collection::vec(any_picture(), 0..4);
-    let conforms = TestRunner::new(config).run(&batches, |batch| {
-        prop_assert_eq!(check_batch(&mut *measurer.borrow_mut(), &batch), Ok(()));
-        Ok(())
-    });
-    assert_eq!(conforms, Ok(()));
+    check_any_batches(open(), 64);
 }
 
 /// A picture as a hardware decoder gives it: both planes in one allocation, rows a pitch apart.

@@ -129,8 +129,6 @@ struct Work {
     asks: JoinSet<Done>,
     /// More chunks may come.
     is_open: bool,
-    /// There is a judge.
-    reuses: bool,
     judge: Option<Judge>,
     judging: Option<Judging>,
     standing: Standing<Asking>,
@@ -144,7 +142,6 @@ impl Work {
             insights: Vec::new(),
             asks: JoinSet::new(),
             is_open: true,
-            reuses: judge.is_some(),
             judge,
             judging: None,
             standing: Standing::default(),
@@ -153,6 +150,11 @@ impl Work {
 
     fn goes_on(&self) -> bool {
         self.is_open || self.judging.is_some() || !self.asks.is_empty()
+    }
+
+    /// Answers may be repeated: there is a judge, at work or not.
+    fn reuses(&self) -> bool {
+        self.judge.is_some() || self.judging.is_some()
     }
 
     fn takes_more(&self) -> bool {
@@ -245,7 +247,7 @@ impl Driver {
         let chunk_index = done.chunk_index;
         let Some(closed) = self.close(work, done) else { return Ok(()) };
         let Closed { span, insight, inferred, generated, is_answered } = closed;
-        let kept = (is_answered && work.reuses).then(|| inferred.clone());
+        let kept = (is_answered && work.reuses()).then(|| inferred.clone());
         let events =
             vec![Event::SemanticChunkInferred(inferred), Event::SemanticChunkGenerated(generated)];
         let appended = self.commit(events, cancel).await?;

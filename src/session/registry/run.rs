@@ -248,7 +248,8 @@ impl Run {
     /// Takes up what an ingest of an earlier start says of the run.
     pub(super) fn take_up(&self, ingest: &IngestReceived) {
         self.set_source(ingest.source_uri.as_deref());
-        // The body of a reasoning names a model; that of an ingest has no such field.
+        // The body of a reasoning names a model; that of an ingest has no such field, and one that an
+        // older server wrote in another shape names none.
         let body = json::parse(ingest.ingest.as_str().as_bytes()).ok();
         let model = body.as_ref().and_then(|body| json::parsed(body.get("model")?).ok());
         self.set_model(model.as_ref());

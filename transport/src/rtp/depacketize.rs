@@ -7,6 +7,8 @@ mod av1;
 mod bits;
 mod h264;
 mod h265;
+#[cfg(test)]
+mod samples;
 mod sets;
 mod vp8;
 mod vp9;
@@ -14,6 +16,9 @@ mod vp9;
 use media::Codec;
 
 use super::UNIT_BYTES_MAX;
+
+/// Before each NAL unit (ITU-T H.264 and H.265, annex B).
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 pub use sets::parameter_sets;
 

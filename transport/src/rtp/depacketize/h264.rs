@@ -1,7 +1,7 @@
 //! H.264 (RFC 6184), non-interleaved: single NAL units, STAP-A and FU-A to Annex B.
 
 use super::{
-    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role,
+    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role, START_CODE,
     bits::Bits,
     sets::{self, Kind, Name, ParameterSets},
 };
@@ -20,8 +20,6 @@ mod nal {
     pub const FU_A: u8 = 28;
     pub const FU_B: u8 = 29;
 }
-
-const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 /// Gathers one access unit.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! Refuses PACI packets. Only the base layer is kept; layers above it are not decoded.
 
 use super::{
-    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role,
+    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role, START_CODE,
     bits::Bits,
     h264::Aggregated,
     sets::{self, Kind, Name, ParameterSets},
@@ -26,8 +26,6 @@ mod nal {
     pub const FRAGMENT: u8 = 49;
     pub const PACI: u8 = 50;
 }
-
-const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 /// Gathers one access unit.
 #[derive(Debug, Default)]

@@ -1,6 +1,9 @@
 //! Payloads of H.264, one by one.
 
-use super::*;
+use super::{
+    super::samples::{START, aggregated, given, unit},
+    *,
+};
 
 // Identifier 0 each; the slice is the first of its picture and refers to set 0.
 const SPS: [u8; 5] = [0x67, 66, 0, 30, 0x80];
@@ -9,29 +12,8 @@ const IDR: [u8; 3] = [0x65, 0b1011_1000, 9];
 const INTER: [u8; 3] = [0x41, 0b1011_1000, 9];
 
 fn stap(nals: &[&[u8]]) -> Vec<u8> {
-    let mut payload = vec![0x78];
-    for nal in nals {
-        payload.extend((nal.len() as u16).to_be_bytes());
-        payload.extend_from_slice(nal);
-    }
-    payload
+    aggregated(&[0x78], nals)
 }
-
-fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
-    nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
-}
-
-fn unit(depacketizer: &mut H264, payloads: &[Vec<u8>]) -> Finished {
-    depacketizer.reset();
-    payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
-    depacketizer.finish()
-}
-
-fn given(nals: &[&[u8]], role: Role) -> Finished {
-    Ok(Some(Picture { data: annex_b(nals), role }))
-}
-
-const START: Role = Role::Start { breaks_link: false };
 
 #[test]
 fn every_packet_type_becomes_annex_b_or_is_refused() {

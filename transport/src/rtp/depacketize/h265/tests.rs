@@ -1,6 +1,9 @@
 //! Payloads of H.265, one by one.
 
-use super::*;
+use super::{
+    super::samples::{START, aggregated, given, unit},
+    *,
+};
 
 const VPS: [u8; 3] = [0x40, 1, 0x0c];
 const PPS: [u8; 3] = [0x44, 1, 0xc0];
@@ -16,29 +19,8 @@ fn sps() -> Vec<u8> {
 }
 
 fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
-    let mut payload = vec![0x60, 1];
-    for nal in nals {
-        payload.extend((nal.len() as u16).to_be_bytes());
-        payload.extend_from_slice(nal);
-    }
-    payload
+    aggregated(&[0x60, 1], nals)
 }
-
-fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
-    nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
-}
-
-fn unit(depacketizer: &mut H265, payloads: &[Vec<u8>]) -> Finished {
-    depacketizer.reset();
-    payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
-    depacketizer.finish()
-}
-
-fn given(nals: &[&[u8]], role: Role) -> Finished {
-    Ok(Some(Picture { data: annex_b(nals), role }))
-}
-
-const START: Role = Role::Start { breaks_link: false };
 
 #[test]
 fn every_packet_type_becomes_annex_b_or_is_refused() {

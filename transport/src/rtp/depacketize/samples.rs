@@ -1,0 +1,30 @@
+//! Payloads of NAL units and the pictures that come of them, for tests.
+
+use super::{Depacketizer, Finished, Picture, Role, START_CODE};
+
+pub const START: Role = Role::Start { breaks_link: false };
+
+/// An aggregation packet: its header, and each unit behind its length.
+pub fn aggregated(header: &[u8], nals: &[&[u8]]) -> Vec<u8> {
+    let mut payload = header.to_vec();
+    for nal in nals {
+        payload.extend((nal.len() as u16).to_be_bytes());
+        payload.extend_from_slice(nal);
+    }
+    payload
+}
+
+fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
+    nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
+}
+
+/// What comes of one picture's payloads.
+pub fn unit(depacketizer: &mut impl Depacketizer, payloads: &[Vec<u8>]) -> Finished {
+    depacketizer.reset();
+    payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
+    depacketizer.finish()
+}
+
+pub fn given(nals: &[&[u8]], role: Role) -> Finished {
+    Ok(Some(Picture { data: annex_b(nals), role }))
+}
