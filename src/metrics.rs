@@ -168,18 +168,22 @@ series! {
     live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
     /// Packets of live video, those sent again included.
     live_packets: IntCounter = family::counter, "service_live_packets_total";
-    /// Packets of live video that did not come.
+    /// Packets of live video that were given up: neither they nor what repeats them came in time.
     live_packets_lost: IntCounter = family::counter, "service_live_packets_lost_total";
     /// Packets of live video that publishers were asked for again.
     live_packets_asked: IntCounter = family::counter, "service_live_packets_asked_total";
     /// Pictures that publishers were asked to begin anew with.
     live_keyframes_asked: IntCounter = family::counter, "service_live_keyframes_asked_total";
+    /// Times that the receiver of live video ended, and with it every session.
+    live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
     /// Datagrams of the port of live video, or what was in them, that were dropped.
     live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
     /// What live sessions left out to keep a bound.
     live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.
     live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
+    /// Time from a publisher's connection to the first decision about a picture of it.
+    live_first_decision_seconds: Histogram = family::histogram, "service_live_first_decision_seconds", SHORT;
     /// Pictures and clips that models gave no description of.
     live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
     /// Selected frames by whether they showed anything new.

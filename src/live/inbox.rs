@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Instant,
 };
@@ -30,6 +30,8 @@ use crate::metrics::{Metrics, Shed};
 const WAITING: usize = 32;
 /// Of them, places that are left to what ends a session.
 const KEPT_FREE: usize = 4;
+/// Bytes of their pictures: 32 of 1080p. One of any size is always taken.
+const WAITING_BYTES: usize = 8 << 20;
 /// Pictures between their last packet and their decision.
 const UNDECIDED_MAX: usize = 512;
 /// Selected frames whose signals have not come: a worker says both within three frames.
@@ -89,10 +91,16 @@ pub struct View {
     pub is_looping: bool,
 }
 
+/// The session's end of its queue.
+pub struct Words {
+    said: mpsc::Receiver<(Said, usize)>,
+    shared: Arc<Shared>,
+}
+
 /// The worker's end of a session's queue, for one place in a worker.
 #[derive(Clone)]
 pub struct Inbox {
-    said: mpsc::Sender<Said>,
+    said: mpsc::Sender<(Said, usize)>,
     shared: Arc<Shared>,
     /// Which of the session's places it is for.
     place: u64,
@@ -105,6 +113,8 @@ pub struct Shared {
     metrics: Arc<Metrics>,
     turns: Arc<Turns>,
     frames: AtomicU64,
+    /// Bytes in the queue.
+    waiting: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -112,6 +122,8 @@ pub struct Shared {
 struct State {
     /// The place that is listened to.
     place: u64,
+    /// When the publisher connected, until its first picture is decided about.
+    connected_at: Option<Instant>,
     /// Presentation time of each picture and when its last packet came, oldest first.
     undecided: VecDeque<(i64, Instant)>,
     /// Selected frames whose signals have not come yet, with their views.
@@ -122,10 +134,47 @@ struct State {
 }
 
 /// A queue for one session.
-pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, mpsc::Receiver<Said>) {
+pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, Words) {
     let (said, queue) = mpsc::channel(WAITING);
-    let shared = Shared { metrics, turns, frames: AtomicU64::new(0), state: Mutex::default() };
-    (Inbox { said, shared: Arc::new(shared), place: 0, base: 0 }, queue)
+    let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let shared = Arc::new(Shared { metrics, turns, frames, waiting, state: Mutex::default() });
+    let words = Words { said: queue, shared: Arc::clone(&shared) };
+    (Inbox { said, shared, place: 0, base: 0 }, words)
+}
+
+impl Words {
+    /// What was said next; `None` once nothing more can be.
+    pub async fn recv(&mut self) -> Option<Said> {
+        let next = self.said.recv().await?;
+        Some(self.taken(next))
+    }
+
+    /// What was said, if anything was.
+    #[cfg(test)]
+    fn try_recv(&mut self) -> Option<Said> {
+        let next = self.said.try_recv().ok()?;
+        Some(self.taken(next))
+    }
+
+    fn taken(&self, (said, bytes): (Said, usize)) -> Said {
+        self.shared.waiting.fetch_sub(bytes, Relaxed);
+        said
+    }
+}
+
+impl Said {
+    /// Bytes of its pictures.
+    fn bytes(&self) -> usize {
+        match self {
+            Said::Still(still) => still.jpeg.len(),
+            Said::View(view) => {
+                let novelty = view.novelty.as_ref();
+                view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
+            }
+            Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
+            Said::Loop { .. } | Said::Closed | Said::Failed(_) | Said::WorkerEnded(_) => 0,
+        }
+    }
 }
 
 impl Inbox {
@@ -138,8 +187,8 @@ impl Inbox {
     pub fn renewed(&self) -> Inbox {
         let mut state = self.shared.state();
         let place = state.place + 1;
-        let undecided = std::mem::take(&mut state.undecided);
-        *state = State { place, undecided, ..State::default() };
+        let (undecided, connected_at) = (std::mem::take(&mut state.undecided), state.connected_at);
+        *state = State { place, connected_at, undecided, ..State::default() };
         Inbox { place, base: self.shared.frames(), ..self.clone() }
     }
 
@@ -213,6 +262,9 @@ impl Inbox {
         self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
         let mut state = self.shared.state();
         let now = Instant::now();
+        if let Some(at) = state.connected_at.take_if(|_| !signals.is_empty()) {
+            metrics.live_first_decision_seconds.observe((now - at).as_secs_f64());
+        }
         for signal in signals {
             if let Some(came) = state.came(signal.pts_ms) {
                 metrics.live_decision_seconds.observe((now - came).as_secs_f64());
@@ -235,15 +287,24 @@ impl Inbox {
     }
 
     fn pass_on(&self, said: Said, shed: Shed) {
-        let has_room = self.said.capacity() > KEPT_FREE;
-        if !has_room || self.said.try_send(said).is_err() {
-            self.shared.metrics.live_shed.of(shed).inc();
+        let (bytes, waiting) = (said.bytes(), &self.shared.waiting);
+        // Only one worker's thread adds: what is there can only become less meanwhile.
+        let before = waiting.load(Relaxed);
+        let has_room =
+            self.said.capacity() > KEPT_FREE && (before == 0 || before + bytes <= WAITING_BYTES);
+        if has_room {
+            waiting.fetch_add(bytes, Relaxed);
+            if self.said.try_send((said, bytes)).is_ok() {
+                return;
+            }
+            waiting.fetch_sub(bytes, Relaxed);
         }
+        self.shared.metrics.live_shed.of(shed).inc();
     }
 
     /// There is a place left for this; the receiver is gone only when the session is over.
     fn end(&self, said: Said) {
-        self.said.try_send(said).ok();
+        self.said.try_send((said, 0)).ok();
     }
 }
 
@@ -255,6 +316,11 @@ impl Shared {
             state.undecided.pop_front();
         }
         state.undecided.push_back((pts_ms, came));
+    }
+
+    /// The publisher has connected.
+    pub fn connected(&self, now: Instant) {
+        self.state().connected_at = Some(now);
     }
 
     /// Frames that the gate decided about.
@@ -279,97 +345,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use gate::Reason;
-    use media::{Extent, Score, Timestamp};
-
-    use super::*;
-
-    fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
-        let score = Score::ZERO;
-        Signal {
-            frame_index,
-            source_frame_index: None,
-            pts_ms: frame_index as i64 * 40,
-            perceptual_hash,
-            luma_mean: score,
-            flicker_score: score,
-            ghosting_score: score,
-            noise_variance_score: score,
-            scene_score: None,
-        }
-    }
-
-    /// What a worker says of a selected frame with this hash.
-    fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
-        let pts_ms = frame_index as i64 * 40;
-        let (reason, extent) = (Reason::SceneCut, Extent { width: 2, height: 2 });
-        inbox.take(SessionEvent::Still(Still {
-            frame_index,
-            pts_ms,
-            reason,
-            event_type: EventType::SceneCut,
-            confidence: Score::ONE,
-            extent,
-            jpeg: vec![frame_index as u8],
-        }));
-        let pts = Timestamp::from_millis(pts_ms);
-        let view = Some(SelectedView::Still);
-        let selected = SelectedFrame { frame_index, pts, reason, view, novelty: None };
-        inbox.take(SessionEvent::Selected(selected));
-        inbox.take(SessionEvent::Signals(vec![signal(frame_index, hash)]));
-    }
-
-    fn heard(queue: &mut mpsc::Receiver<Said>) -> Vec<(&'static str, u64, bool)> {
-        let said = std::iter::from_fn(|| queue.try_recv().ok());
-        let told = said.map(|said| match said {
-            Said::Still(still) => ("still", still.frame_index, false),
-            Said::View(view) => ("view", view.frame_index, view.is_looping),
-            Said::Loop { frame_index, .. } => ("loop", frame_index, true),
-            Said::Closed => ("closed", 0, false),
-            _ => ("other", 0, false),
-        });
-        told.collect()
-    }
-
-    #[test]
-    fn a_view_knows_whether_it_is_of_a_loop() {
-        let (inbox, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
-        [0, 0xffff, 0].iter().zip(0..).for_each(|(hash, frame)| say(&inbox, frame, *hash));
-        let expected = [
-            ("still", 0, false),
-            ("view", 0, false),
-            ("still", 1, false),
-            ("view", 1, false),
-            ("still", 2, false),
-            ("loop", 2, true),
-            ("view", 2, true),
-        ];
-        assert_eq!(heard(&mut queue), expected);
-        assert_eq!(inbox.shared().frames(), 3);
-    }
-
-    #[test]
-    fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
-        let (first, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
-        say(&first, 0, 0);
-        let second = first.renewed();
-        first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
-        first.worker_ended(&WorkerError::Ended);
-        say(&second, 0, 1);
-        let expected =
-            [("still", 0, false), ("view", 0, false), ("still", 1, false), ("view", 1, false)];
-        assert_eq!(heard(&mut queue), expected);
-    }
-
-    #[test]
-    fn a_full_queue_has_room_for_the_end() {
-        let metrics = Arc::new(Metrics::new());
-        let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default());
-        (0..100).for_each(|frame| say(&inbox, frame, 0));
-        inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() });
-        assert_eq!(heard(&mut queue).last().map(|said| said.0), Some("closed"));
-        let shed = [Shed::Stills, Shed::Keyframes].map(|shed| metrics.live_shed.of(shed).get());
-        assert_eq!(shed.iter().sum::<u64>(), 200 - (WAITING - KEPT_FREE) as u64);
-    }
-}
+mod tests;

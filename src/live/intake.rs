@@ -7,6 +7,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use media::Codec;
@@ -135,6 +136,9 @@ impl Sink for Publisher {
     }
 
     fn told(&mut self, what: Told) {
+        if what == Told::Connected {
+            self.0.shared.connected(Instant::now());
+        }
         self.0.turns.told(what);
     }
 }
@@ -148,8 +152,6 @@ impl Drop for Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use media::{AccessUnit, Timebase, Timestamp};
 
     use super::*;

@@ -24,7 +24,7 @@ use worker::{Chunk, SessionSpec, WorkerError};
 use super::{
     budget::Reservation,
     describe::{Handle, Instruction, Look, Order},
-    inbox::{Inbox, Said, View},
+    inbox::{Inbox, Said, View, Words},
     intake::Intake,
     journal::{Journal, JournalError, StillError},
     tally::Packets,
@@ -142,7 +142,7 @@ pub struct Task {
 
 /// What a task listens to.
 pub struct Inlets {
-    pub(super) said: mpsc::Receiver<Said>,
+    pub(super) said: Words,
     pub(super) turns: Arc<Turns>,
     pub(super) ends: mpsc::Receiver<End>,
 }
@@ -377,6 +377,10 @@ impl Task {
             }
             // The worker has no more to say, and the session has not asked it to end.
             Said::Closed => None,
+            // What is used up is no matter of the pictures.
+            Said::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
+                Some(End::Failed(fault.to_string()))
+            }
             Said::Failed(fault) => {
                 Some(End::Failed(format!("the pictures cannot be decoded: {fault}")))
             }

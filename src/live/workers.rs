@@ -22,8 +22,6 @@ use crate::config::Principal;
 pub const PER_WORKER: usize = 8;
 /// Memory of one worker: its sessions' reservations, and room for the largest picture.
 const WORKER_BYTES: u64 = 2 << 30;
-/// Bytes of signals, stills and views in any minute.
-const OUTPUT_BYTES: u64 = 2 << 30;
 
 /// The workers that run.
 pub struct Workers {
@@ -147,7 +145,7 @@ impl Hosted {
 }
 
 fn limits() -> Limits {
-    Limits { memory_bytes: WORKER_BYTES, output_bytes: OUTPUT_BYTES, ..Limits::default() }
+    Limits { memory_bytes: WORKER_BYTES, ..Limits::default() }
 }
 
 impl Seat {

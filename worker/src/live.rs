@@ -4,6 +4,7 @@
 //! waits has a bound for each session and one for all, and what is over it is refused and counted.
 
 mod lanes;
+mod share;
 
 use std::{
     io,
@@ -95,7 +96,8 @@ impl SharedLine {
 }
 
 impl Supervisor {
-    /// Starts a worker for live sessions; `on_event` is called on a thread of its own.
+    /// Starts a worker for live sessions; `on_event` is called on a thread of its own. Of what it
+    /// says, each session has a share of its own instead of [`Limits::output_bytes`].
     pub fn start_live(
         &self,
         limits: Limits,
@@ -103,7 +105,10 @@ impl Supervisor {
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
-        let state = LineState { lanes: Lanes::new(limits.output_bytes), closed: false };
+        // Whatever it says is of a session, or the one word that ends what was under way: a sum would
+        // end sessions for what others say.
+        let limits = Limits { output_bytes: u64::MAX, ..limits };
+        let state = LineState { lanes: Lanes::default(), closed: false };
         let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));

@@ -32,7 +32,7 @@ use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
 
 /// Pictures that a live session may have: DCI 4K, upright or not. A decoder that keeps sixteen of them
 /// takes 230 MB, so that a publisher cannot have a worker's limit and end the sessions beside its own.
-const LIMITS: Limits = Limits { side_px: 4096, area_px: 4096 * 2304, streams: 1 };
+pub(crate) const LIMITS: Limits = Limits { side_px: 4096, area_px: 4096 * 2304, streams: 1 };
 
 /// What a live session says.
 #[derive(Clone, Debug, PartialEq)]

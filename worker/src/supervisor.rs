@@ -40,8 +40,7 @@ pub struct Limits {
     pub first_frame: Duration,
     /// Time between two signs of progress after that.
     pub stall: Duration,
-    /// Bytes of signals, stills and views: of a job, or of any minute of a live worker and of a job
-    /// with views.
+    /// Bytes of signals, stills and views: of a job, or of any minute of a job with views.
     pub output_bytes: u64,
     /// Threads at once; `None` is what the decoding threads that were asked for can need.
     pub threads: Option<u64>,

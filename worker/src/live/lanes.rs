@@ -1,8 +1,9 @@
 //! What waits for a worker, session by session: whose turn it is, and what is refused. Pure.
 //!
 //! Of each session one unit at most is under way, so a session with much to decode delays another by
-//! one unit and no more. A session that is over its bound loses its newest units whole, and all that
-//! follow up to the next keyframe; the others lose nothing.
+//! one unit and no more, and one that has said more than its share is given none. A session that is
+//! over its bound loses its newest units whole, and all that follow up to the next keyframe; the
+//! others lose nothing. Whatever a session says, none but itself is ended for it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,14 +12,14 @@ use std::{
 };
 
 use decode::DecodeError;
-use media::{AccessUnit, Codec};
+use media::{AccessUnit, Codec, ErrorKind};
 
-use super::SessionLoad;
+use super::{
+    SessionLoad,
+    share::{OVER_BYTES_MAX, SECOND_BYTES, Share},
+};
 use crate::{
-    Fault, SessionEvent, SessionSpec, WorkerError,
-    process::{Life, OutputBudget},
-    protocol::Request,
-    session::SessionCheck,
+    Fault, SessionEvent, SessionSpec, WorkerError, protocol::Request, session::SessionCheck,
     wire::ProtocolError,
 };
 
@@ -30,20 +31,14 @@ pub(super) const SESSION_UNITS_MAX: usize = 64;
 /// nothing waits is not held to it, so that none is kept out by others.
 pub(super) const BACKLOG_BYTES_MAX: usize = 8 * SESSION_BYTES_MAX;
 
-/// Of what a worker may say, one session may say so small a part: eight that say all they may do not
-/// end it.
-const SESSION_SHARES: u64 = 8;
-/// Stalls that one unit may take while others are finished: those of as many sessions as a worker has
-/// may come before it, and one that takes longer has lost its thread.
-const TURN_STALLS: u32 = 12;
-
+#[derive(Default)]
 pub(super) struct Lanes {
-    /// Bytes that the worker may say about one session in a minute.
-    session_output_bytes: u64,
     lanes: BTreeMap<u32, Lane>,
     /// Sessions with something to send and nothing under way, the next one first.
     turns: VecDeque<u32>,
     bytes: usize,
+    /// Units and ends that were sent.
+    sent: u64,
     /// Since when the worker has had something and has finished nothing.
     busy_since: Option<Instant>,
 }
@@ -65,11 +60,11 @@ struct Lane {
 
 struct Running {
     check: SessionCheck,
-    /// Bytes it has said, and how many it may.
-    said: u64,
-    budget: OutputBudget,
-    /// It said more: it is being closed, and nothing of it is passed on.
+    share: Share,
+    /// It said far more: it is being closed, and nothing of it is passed on.
     is_cut: bool,
+    /// It said that it has failed.
+    has_failed: bool,
 }
 
 /// What becomes of what the worker says about a session.
@@ -84,23 +79,29 @@ pub(super) enum Looked {
 }
 
 struct UnderWay {
-    since: Instant,
+    /// Its place among all that was sent.
+    place: u64,
+    /// Since when a thread of the worker is known to be at it.
+    begun: Option<Instant>,
     /// Bytes of the unit; `None` for the session's end.
     unit_bytes: Option<usize>,
 }
 
-impl Lanes {
-    /// For a worker that may say `output_bytes` in a minute.
-    pub fn new(output_bytes: u64) -> Lanes {
-        Lanes {
-            session_output_bytes: output_bytes / SESSION_SHARES,
-            lanes: BTreeMap::new(),
-            turns: VecDeque::new(),
-            bytes: 0,
-            busy_since: None,
-        }
+impl Lane {
+    /// Whether what waits first may be sent: a unit only where the session keeps to its share.
+    fn may_send(&self, now: Instant) -> bool {
+        let is_unit = matches!(self.waiting.front(), Some(Request::AccessUnit { .. }));
+        !is_unit || self.running.as_ref().is_none_or(|running| running.share.is_kept(now))
     }
 
+    /// What it has under way has been worked off by a thread: the worker answers at once, beside its
+    /// threads, for a session that it does not have.
+    fn is_worked_off(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.has_failed)
+    }
+}
+
+impl Lanes {
     pub fn open(&mut self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
         let lane = self.lanes.entry(session).or_insert_with(|| Lane {
             codec: spec.codec,
@@ -168,30 +169,27 @@ impl Lanes {
 
     /// The next request for the worker, of the session whose turn it is.
     pub fn next(&mut self, now: Instant) -> Option<Request> {
-        let session = self.turns.pop_front()?;
+        let may_send = |session| self.lanes.get(session).is_some_and(|lane| lane.may_send(now));
+        let at = self.turns.iter().position(may_send)?;
+        let session = self.turns.remove(at)?;
         let lane = self.lanes.get_mut(&session)?;
         let request = lane.waiting.pop_front()?;
-        match &request {
+        let unit_bytes = match &request {
             // Nothing answers it, and what comes next may follow at once.
             Request::OpenSession { spec, .. } => {
-                lane.running = Some(Running {
-                    check: SessionCheck::new(*spec),
-                    said: 0,
-                    budget: OutputBudget::new(self.session_output_bytes, Life::Open),
-                    is_cut: false,
-                });
+                let (check, share) = (SessionCheck::new(*spec), Share::new(now));
+                lane.running = Some(Running { check, share, is_cut: false, has_failed: false });
                 if !lane.waiting.is_empty() {
                     self.turns.push_front(session);
                 }
+                return Some(request);
             }
-            Request::AccessUnit { data, .. } => {
-                lane.under_way = Some(UnderWay { since: now, unit_bytes: Some(data.len()) });
-            }
-            _ => lane.under_way = Some(UnderWay { since: now, unit_bytes: None }),
-        }
-        if lane.under_way.is_some() {
-            self.busy_since.get_or_insert(now);
-        }
+            Request::AccessUnit { data, .. } => Some(data.len()),
+            _ => None,
+        };
+        lane.under_way = Some(UnderWay { place: self.sent, begun: None, unit_bytes });
+        self.sent += 1;
+        self.busy_since.get_or_insert(now);
         Some(request)
     }
 
@@ -199,8 +197,9 @@ impl Lanes {
     pub fn taken(&mut self, session: u32, now: Instant) -> Result<(), ProtocolError> {
         let unexpected = ProtocolError::Unexpected("taken");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
-        let under_way = lane.under_way.take().ok_or(unexpected)?;
-        match under_way.unit_bytes {
+        let UnderWay { place, unit_bytes, .. } = lane.under_way.take().ok_or(unexpected)?;
+        let is_worked_off = lane.is_worked_off();
+        match unit_bytes {
             Some(bytes) => {
                 lane.load.units -= 1;
                 lane.load.bytes -= bytes;
@@ -213,8 +212,18 @@ impl Lanes {
         } else if !lane.is_open {
             self.lanes.remove(&session);
         }
-        let is_busy = self.lanes.values().any(|lane| lane.under_way.is_some());
-        self.busy_since = is_busy.then_some(now);
+        let mut is_busy = false;
+        for other in self.lanes.values_mut().filter_map(|lane| lane.under_way.as_mut()) {
+            is_busy = true;
+            // Threads begin what they are given in its order.
+            if is_worked_off && other.place < place {
+                other.begun.get_or_insert(now);
+            }
+        }
+        if is_worked_off {
+            self.busy_since = Some(now);
+        }
+        self.busy_since = self.busy_since.filter(|_| is_busy);
         Ok(())
     }
 
@@ -228,29 +237,35 @@ impl Lanes {
     ) -> Result<Looked, ProtocolError> {
         let unexpected = ProtocolError::Unexpected("session");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
-        let running = lane.running.as_mut().ok_or(unexpected)?;
+        let running = lane.running.as_mut().ok_or(unexpected.clone())?;
         running.check.look(event)?;
+        running.has_failed |= matches!(event, SessionEvent::Failed(_));
+        let over = running.share.take(bytes, now);
         if running.is_cut {
-            return Ok(Looked::Unwanted);
+            // What was under way when it was closed does not say as much again.
+            let still_ends = over <= 2 * OVER_BYTES_MAX;
+            return if still_ends { Ok(Looked::Unwanted) } else { Err(unexpected) };
         }
-        running.said += bytes;
-        let Err(error) = running.budget.check(running.said, now) else { return Ok(Looked::Wanted) };
+        if over <= OVER_BYTES_MAX {
+            return Ok(Looked::Wanted);
+        }
         running.is_cut = true;
         // Before its units: those of a session that is closed cost the worker nothing.
         if lane.waiting.is_empty() && lane.under_way.is_none() {
             self.turns.push_back(session);
         }
         lane.waiting.push_front(Request::CloseSession { session });
-        Ok(Looked::Cut(Fault::Other { kind: error.kind(), message: error.to_string() }))
+        let mebibytes = SECOND_BYTES >> 20;
+        let message = format!("the session says more than {mebibytes} MiB of itself in a second");
+        Ok(Looked::Cut(Fault::Other { kind: ErrorKind::Exhausted, message }))
     }
 
-    /// Whether the worker stands still at `now`: it has finished nothing for as long as `stall`. What
-    /// waits for one of its threads is not held against it, but for no longer than [`TURN_STALLS`].
+    /// Whether the worker stands still at `now`: for as long as `stall` it has finished nothing, or one
+    /// of its threads has not finished what it is at. What waits for a thread is not held against it.
     pub fn is_stalled(&self, stall: Duration, now: Instant) -> bool {
-        let over = |since: Instant, limit| now.saturating_duration_since(since) > limit;
         let under_way = self.lanes.values().filter_map(|lane| lane.under_way.as_ref());
-        self.busy_since.is_some_and(|since| over(since, stall))
-            || under_way.map(|way| way.since).any(|since| over(since, TURN_STALLS * stall))
+        let mut since = under_way.filter_map(|way| way.begun).chain(self.busy_since);
+        since.any(|since| now.saturating_duration_since(since) > stall)
     }
 
     fn opened(&mut self, session: u32) -> Result<&mut Lane, WorkerError> {

@@ -30,7 +30,7 @@ fn sent(lanes: &mut Lanes, now: Instant) -> Option<(u32, i64, bool)> {
 
 #[test]
 fn one_unit_a_session_is_under_way_and_sessions_take_turns() {
-    let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
     for session in [1, 2] {
         lanes.open(session, spec()).expect("open");
     }
@@ -54,7 +54,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
     // Units that are taken at first, bytes of each.
     let bounds = [(SESSION_UNITS_MAX, 10), (4, SESSION_BYTES_MAX / 4), (1, 3 * SESSION_BYTES_MAX)];
     for (taken, bytes) in bounds {
-        let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
         for session in [1, 2] {
             lanes.open(session, spec()).expect("open");
         }
@@ -86,7 +86,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
 
 #[test]
 fn all_sessions_together_have_a_bound_that_keeps_none_out() {
-    let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
     for session in 0..9 {
         lanes.open(session, spec()).expect("open");
     }
@@ -107,24 +107,80 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
     }
 }
 
+/// What the worker says of a session, in so many bytes.
+fn look(lanes: &mut Lanes, session: u32, bytes: i64, now: Instant) -> Looked {
+    let said = SessionEvent::Damaged { detail: String::new() };
+    lanes.look(session, &said, bytes as u64, now).expect("in good order")
+}
+
+/// Eight sessions of a worker, each with a unit under way, and then one that waits.
+fn eight(now: Instant) -> Lanes {
+    let mut lanes = Lanes::default();
+    for session in 0..8 {
+        lanes.open(session, spec()).expect("open");
+        lanes.push(session, unit(0, true, 9)).expect("taken");
+        assert_eq!(sent(&mut lanes, now), Some((session, 0, false)));
+        lanes.push(session, unit(1, false, 9)).expect("taken");
+    }
+    lanes
+}
+
 #[test]
-fn a_session_that_says_too_much_is_closed_alone() {
-    let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+fn a_session_over_its_share_waits_and_the_others_go_on() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let mut lanes = eight(start);
+    assert_eq!(look(&mut lanes, 0, SECOND_BYTES * 3 / 2, start), Looked::Wanted);
+    (0..8).for_each(|session| lanes.taken(session, start).expect("under way"));
+    for session in 1..8 {
+        assert_eq!(sent(&mut lanes, at(1)), Some((session, 1, false)));
+    }
+    assert_eq!(sent(&mut lanes, at(400)), None, "it is over its share by half a second");
+    let refused = (2..100).filter(|at| lanes.push(0, unit(*at, false, 9)).is_err()).count();
+    assert_eq!(refused, 98 + 1 - SESSION_UNITS_MAX, "its own newest find no room");
+    assert_eq!(lanes.load(0).expect("open").refused_units, refused as u64, "they are counted");
+    lanes.push(1, unit(2, false, 9)).expect("another has room");
+    assert!(!lanes.is_stalled(Duration::from_secs(5), at(4000)), "what waits is not begun");
+    assert_eq!(sent(&mut lanes, at(501)), Some((0, 1, false)), "it goes on where it was");
+}
+
+#[test]
+fn sessions_that_say_all_they_may_end_nobody() {
+    let start = Instant::now();
+    let mut lanes = eight(start);
+    let mut units = [0_u64; 8];
+    // Each says a second's share of every unit that it is given, for three minutes.
+    for ms in (0..180_000).step_by(100) {
+        let now = start + Duration::from_millis(ms);
+        for session in 0..8 {
+            if lanes.lanes[&session].under_way.is_some() {
+                assert_eq!(look(&mut lanes, session, SECOND_BYTES, now), Looked::Wanted);
+                lanes.taken(session, now).expect("under way");
+                units[session as usize] += 1;
+            }
+            // Refused while others wait.
+            lanes.push(session, unit(ms as i64, true, 9)).ok();
+        }
+        while sent(&mut lanes, now).is_some() {}
+    }
+    assert!(units.iter().all(|units| (180..=182).contains(units)), "one a second: {units:?}");
+}
+
+#[test]
+fn a_session_that_says_far_too_much_is_closed_alone() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
     for session in [1, 2] {
         lanes.open(session, spec()).expect("open");
         lanes.push(session, unit(0, true, 9)).expect("taken");
         lanes.push(session, unit(1, false, 9)).expect("taken");
         assert_eq!(sent(&mut lanes, now), Some((session, 0, false)));
     }
-    let said = SessionEvent::Damaged { detail: String::new() };
-    let look = |lanes: &mut Lanes, session, bytes| {
-        lanes.look(session, &said, bytes, now).expect("in good order")
-    };
-    assert_eq!(look(&mut lanes, 1, 1000), Looked::Wanted);
-    let Looked::Cut(fault) = look(&mut lanes, 1, 1) else { panic!("over its share") };
-    assert_eq!(fault.kind(), WorkerError::OutputBudget { limit_bytes: 1000 }.kind());
-    assert_eq!(look(&mut lanes, 1, 1), Looked::Unwanted);
-    assert_eq!(look(&mut lanes, 2, 1000), Looked::Wanted);
+    let most = SECOND_BYTES + OVER_BYTES_MAX;
+    assert_eq!(look(&mut lanes, 1, most, now), Looked::Wanted);
+    let Looked::Cut(fault) = look(&mut lanes, 1, 1, now) else { panic!("over its share") };
+    assert_eq!(fault.kind(), ErrorKind::Exhausted);
+    assert_eq!(look(&mut lanes, 1, 1, now), Looked::Unwanted);
+    assert_eq!(look(&mut lanes, 2, most, now), Looked::Wanted);
     lanes.taken(1, now).expect("under way");
     assert_eq!(lanes.next(now), Some(Request::CloseSession { session: 1 }));
     lanes.taken(1, now).expect("under way");
@@ -135,7 +191,12 @@ fn a_session_that_says_too_much_is_closed_alone() {
     assert_eq!(lanes.next(now), Some(Request::CloseSession { session: 1 }));
     lanes.taken(1, now).expect("under way");
     assert!(matches!(lanes.next(now), Some(Request::OpenSession { session: 1, .. })));
-    assert_eq!(look(&mut lanes, 1, 1000), Looked::Wanted, "another session has its own share");
+    assert_eq!(look(&mut lanes, 1, most, now), Looked::Wanted, "another session has its own share");
+    assert!(matches!(look(&mut lanes, 1, 1, now), Looked::Cut(_)));
+    assert_eq!(look(&mut lanes, 1, OVER_BYTES_MAX - 1, now), Looked::Unwanted);
+    let said = SessionEvent::Damaged { detail: String::new() };
+    let goes_on = lanes.look(1, &said, 1, now);
+    assert_eq!(goes_on, Err(ProtocolError::Unexpected("session")), "no worker in order does");
 }
 
 #[test]
@@ -143,7 +204,7 @@ fn a_worker_stalls_when_it_finishes_nothing_and_not_when_sessions_wait_for_it() 
     let start = Instant::now();
     let stall = Duration::from_secs(5);
     let at = |seconds| start + Duration::from_secs(seconds);
-    let mut lanes = Lanes::new(8000);
+    let mut lanes = Lanes::default();
     for session in 0..20 {
         lanes.open(session, spec()).expect("open");
         lanes.push(session, unit(0, true, 9)).expect("taken");
@@ -157,20 +218,42 @@ fn a_worker_stalls_when_it_finishes_nothing_and_not_when_sessions_wait_for_it() 
     }
     assert!(!lanes.is_stalled(stall, at(25)));
     assert!(lanes.is_stalled(stall, at(26)), "nothing was finished since 20");
-    for second in 21..80 {
-        lanes.push(0, unit(1, true, 9)).expect("taken");
-        sent(&mut lanes, at(second)).expect("its turn");
-        lanes.taken(0, at(second)).expect("under way");
-        let is_lost = second > 60;
-        assert_eq!(lanes.is_stalled(stall, at(second)), is_lost, "19 since 0, now {second}");
-    }
     (10..20).for_each(|session| lanes.taken(session, at(80)).expect("under way"));
     assert!(!lanes.is_stalled(stall, at(999)), "nothing is under way");
 }
 
 #[test]
+fn a_unit_that_others_overtake_is_being_worked_at() {
+    let start = Instant::now();
+    let stall = Duration::from_secs(5);
+    let at = |seconds| start + Duration::from_secs(seconds);
+    // What comes of the other session's units, and when the first one is lost.
+    let rows = [("decoded", false, 7), ("of a session that has failed", true, 6)];
+    for (name, has_failed, lost_at) in rows {
+        let mut lanes = Lanes::default();
+        for session in [1, 2] {
+            lanes.open(session, spec()).expect("open");
+            lanes.push(session, unit(0, true, 9)).expect("taken");
+        }
+        while sent(&mut lanes, start).is_some() {}
+        if has_failed {
+            let fault = Fault::Other { kind: ErrorKind::Exhausted, message: String::new() };
+            let failed = SessionEvent::Failed(fault);
+            assert_eq!(lanes.look(2, &failed, 9, start), Ok(Looked::Wanted));
+        }
+        let lost = (1..60).find(|&second| {
+            lanes.taken(2, at(second)).expect("under way");
+            lanes.push(2, unit(1, true, 9)).expect("taken");
+            sent(&mut lanes, at(second)).expect("its turn");
+            lanes.is_stalled(stall, at(second))
+        });
+        assert_eq!(lost, Some(lost_at), "{name}");
+    }
+}
+
+#[test]
 fn a_loss_that_the_caller_tells_goes_with_the_next_unit() {
-    let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.lose(1).expect("open");
@@ -182,7 +265,7 @@ fn a_loss_that_the_caller_tells_goes_with_the_next_unit() {
 
 #[test]
 fn a_closed_number_is_free_and_its_end_comes_first() {
-    let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.close(1).expect("open");
@@ -228,7 +311,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn whatever_is_taken_is_sent_in_its_order(steps in prop::collection::vec(step(), 0..120)) {
-        let (mut lanes, now) = (Lanes::new(8000), Instant::now());
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
         let (mut given, mut got) = (BTreeMap::new(), BTreeMap::new());
         let note = |request: Request, got: &mut BTreeMap<u32, Vec<i64>>| {
             if let Request::AccessUnit { session, pts, .. } = request {
