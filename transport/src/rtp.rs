@@ -9,6 +9,7 @@ mod assemble;
 mod clock;
 mod depacketize;
 pub mod fuzz;
+mod interarrival;
 mod jitter;
 mod packet;
 mod receiver;
@@ -21,6 +22,7 @@ use std::time::Instant;
 use media::{AccessUnit, WallTime};
 
 pub use depacketize::parameter_sets;
+pub(crate) use interarrival::Interarrival;
 pub use packet::{Packet, PacketError};
 pub use receiver::{Counts, Receiver, Settings};
 

@@ -1,8 +1,9 @@
 //! Payloads in order to whole units, of which only decodable ones go on.
 //!
 //! A unit ends with the marker or where another time begins. The marker is believed once it was
-//! seen to be right: before that a unit waits for the packet after it, at most [`HOLD`]. Senders
-//! without it cost one frame's delay, and their last picture is not known to be whole.
+//! seen to be right: before that a unit waits for the packet after it, as long as the path may hold
+//! one back. Senders without it cost one frame's delay, and their last picture is not known to be
+//! whole.
 
 use std::{
     collections::VecDeque,
@@ -13,9 +14,6 @@ use super::{
     Counts,
     depacketize::{self, Depacketizer, Refusal, Role},
 };
-
-/// How long a unit waits for proof that its marker was right.
-pub(super) const HOLD: Duration = Duration::from_millis(100);
 
 /// The next packet in order.
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +122,9 @@ impl Assembler {
         self.depacketizer.begins_start(payload)
     }
 
-    /// When the open unit need not wait any longer.
-    pub(super) fn held_until(&self) -> Option<Instant> {
-        self.open.as_ref()?.ended_at.map(|at| at + HOLD)
+    /// When the open unit need not wait any longer, on a path that holds a packet back for `hold`.
+    pub(super) fn held_until(&self, hold: Duration) -> Option<Instant> {
+        self.open.as_ref()?.ended_at.map(|at| at + hold)
     }
 
     /// The next unit that is whole.
@@ -186,8 +184,15 @@ impl Assembler {
     }
 
     /// The open unit has waited long enough for a packet that would belong to it.
-    pub(super) fn release(&mut self, now: Instant, counts: &mut Counts) {
-        if self.held_until().is_some_and(|until| until <= now) {
+    pub(super) fn release(&mut self, hold: Duration, now: Instant, counts: &mut Counts) {
+        if self.held_until(hold).is_some_and(|until| until <= now) {
+            self.close(counts);
+        }
+    }
+
+    /// No packet comes any more: the open unit is whole if its marker said so.
+    pub(super) fn end(&mut self, counts: &mut Counts) {
+        if self.open.as_ref().is_some_and(|open| open.ended_at.is_some()) {
             self.close(counts);
         }
     }

@@ -23,10 +23,10 @@ pub(super) const ATTEMPTS: usize = 4;
 /// Until it is asked for, and until it is asked for again. The first bridges reordering between
 /// neighbours, the others a path's round trip, or one and a half where it is known to be longer.
 const PATIENCE_MS: [u64; ATTEMPTS] = [10, 50, 100, 200];
-/// Most packets before the first that came which may still come: they were sent together.
-const LOOK_BACK: usize = 64;
-/// How long they are waited for.
-const LOOK_BACK_WAIT: Duration = Duration::from_millis(50);
+/// Most packets before the first that came which may still come: a picture of 300 kB, whose packets
+/// were sent together. Where none of them does, nothing that came is of use before the next start,
+/// which is not kept waiting by them.
+const LOOK_BACK: usize = 256;
 /// Payload buffers kept for packets to come.
 const POOL_MAX: usize = 64;
 /// Larger buffers are not kept; a datagram that is not fragmented fits.
@@ -120,7 +120,7 @@ impl Jitter {
 
     /// Some packets before `number`, which is the first to come, may only be late.
     pub(super) fn look_back(&mut self, number: i64, now: Instant) {
-        let give_up_at = now + LOOK_BACK_WAIT;
+        let give_up_at = now + self.wait;
         self.next = Some(number - LOOK_BACK as i64);
         let unsent =
             || Missing { give_up_at, ask_at: None, asked: 0, asked_at: None, may_not_be: true };
@@ -214,6 +214,9 @@ impl Jitter {
     /// The packet that was waited for has been used; it had been asked for where this is true.
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         self.next = self.next.map(|next| next + 1);
+        if matches!(self.slots.front(), Some(Slot::Missing(Missing { may_not_be: true, .. }))) {
+            self.expect_after(0, now);
+        }
         let Some(Slot::Missing(missing)) = self.slots.pop_front() else { return false };
         self.learn(&missing, now);
         missing.asked > 0

@@ -12,6 +12,7 @@ use super::{
     assemble::{Assembler, Part},
     clock::Clock,
     depacketize,
+    interarrival::Hold,
     jitter::{Arrival, BYTES_MAX, HELD_MAX, Jitter},
     sequence::{Place, Sequences},
 };
@@ -96,6 +97,7 @@ pub struct Receiver {
     sequences: Sequences,
     jitter: Jitter,
     assembler: Assembler,
+    hold: Hold,
     clock: Clock,
     ready: VecDeque<Unit>,
     ready_bytes: usize,
@@ -116,6 +118,7 @@ impl Receiver {
             sequences: Sequences::default(),
             jitter: Jitter::new(settings.wait),
             assembler: Assembler::new(depacketizer),
+            hold: Hold::default(),
             clock: Clock::default(),
             ready: VecDeque::new(),
             ready_bytes: 0,
@@ -126,26 +129,18 @@ impl Receiver {
         })
     }
 
-    /// Takes a packet that came at `now`, retransmissions unwrapped.
+    /// Takes a packet that came at `now`.
     pub fn packet(&mut self, packet: &Packet<'_>, now: Instant) {
-        self.counts.packets += 1;
-        if std::mem::take(&mut self.is_anew) {
-            self.sequences = Sequences::default();
-            self.begin_anew(packet.timestamp, now);
+        let Some(number) = self.place(packet, now) else { return };
+        self.hold.packet(packet.timestamp, now);
+        self.take(number, packet, now);
+    }
+
+    /// Takes a packet that was sent again, unwrapped: it says nothing of how packets come.
+    pub fn repaired(&mut self, packet: &Packet<'_>, now: Instant) {
+        if let Some(number) = self.place(packet, now) {
+            self.take(number, packet, now);
         }
-        let number = match self.sequences.place(packet.sequence) {
-            Place::At(number) => number,
-            Place::Restarted(number) => {
-                self.begin_anew(packet.timestamp, now);
-                number
-            }
-            Place::Far => {
-                self.counts.far += 1;
-                return;
-            }
-        };
-        self.arrive(number, packet, now);
-        self.note_request(Some(packet.payload), now);
     }
 
     /// Of a sender report: the sender's clock read `ntp` when its media was at `rtp`.
@@ -155,7 +150,23 @@ impl Receiver {
 
     /// The source goes on under another SSRC: numbers and ticks begin anew, times go on.
     pub fn source_changed(&mut self) {
+        self.finish();
         self.is_anew = true;
+    }
+
+    /// Nothing more comes of the source: what is missing is given up, and what is whole is there to
+    /// be polled.
+    pub fn finish(&mut self) {
+        self.end_unit();
+        while self.jitter.give_up_at().is_some() {
+            self.give_up();
+            self.end_unit();
+        }
+    }
+
+    fn end_unit(&mut self) {
+        self.assembler.end(&mut self.counts);
+        self.collect();
     }
 
     /// What there is for the owner at `now`.
@@ -181,7 +192,8 @@ impl Receiver {
     /// When to poll, even if no packet comes; `None` for never.
     pub fn timeout(&self) -> Option<Instant> {
         let request = self.request.as_ref().map(|request| request.at);
-        [self.assembler.held_until(), self.jitter.give_up_at(), self.jitter.ask_at(), request]
+        let held_until = self.assembler.held_until(self.hold.get());
+        [held_until, self.jitter.give_up_at(), self.jitter.ask_at(), request]
             .into_iter()
             .flatten()
             .min()
@@ -192,8 +204,35 @@ impl Receiver {
         self.counts
     }
 
+    /// The number of a packet, if it can be told.
+    fn place(&mut self, packet: &Packet<'_>, now: Instant) -> Option<i64> {
+        self.counts.packets += 1;
+        if std::mem::take(&mut self.is_anew) {
+            self.sequences = Sequences::default();
+            self.begin_anew(packet.timestamp, now);
+        }
+        match self.sequences.place(packet.sequence) {
+            Place::At(number) => Some(number),
+            Place::Restarted(number) => {
+                self.finish();
+                self.begin_anew(packet.timestamp, now);
+                Some(number)
+            }
+            Place::Far => {
+                self.counts.far += 1;
+                None
+            }
+        }
+    }
+
+    fn take(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
+        self.arrive(number, packet, now);
+        self.note_request(Some(packet.payload), now);
+    }
+
     fn begin_anew(&mut self, timestamp: u32, now: Instant) {
         self.counts.restarts += 1;
+        self.hold.restart();
         self.jitter = Jitter::new(self.wait);
         self.assembler.gap();
         self.clock.restart(timestamp, now);
@@ -260,7 +299,7 @@ impl Receiver {
     }
 
     fn pass_time(&mut self, now: Instant) {
-        self.assembler.release(now, &mut self.counts);
+        self.assembler.release(self.hold.get(), now, &mut self.counts);
         self.collect();
         while self.jitter.give_up_at().is_some_and(|at| at <= now) {
             self.give_up();

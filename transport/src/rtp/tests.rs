@@ -65,6 +65,51 @@ fn an_unproven_marker_is_believed_after_a_while() {
 }
 
 #[test]
+fn it_is_believed_later_where_packets_come_unevenly() {
+    // The longest delay of a packet, and the shortest and longest wait for the one after the last.
+    for (jitter, waits) in [(0, 100..=100), (40, 100..=100), (200, 150..=450), (3000, 500..=500)] {
+        let mut link = Link::new(Codec::Vp8);
+        // One packet each: a marker that ends one packet is never proven.
+        let sent: Vec<_> = (0..100_u32)
+            .map(|index| (link.lose(&frame(index == 0, 1, 1)[0], 3000 * index, true), index))
+            .collect();
+        let delay = |index: u32| u64::from((index * 37) % 101) * jitter / 100;
+        let mut arrivals: Vec<_> = sent
+            .into_iter()
+            .map(|(sent, index)| (u64::from(index) * 33 + delay(index), sent))
+            .collect();
+        arrivals.sort_by_key(|(at, _)| *at);
+        let mut before = 0;
+        for (at, sent) in arrivals {
+            link.pass(ms(at - before));
+            before = at;
+            link.deliver(&sent);
+            link.poll();
+        }
+        link.pass(ms(3400_u64.saturating_sub(before)));
+        link.frame(&frame(true, 2, 1), 3000 * 100);
+        let wait = (0..1000).find(|_| {
+            let is_out = names(&link.poll()).contains(&2);
+            link.pass(ms(1));
+            is_out
+        });
+        assert!(wait.is_some_and(|wait| waits.contains(&wait)), "{jitter} ms: {wait:?}");
+    }
+}
+
+#[test]
+fn what_is_whole_when_a_source_ends_comes_out() {
+    let mut link = Link::started(Codec::Vp8);
+    link.frame(&frame(false, 5, 2), 6000);
+    link.lose(&frame(false, 6, 1)[0], 9000, true);
+    link.frame(&frame(true, 7, 1), 12_000);
+    link.receiver.source_changed();
+    link.frame(&frame(true, 8, 2), 50_000);
+    assert_eq!(names(&link.poll()), [5, 7, 8], "nobody waits for 6");
+    assert_eq!(link.receiver.counts().lost, 1);
+}
+
+#[test]
 fn units_are_whole_whatever_the_marker_says() {
     /// Whether this part of so many has the marker.
     type IsMarked = fn(usize, usize) -> bool;

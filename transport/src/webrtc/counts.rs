@@ -183,7 +183,7 @@ pub struct SessionCounts {
     pub nacks: u64,
     /// Requests for a keyframe that were sent.
     pub keyframes_asked: u64,
-    /// Packets of the current source that never came, as RFC 3550 6.4.1 counts them.
+    /// Packets of video given up: neither they nor what repeats them came in time.
     pub lost: u64,
 }
 

@@ -21,8 +21,6 @@ use crate::rtp::{Output, Packet, Receiver, Settings, Unit};
 /// Another source is taken for the video when the current one has been silent this long: a
 /// simulcast layer that nobody asked for must not alternate with it.
 const SILENT: Duration = Duration::from_millis(500);
-/// Longer than a receiver waits for anything.
-const WAITS_MAX: Duration = Duration::from_secs(1);
 /// Ticks a second of media time.
 const CLOCK: i64 = 90_000;
 
@@ -33,6 +31,8 @@ pub(super) struct Intake {
     current: Option<Current>,
     /// Units of receivers that are gone; those bound them.
     finished: VecDeque<Unit>,
+    /// Packets that they gave up.
+    lost: u64,
     /// Latest time given out, and when that unit came.
     last: Option<(i64, Instant)>,
 }
@@ -57,7 +57,7 @@ impl Current {
 impl Intake {
     /// Nothing has come yet.
     pub(super) fn new(payloads: Payloads, video: Vec<Payload>) -> Intake {
-        Intake { payloads, video, current: None, finished: VecDeque::new(), last: None }
+        Intake { payloads, video, current: None, finished: VecDeque::new(), lost: 0, last: None }
     }
 
     /// What a payload type carries.
@@ -79,7 +79,7 @@ impl Intake {
                 if current.payload_type == of
                     && let Some(inner) = packet.unwrap_rtx(of, current.reception.ssrc())
                 {
-                    current.receiver.packet(&inner, now);
+                    current.receiver.repaired(&inner, now);
                 }
                 Ok(())
             }
@@ -163,7 +163,10 @@ impl Intake {
     /// Keeps what the current receiver has whole, because another takes its place: what it waits for
     /// does not come any more.
     fn collect(&mut self, now: Instant) {
-        while let Some(output) = self.receive(now + WAITS_MAX) {
+        let Some(current) = &mut self.current else { return };
+        current.receiver.finish();
+        self.lost += current.receiver.counts().lost;
+        while let Some(output) = self.receive(now) {
             if let Output::Unit(unit) = output {
                 self.finished.push_back(unit);
             }
@@ -216,120 +219,11 @@ impl Intake {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
 
-    /// Packets of the current source that never came.
+    /// Packets of every source that were given up: neither they nor what repeats them came in time.
     pub(super) fn lost(&self) -> u64 {
-        self.current.as_ref().map_or(0, |current| current.reception.lost())
+        self.lost + self.current.as_ref().map_or(0, |current| current.receiver.counts().lost)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use media::Codec;
-
-    use super::*;
-
-    fn intake() -> Intake {
-        let payload =
-            |number, codec, repair| Payload { number, codec, repair, parameter_sets: Vec::new() };
-        let video = vec![
-            payload(96, Codec::Vp8, Some(97)),
-            payload(98, Codec::Vp8, None),
-            payload(100, Codec::Vp9, None),
-        ];
-        Intake::new(Payloads::new(&video, Some(111)), video)
-    }
-
-    /// A whole VP8 keyframe in one packet (RFC 7741 4.2, RFC 6386 9.1), or an inter frame.
-    fn packet(payload_type: u8, ssrc: u32, sequence: u16, timestamp: u32) -> Packet<'static> {
-        const KEY: &[u8] = &[0x10, 0x50, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 1, 0xf0, 0, 0, 0];
-        Packet { payload_type, ssrc, sequence, timestamp, marker: true, payload: KEY }
-    }
-
-    /// Times of the units that are there soon: until markers are proven, a unit waits a moment.
-    fn units(intake: &mut Intake, now: Instant) -> Vec<i64> {
-        let soon = now + Duration::from_millis(100);
-        std::iter::from_fn(|| intake.poll(soon))
-            .filter_map(|output| match output {
-                Output::Unit(unit) => Some(unit.access_unit.pts.ticks),
-                _ => None,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn one_source_is_received_and_another_only_after_silence() {
-        let start = Instant::now();
-        let mut intake = intake();
-        assert_eq!(intake.ssrc(), None);
-        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
-        assert_eq!(units(&mut intake, start), [0]);
-        let other = packet(96, 2, 500, 70_000);
-        assert_eq!(intake.packet(&other, start), Err(Refused::MediaSources));
-        assert_eq!(intake.ssrc(), Some(1));
-        let later = start + Duration::from_secs(1);
-        assert_eq!(intake.packet(&other, later), Ok(()));
-        assert_eq!(intake.ssrc(), Some(2));
-        let times = units(&mut intake, later);
-        assert!(times.iter().all(|ticks| (80_000..=100_000).contains(ticks)), "{times:?}");
-        assert_eq!(times.len(), 1);
-    }
-
-    #[test]
-    fn a_change_of_codec_goes_on_in_time_and_late_packets_do_not_undo_it() {
-        let start = Instant::now();
-        let mut intake = intake();
-        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
-        assert_eq!(units(&mut intake, start), [0]);
-        let later = start + Duration::from_millis(100);
-        // A VP9 keyframe of one packet: beginning and end of a frame (RFC 9628 4.2).
-        let vp9 =
-            Packet { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 18_000) };
-        assert_eq!(intake.packet(&vp9, later), Ok(()));
-        let times = units(&mut intake, later);
-        assert_eq!(intake.packet(&packet(96, 1, 9, 6000), later), Ok(()));
-        assert!(times.iter().all(|ticks| *ticks == 9000), "{times:?}");
-        assert_eq!(intake.current.as_ref().map(|current| current.payload_type), Some(100));
-    }
-
-    #[test]
-    fn what_is_whole_before_a_change_of_codec_comes_out() {
-        let start = Instant::now();
-        let mut intake = intake();
-        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
-        let later = start + Duration::from_millis(33);
-        let vp9 =
-            Packet { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 12_000) };
-        assert_eq!(intake.packet(&vp9, later), Ok(()));
-        let times = units(&mut intake, later);
-        assert_eq!(times.len(), 2, "nobody polled between them: {times:?}");
-        assert!(times[0] == 0 && times[1] > 0, "{times:?}");
-    }
-
-    #[test]
-    fn a_source_that_says_that_it_ends_is_followed_at_once() {
-        let start = Instant::now();
-        let mut intake = intake();
-        let other = packet(96, 2, 500, 70_000);
-        assert_eq!(intake.packet(&packet(96, 1, 10, 9000), start), Ok(()));
-        intake.left(7);
-        assert_eq!(intake.packet(&other, start), Err(Refused::MediaSources), "7 is another");
-        intake.left(1);
-        assert_eq!(intake.packet(&packet(96, 1, 11, 12_000), start), Ok(()));
-        assert_eq!(intake.packet(&other, start), Err(Refused::MediaSources), "it goes on");
-        intake.left(1);
-        assert_eq!(intake.packet(&other, start), Ok(()));
-        assert_eq!(intake.ssrc(), Some(2));
-    }
-
-    #[test]
-    fn what_was_not_negotiated_is_refused_and_sound_dropped() {
-        let start = Instant::now();
-        let mut intake = intake();
-        assert_eq!(intake.packet(&packet(99, 1, 1, 0), start), Err(Refused::MediaPayload));
-        assert_eq!(intake.packet(&packet(111, 1, 1, 0), start), Ok(()));
-        assert_eq!(intake.packet(&packet(97, 1, 1, 0), start), Ok(()), "nothing to repair yet");
-        assert_eq!(intake.ssrc(), None);
-        assert!(!intake.reported(1, 0, 0, start));
-        assert_eq!(intake.block(start), None);
-    }
-}
+mod tests;

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::rtcp::Block;
+use crate::rtp::Interarrival;
 
-/// Ticks a second of the media clock of video.
-const CLOCK: u64 = 90_000;
+/// A sender whose clock jumps further has restarted it.
+const DEVIATION_MAX: Duration = Duration::from_secs(10);
 
 /// Counts of one source since its first packet.
 #[derive(Debug)]
@@ -17,11 +18,7 @@ pub(super) struct Reception {
     received: u64,
     reported_expected: u64,
     reported_received: u64,
-    /// Transit time of the last packet in clock ticks, by an origin of our own.
-    transit: u32,
-    /// Sixteenths of a tick.
-    jitter: u32,
-    origin: Instant,
+    arrivals: Interarrival,
     report: Option<(u64, Instant)>,
 }
 
@@ -35,9 +32,7 @@ impl Reception {
             received: 1,
             reported_expected: 0,
             reported_received: 0,
-            transit: 0u32.wrapping_sub(timestamp),
-            jitter: 0,
-            origin: now,
+            arrivals: Interarrival::new(timestamp, DEVIATION_MAX, now),
             report: None,
         }
     }
@@ -59,15 +54,7 @@ impl Reception {
             let distance = sequence.wrapping_sub(self.highest as u16);
             self.highest += u64::from(distance);
         }
-        let since = now.saturating_duration_since(self.origin);
-        let arrival = (since.as_micros() as u64 * CLOCK / 1_000_000) as u32;
-        let transit = arrival.wrapping_sub(timestamp);
-        let deviation = (transit.wrapping_sub(self.transit) as i32).unsigned_abs();
-        self.transit = transit;
-        // A sender that restarts its clock would drown every later deviation.
-        if u64::from(deviation) < 10 * CLOCK {
-            self.jitter = self.jitter + deviation - ((self.jitter + 8) >> 4);
-        }
+        self.arrivals.packet(timestamp, now);
     }
 
     /// A sender report came.
@@ -77,11 +64,6 @@ impl Reception {
 
     fn expected(&self) -> u64 {
         self.highest - self.first + 1
-    }
-
-    /// Packets that never came.
-    pub(super) fn lost(&self) -> u64 {
-        self.expected().saturating_sub(self.received)
     }
 
     /// The next report's block.
@@ -103,7 +85,7 @@ impl Reception {
             fraction_lost: fraction_lost as u8,
             lost: lost.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
             highest: self.highest as u32,
-            jitter: self.jitter >> 4,
+            jitter: self.arrivals.ticks(),
             last_report,
             since_report,
         }
@@ -129,7 +111,6 @@ mod tests {
         let block = reception.block(start);
         assert_eq!((block.lost, block.fraction_lost), (3, (3 * 256 / 10) as u8));
         assert_eq!(block.highest, 65_536 + 3);
-        assert_eq!(reception.lost(), 3);
         reception.packet(4, 0, start);
         let block = reception.block(start);
         assert_eq!(

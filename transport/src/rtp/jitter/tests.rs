@@ -104,7 +104,7 @@ fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
         jitter.check();
     }
     assert!(jitter.ask(zero + Duration::from_secs(1))[..] == [99], "it was between two");
-    assert_eq!(jitter.give_up_at(), Some(zero + LOOK_BACK_WAIT));
+    assert_eq!(jitter.give_up_at(), Some(zero + Duration::from_millis(500)));
     assert_eq!(jitter.first_start(), Some(98));
     assert_eq!(jitter.skip_to(98), 0, "nobody knows of those before");
     assert_eq!(jitter.pop().map(|held| held.begins_start), Some(true));
@@ -114,6 +114,31 @@ fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
     jitter.hold(100, &packet(100), false, zero);
     assert_eq!(jitter.skip_hole(), 0);
     assert!(jitter.pop().is_some() && jitter.is_empty());
+}
+
+#[test]
+fn what_is_between_two_that_came_was_sent() {
+    let zero = Instant::now();
+    let at = |ms| zero + Duration::from_millis(ms);
+    let first = 100 - LOOK_BACK as i64;
+    // The one that comes second is the earliest that may come, or one after it.
+    for second in [first, first + 1] {
+        let mut jitter = Jitter::new(Duration::from_millis(500));
+        jitter.look_back(100, zero);
+        jitter.hold(100, &packet(100), false, zero);
+        match jitter.arrive(second, 100) {
+            Arrival::Next => assert!(!jitter.advance(at(400)), "not asked for"),
+            _ => jitter.hold(second, &packet(second), false, at(400)),
+        }
+        jitter.check();
+        assert_eq!(jitter.ask(at(410)).len(), NACK_MAX, "{second}");
+        if second > first {
+            assert_eq!(jitter.skip_hole(), 0, "before it there may be nothing");
+            assert!(jitter.pop().is_some());
+        }
+        assert_eq!(jitter.give_up_at(), Some(at(900)), "{second}");
+        assert_eq!(jitter.skip_hole(), (99 - second) as u64, "{second}: they are lost");
+    }
 }
 
 #[test]

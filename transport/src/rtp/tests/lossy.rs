@@ -92,8 +92,9 @@ fn path() -> impl Strategy<Value = Path> {
     )
 }
 
-/// Sends the pictures, 33 ms apart, and gives them, what came out and what was counted.
-fn travel(path: &Path) -> (Vec<AccessUnit>, Vec<AccessUnit>, Counts) {
+/// Sends the pictures, 33 ms apart, the first within so many ms; gives them, what came out and what
+/// was counted.
+fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit>, Counts) {
     let mut link = Link::new(path.codec);
     let mut packetizer = Packetizer::new(path.codec, path.payload_bytes).expect("is served");
     let mut on_the_way: BTreeMap<(u64, usize), Sent> = BTreeMap::new();
@@ -109,7 +110,7 @@ fn travel(path: &Path) -> (Vec<AccessUnit>, Vec<AccessUnit>, Counts) {
             let is_end = index == 0 || index + 1 == path.pictures.len();
             let fate = Fate { is_lost: fate.is_lost && !is_end, ..fate };
             // The next picture may be a start as well, and must not overtake this one.
-            let at_first = Fate { delay_ms: fate.delay_ms.min(30), ..fate };
+            let at_first = Fate { delay_ms: fate.delay_ms.min(first_within_ms), ..fate };
             let fate = if index == 0 { at_first } else { fate };
             let at = index as u64 * 33 + fate.delay_ms;
             if !fate.is_lost {
@@ -153,7 +154,7 @@ proptest! {
 
     #[test]
     fn units_are_the_originals_or_absent(path in path()) {
-        let (originals, outputs, counts) = travel(&path);
+        let (originals, outputs, counts) = travel(&path, 30);
         let by_time: BTreeMap<i64, usize> =
             originals.iter().enumerate().map(|(index, unit)| (unit.pts.ticks, index)).collect();
         let mut before: Option<usize> = None;
@@ -171,11 +172,26 @@ proptest! {
     }
 
     #[test]
+    fn jitter_alone_costs_no_picture(
+        mut path in path(),
+        fates in vec(fate(200), 300),
+    ) {
+        path.fates = fates.into_iter().map(|fate| Fate { is_lost: false, ..fate }).collect();
+        // A start that comes before the one before it takes its place.
+        for (index, (_, keyframe)) in path.pictures.iter_mut().enumerate() {
+            *keyframe = index % 12 == 0;
+        }
+        let (originals, outputs, counts) = travel(&path, 200);
+        prop_assert_eq!(outputs, originals);
+        prop_assert_eq!(counts.lost, 0);
+    }
+
+    #[test]
     fn a_path_that_only_reorders_loses_nothing(mut path in path()) {
         for fate in &mut path.fates {
             *fate = Fate { is_lost: false, repair: None, ..*fate };
         }
-        let (originals, outputs, counts) = travel(&path);
+        let (originals, outputs, counts) = travel(&path, 30);
         prop_assert_eq!(outputs, originals);
         prop_assert_eq!(counts.lost, 0);
     }
