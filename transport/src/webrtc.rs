@@ -30,6 +30,7 @@ mod rtcp;
 mod sdp;
 mod sdpfrag;
 mod sessions;
+mod shared;
 mod socket;
 mod sources;
 mod srtp;

@@ -10,7 +10,8 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    PortSettings, counts::Refused, dtls::Identity, port::Shared, sessions::Sessions, socket::Socket,
+    PortSettings, counts::Refused, dtls::Identity, sessions::Sessions, shared::Shared,
+    socket::Socket,
 };
 
 /// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB

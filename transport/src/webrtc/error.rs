@@ -154,7 +154,7 @@ pub enum Failure {
     #[error("the receiver's sink failed")]
     Sink,
     /// The port ended while the session was open.
-    #[error("the receiver ended")]
+    #[error("the receiver of live video ended, and every session with it: publish again")]
     PortEnded,
 }
 

@@ -22,8 +22,8 @@ use super::{
     ice::{Agent, Checked},
     intake::Intake,
     outbox::Outbox,
-    port::Opening,
     rtcp::{self, Said},
+    shared::Opening,
     socket::Path,
     srtp::{Inbound, Outbound},
     stun::Request,
@@ -98,11 +98,6 @@ impl Peer {
         self.keys.is_some()
     }
 
-    /// When something authentic last came.
-    pub(super) fn heard_at(&self) -> Instant {
-        self.heard_at
-    }
-
     /// What became of it, once it is over.
     pub(super) fn ended(&self) -> Option<Told> {
         self.ended
@@ -175,8 +170,9 @@ impl Peer {
         }
     }
 
-    /// Takes an SRTP or SRTCP datagram, which is decrypted in place.
-    pub(super) fn media(&mut self, datagram: &mut [u8], now: Instant) -> Result<(), Refused> {
+    /// Takes an SRTP or SRTCP datagram, which is decrypted in place. Whether it is the peer's: sound
+    /// may be anyone's.
+    pub(super) fn media(&mut self, datagram: &mut [u8], now: Instant) -> Result<bool, Refused> {
         let Some(keys) = &mut self.keys else { return Err(Refused::MediaEarly) };
         let [_, kind, ..] = *datagram else { return Err(Refused::MediaMalformed) };
         let cost = (datagram.len() as f32).max(PACKET_BYTES_MIN);
@@ -195,11 +191,11 @@ impl Peer {
                 // A source has left, not the peer, which may go on with another (RFC 3550 6.6).
                 Said::Goodbye { ssrc } => intake.left(ssrc),
             });
-            return Ok(());
+            return Ok(true);
         }
         match self.intake.carries(kind) {
             // Sound is not even decrypted.
-            Carries::Audio => return Ok(()),
+            Carries::Audio => return Ok(false),
             Carries::Unknown => return Err(Refused::MediaPayload),
             Carries::Video(_) | Carries::Repair(_) => {}
         }
@@ -212,7 +208,7 @@ impl Peer {
         self.heard_at = now;
         self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
         let packet = Packet::parse(packet).map_err(|_| Refused::MediaMalformed)?;
-        self.intake.packet(&packet, now)
+        self.intake.packet(&packet, now).map(|()| true)
     }
 
     /// Gives the sink what is ready, sends what is due, and ends what has taken too long. Called
@@ -240,16 +236,16 @@ impl Peer {
                 Output::NeedKeyframe => self.feedback.want_keyframe(),
             }
         }
+        self.state.lost.store(self.intake.lost(), Relaxed);
         let path = self.agent.selected();
         if let (Some(path), Some(keys)) = (path, &mut self.keys) {
             let (feedback, intake, state) = (&mut self.feedback, &mut self.intake, &self.state);
             outbox.write(path, |out| {
                 let start = out.len();
-                let (ssrc, lost) = (intake.ssrc(), intake.lost());
+                let ssrc = intake.ssrc();
                 let Some(written) = feedback.write(out, ssrc, || intake.block(now), now) else {
                     return false;
                 };
-                state.lost.store(lost, Relaxed);
                 state.nacks.fetch_add(written.missing as u64, Relaxed);
                 state.keyframes_asked.fetch_add(u64::from(written.keyframe), Relaxed);
                 keys.1.control(out, start)

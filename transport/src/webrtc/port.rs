@@ -1,132 +1,35 @@
 //! The port of all sessions and the handles to it and to a session.
 //!
-//! Handles leave commands for the port's thread in a bounded queue and wake it. Promises that a
-//! dropped session is closed even when the queue is full, and that no handle waits for the thread.
+//! Handles leave commands for the port's thread and wake it. Promises that a dropped session is
+//! closed even when too many wait, that no handle waits for the thread, and that a thread that ends
+//! says so.
 
 use std::{
-    collections::VecDeque,
-    io,
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
 };
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use super::{
     Answer, FragmentError, OfferError, PortCounts, PortError, PortSettings, Restarted,
     SessionCounts, Sink,
-    answer::{self, Agreed, Credentials, Local},
+    answer::{self, Credentials, Local},
     codecs,
-    counts::{Counts, SessionState},
+    counts::SessionState,
     driver::Driver,
     dtls::Identity,
     random,
     sdp::Offer,
     sdpfrag::{self, Fragment},
+    shared::{Command, Gone, Opening, Shared},
     socket::Socket,
 };
 
-/// Commands that wait for the thread, the closing of sessions not counted: far more than HTTP
-/// requests can make between two of its rounds.
-const COMMANDS_MAX: usize = 4096;
 /// Stack of the thread: parsing DTLS fragments recurses, and sinks run on it.
 const STACK_BYTES: usize = 4 << 20;
-
-/// What handles ask of the port's thread.
-pub(super) enum Command {
-    /// Serve a new session.
-    Open(Box<Opening>),
-    /// Take new ICE credentials.
-    Restart { id: u64, local: Credentials },
-    /// Ask the peer for a keyframe.
-    Keyframe(u64),
-    /// End a session from this side.
-    Close(u64),
-    /// Panic, as nothing that is known makes the thread do.
-    #[cfg(test)]
-    Fail,
-}
-
-/// A session that the thread does not know yet.
-pub(super) struct Opening {
-    pub(super) id: u64,
-    pub(super) agreed: Agreed,
-    pub(super) local: Credentials,
-    pub(super) sink: Box<dyn Sink>,
-    pub(super) state: Arc<SessionState>,
-}
-
-/// What handles and the thread share.
-pub(super) struct Shared {
-    commands: Mutex<VecDeque<Command>>,
-    wake: OwnedFd,
-    /// The last handle of the port is gone, or its thread is.
-    pub(super) ended: AtomicBool,
-    pub(super) counts: Counts,
-}
-
-impl Shared {
-    /// Nothing to do yet.
-    pub(super) fn new() -> io::Result<Shared> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Shared {
-            commands: Mutex::default(),
-            wake: eventfd(0, flags)?,
-            ended: AtomicBool::new(false),
-            counts: Counts::default(),
-        })
-    }
-
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Command>> {
-        // Nothing panics while it holds the lock; were it poisoned, the queue would still be whole.
-        self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Leaves a command and wakes the thread; `false` when too many wait, or none is obeyed any more.
-    pub(super) fn send(&self, command: Command) -> bool {
-        let closes = matches!(command, Command::Close(_));
-        let mut queue = self.queue();
-        // Under the lock, so that nothing is left for a thread that has looked for the last time.
-        if self.ended.load(Relaxed) || (!closes && queue.len() >= COMMANDS_MAX) {
-            return false;
-        }
-        queue.push_back(command);
-        drop(queue);
-        self.wake();
-        true
-    }
-
-    fn wake(&self) {
-        // A counter that is full wakes just as well.
-        if let Err(error) = rustix::io::write(&self.wake, &1u64.to_ne_bytes())
-            && error != rustix::io::Errno::AGAIN
-        {
-            tracing::error!(%error, "could not wake the WebRTC receiver");
-        }
-    }
-
-    /// No command is taken from now on.
-    pub(super) fn end(&self) {
-        let queue = self.queue();
-        self.ended.store(true, Relaxed);
-        drop(queue);
-    }
-
-    /// Everything that was left, oldest first.
-    pub(super) fn take(&self) -> VecDeque<Command> {
-        std::mem::take(&mut *self.queue())
-    }
-
-    /// What the thread polls to be woken.
-    pub(super) fn waker(&self) -> &OwnedFd {
-        &self.wake
-    }
-}
 
 /// One UDP socket and one thread for every session. Dropping the last clone ends both.
 #[derive(Clone)]
@@ -142,10 +45,16 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
+impl Inner {
+    fn end(&self) {
         self.shared.end();
         self.shared.wake();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
         let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
         // A sink may hold the last handle; then this is the thread itself, which ends by itself.
         if let Some(thread) =
@@ -165,12 +74,16 @@ impl Port {
         let identity = Arc::new(Identity::generate()?);
         let candidates = candidates(&settings, local)?.into();
         let shared = Arc::new(Shared::new()?);
+        let gone = Gone(Arc::clone(&shared));
         let driver =
             Driver::new(socket, Arc::clone(&shared), Arc::clone(&identity), settings.clone());
         let thread = std::thread::Builder::new()
             .name("webrtc".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || driver.run())?;
+            .spawn(move || {
+                let _gone = gone;
+                driver.run();
+            })?;
         Ok(Port(Arc::new(Inner {
             shared,
             settings,
@@ -185,6 +98,16 @@ impl Port {
     /// Address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
+    }
+
+    /// Ends it and every session of it, as dropping the last clone does.
+    pub fn end(&self) {
+        self.0.end();
+    }
+
+    /// Waits until its thread has ended, for whatever reason, and its address is free.
+    pub async fn ended(&self) {
+        self.0.shared.gone().await;
     }
 
     /// What the port has counted.

@@ -5,7 +5,7 @@
 //! are freed with them. Reads no clock and no socket.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -18,8 +18,8 @@ use super::{
     ice::Checked,
     outbox::Outbox,
     peer::{Patience, Peer},
-    port::{Command, Opening, Shared},
     random,
+    shared::{Command, Opening, Shared},
     socket::Path,
     sources::Sources,
     stun::{NotARequest, Request},
@@ -30,14 +30,19 @@ use super::{
 /// thread from the others.
 const SOONEST: Duration = Duration::from_millis(1);
 /// Who said something authentic from an address within this time speaks from it: media comes more
-/// often, and checks before there is media.
+/// often, and a handshake takes less.
 const SPEAKS: Duration = Duration::from_secs(2);
 
-/// Whose an address is.
+/// Whose an address is. Anyone with a session can write any address on its checks; nobody else can
+/// send its media or end its handshake.
 struct Owner {
     id: u64,
-    /// When something authentic last came from it.
+    /// When it proved that it is there; of one that has not, when it first said so.
     heard_at: Instant,
+    /// Media of the session came from the address, or the end of its handshake.
+    is_proven: bool,
+    /// Who had proven the same before this one, which has not: what proves it again gives it back.
+    before: Option<u64>,
 }
 
 impl Owner {
@@ -125,10 +130,37 @@ impl Sessions {
         self.peers.insert(id, Box::new(peer));
     }
 
+    /// An authentic check of the session came from this address. The newest session has it, since a
+    /// client may reuse its port, but not while another speaks from it.
+    fn claim(&mut self, address: SocketAddr, id: u64, now: Instant) {
+        let claimed = |before| Owner { id, heard_at: now, is_proven: false, before };
+        let owner = match self.addresses.entry(address) {
+            Entry::Vacant(entry) => {
+                entry.insert(claimed(None));
+                return;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        if owner.before == Some(id) {
+            *owner = Owner { is_proven: true, ..claimed(None) };
+        } else if owner.id == id && owner.is_proven {
+            owner.heard_at = now;
+        } else if owner.id != id && !owner.speaks(now) {
+            let before = if owner.is_proven { Some(owner.id) } else { owner.before };
+            *owner = claimed(before);
+        }
+    }
+
     /// The session no longer uses this address.
-    fn release(&mut self, address: &SocketAddr, id: u64) {
-        if self.addresses.get(address).is_some_and(|owner| owner.id == id) {
-            self.addresses.remove(address);
+    fn release(&mut self, address: &SocketAddr, id: u64, now: Instant) {
+        let Some(owner) = self.addresses.get_mut(address) else { return };
+        match owner.before {
+            Some(before) if owner.id == id => {
+                *owner = Owner { id: before, heard_at: now, is_proven: true, before: None };
+            }
+            Some(before) if before == id => owner.before = None,
+            _ if owner.id == id => drop(self.addresses.remove(address)),
+            _ => {}
         }
     }
 
@@ -152,20 +184,32 @@ impl Sessions {
 
     fn known(&mut self, datagram: &mut [u8], path: Path, now: Instant) -> Result<(), Refused> {
         let owner = self.addresses.get_mut(&path.remote).ok_or(Refused::UnknownSource)?;
+        let is_media = datagram[0] >= 128;
+        if is_media
+            && let Some(id) = owner.before
+            && let Some(peer) = self.peers.get_mut(&id)
+            // Reading changes it, and it may be the other's.
+            && peer.media(&mut datagram.to_vec(), now) == Ok(true)
+        {
+            *owner = Owner { id, heard_at: now, is_proven: true, before: None };
+            touch(&mut self.touched, id, peer);
+            return Ok(());
+        }
         let peer = self.peers.get_mut(&owner.id).ok_or(Refused::UnknownSource)?;
-        let heard_at = peer.heard_at();
-        let taken = if datagram[0] >= 128 {
-            peer.media(datagram, now)
+        let (taken, proves) = if is_media {
+            let taken = peer.media(datagram, now);
+            (taken.map(|_| ()), taken == Ok(true))
         } else {
             let was_connected = peer.is_connected();
             let taken = peer.dtls(datagram, path, &self.identity, &mut self.outbox, now);
-            if !was_connected && peer.is_connected() {
+            let connects = !was_connected && peer.is_connected();
+            if connects {
                 self.shared.counts.connected.fetch_add(1, Relaxed);
             }
-            taken
+            (taken, connects)
         };
-        if peer.heard_at() > heard_at {
-            owner.heard_at = now;
+        if proves {
+            *owner = Owner { id: owner.id, heard_at: now, is_proven: true, before: None };
         }
         touch(&mut self.touched, owner.id, peer);
         taken
@@ -185,15 +229,15 @@ impl Sessions {
         };
         let source = path.remote.ip();
         let mut id = self.user(&request);
-        if id.is_none() {
+        if id.is_none() && self.shared.has_commands() {
             // A check may overtake the command that its session is made by.
             self.obey(now);
             id = self.user(&request);
         }
         let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
         let Some((id, peer)) = peer else { return Err(Refused::StunUnknownUser) };
-        let owner = self.addresses.get(&path.remote);
-        if owner.is_none() && !self.sources.allows(source, now) {
+        let is_known = self.addresses.contains_key(&path.remote);
+        if !is_known && !self.sources.allows(source, now) {
             return Err(Refused::StunLimited);
         }
         let mut retired = None;
@@ -206,14 +250,9 @@ impl Sessions {
             Checked::Refused => {}
             Checked::Accepted { forgot, .. } => {
                 touch(&mut self.touched, id, peer);
-                // The newest authentic session of an address has it, since a client may reuse its
-                // port, but not while another speaks from it: who has a session of their own could
-                // write anyone's address on a check.
-                if owner.is_none_or(|owner| owner.id == id || !owner.speaks(now)) {
-                    self.addresses.insert(path.remote, Owner { id, heard_at: now });
-                }
+                self.claim(path.remote, id, now);
                 if let Some(forgot) = forgot {
-                    self.release(&forgot.remote, id);
+                    self.release(&forgot.remote, id, now);
                 }
                 self.retire(retired, id);
             }
@@ -253,7 +292,7 @@ impl Sessions {
             }
         }
         for path in peer.agent().paths() {
-            self.release(&path.remote, id);
+            self.release(&path.remote, id, now);
         }
         let counts = &self.shared.counts;
         counts.sessions.fetch_sub(1, Relaxed);

@@ -1,7 +1,9 @@
 //! How many requests with a wrong signature a source may send: token buckets in a table of fixed size.
 //!
-//! Each costs an HMAC, so a source that keeps failing is cut off. Requests for users that are not there
-//! cost none and are not counted: many clients share an address, and anyone can write one on a datagram. Sources share a bucket when their keyed hashes meet; the table never grows.
+//! Each costs an HMAC, so a source that keeps failing is cut off. Requests for users that are not
+//! there cost a look into a table and are not counted here: many clients share an address, and
+//! anyone can write one on a datagram. Sources share a bucket when their keyed hashes meet; the
+//! table never grows.
 
 use std::{
     hash::{BuildHasher, RandomState},

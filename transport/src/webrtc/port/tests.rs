@@ -64,9 +64,17 @@ fn settings() -> PortSettings {
     }
 }
 
-/// A publisher with a socket.
+/// Until a publisher sends again what was not answered.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// A publisher with a socket. For its handshake no time passes: what is not answered it sends again
+/// as it was, however long a busy machine takes.
 struct Live {
     client: Client,
+    began: Instant,
+    /// What its handshake sent last, and when.
+    flight: Vec<Vec<u8>>,
+    sent_at: Instant,
     socket: UdpSocket,
     session: Session,
     came: Receiver<Came>,
@@ -74,7 +82,8 @@ struct Live {
 
 impl Live {
     fn new(port: &Port) -> Live {
-        let mut client = Client::new("theirs", Instant::now());
+        let began = Instant::now();
+        let mut client = Client::new("theirs", began);
         let (sender, came) = sync_channel(4096);
         let (session, answer) =
             port.answer(&client.offer(), Box::new(Forward(sender))).expect("answered");
@@ -86,7 +95,7 @@ impl Live {
         let socket = UdpSocket::bind(local).expect("a socket");
         socket.connect(client.candidates[0]).expect("connected");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-        Live { client, socket, session, came }
+        Live { client, began, flight: Vec::new(), sent_at: began, socket, session, came }
     }
 
     fn send(&self, datagrams: &[Vec<u8>]) {
@@ -98,13 +107,17 @@ impl Live {
     /// Reads one datagram, if one comes, and sends what the handshake answers.
     fn turn(&mut self) {
         let mut buffer = [0u8; 2048];
-        let now = Instant::now();
         if let Ok(bytes) = self.socket.recv(&mut buffer) {
-            self.client.read(&buffer[..bytes], now);
+            self.client.read(&buffer[..bytes], self.began);
         }
-        self.client.advance(now);
         let flight = self.client.send();
-        self.send(&flight);
+        if !flight.is_empty() {
+            self.flight = flight;
+        } else if self.client.has_keys() || self.sent_at.elapsed() < AGAIN {
+            return;
+        }
+        self.sent_at = Instant::now();
+        self.send(&self.flight);
     }
 
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Live) -> bool) {
@@ -117,8 +130,6 @@ impl Live {
 
     fn connect(&mut self) {
         self.send(&[self.client.check(true)]);
-        let flight = self.client.send();
-        self.send(&flight);
         self.until("keys", |live| live.client.has_keys());
     }
 
@@ -223,6 +234,10 @@ fn a_thread_that_fails_says_so_to_everyone() {
     assert_eq!(live.next_told(), Told::Connected);
     assert!(port.0.shared.send(Command::Fail));
     assert_eq!(live.next_told(), Told::Failed(super::super::Failure::PortEnded));
+    let waited = async { tokio::time::timeout(Duration::from_secs(60), port.ended()).await };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(waited).expect("gone within a minute");
+    UdpSocket::bind(port.local_addr()).expect("its address is free");
     let offer = Client::new("theirs", Instant::now()).offer();
     assert_eq!(port.answer(&offer, Box::new(Deaf)).err(), Some(OfferError::Ended));
     assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));

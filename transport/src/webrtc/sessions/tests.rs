@@ -345,6 +345,65 @@ fn an_address_that_someone_speaks_from_is_not_taken() {
     assert_eq!((victim.units(), other.units()), (2, 1), "a silent owner makes room");
 }
 
+#[test]
+fn forged_checks_take_no_address_from_one_who_is_silent() {
+    for (name, has_keys) in [("without keys", false), ("with keys", true)] {
+        let mut world = World::new();
+        let (mut victim, mut other) = (world.pair(1), world.pair(2));
+        world.connect(&mut victim);
+        world.picture(&mut victim, true);
+        if has_keys {
+            world.connect(&mut other);
+        }
+        let forge = |world: &mut World, seconds: u32| {
+            for _ in 0..seconds {
+                world.now += Duration::from_secs(1);
+                let mut check = other.client.check(false);
+                world.sessions.datagram(&mut check, path(1), world.now);
+                world.sessions.settle(world.now);
+                world.sessions.send(|_, _| {});
+            }
+        };
+        let show = |world: &mut World, victim: &mut Pair| {
+            world.picture(victim, false);
+            world.pass(victim, MARKER_PROOF);
+        };
+        forge(&mut world, 4);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 2, "{name}: media that was never away");
+        forge(&mut world, 4);
+        let check = victim.client.check(false);
+        world.bring(&mut victim, vec![check]);
+        forge(&mut world, 1);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 3, "{name}: after a check of its own");
+        forge(&mut world, 4);
+        world.sessions.remove(other.id, None, world.now);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 4, "{name}: after the other is gone");
+        assert_eq!(world.sessions.addresses.len(), 1);
+        assert_eq!(victim.told(), [Told::Connected], "{name}");
+    }
+}
+
+#[test]
+fn an_address_that_nobody_has_proven_is_not_kept_by_checks() {
+    let mut world = World::new();
+    let (mut late, squatter) = (world.pair(1), world.pair(1));
+    for _ in 0..10 {
+        world.now += Duration::from_secs(1);
+        let mut check = squatter.client.check(true);
+        world.sessions.datagram(&mut check, path(1), world.now);
+        world.sessions.send(|_, _| {});
+    }
+    let check = late.client.check(true);
+    world.bring(&mut late, vec![check]);
+    world.connect(&mut late);
+    world.picture(&mut late, true);
+    world.pass(&mut late, MARKER_PROOF);
+    assert_eq!(late.units(), 1);
+}
+
 /// A sink that panics when it is given a unit.
 struct Broken(Arc<Mutex<Given>>);
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::Client;
+use crate::webrtc::stun::tests as stun;
 
 /// Pictures a second, and bytes of each: 1.5 Mb/s.
 const RATE: u32 = 30;
@@ -252,22 +253,38 @@ fn figures_of_many_sessions() {
     }
 }
 
-/// What a flood of garbage costs eight sessions: with and without it, in turn.
+/// Datagrams of every kind that is told apart and belongs to nobody.
+fn garbage() -> Vec<Vec<u8>> {
+    [0u8, 22, 70, 0x80, 255]
+        .iter()
+        .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
+        .collect()
+}
+
+/// Checks that are well formed, of users that are not there.
+fn checks() -> Vec<Vec<u8>> {
+    let check = |user| stun::check(&format!("gone{user}:theirs"), "password", &[stun::CONTROLLING]);
+    (0..8).map(check).collect()
+}
+
+/// What a flood costs eight sessions: none, garbage, and checks of users that are not there, in turn.
 #[test]
 #[ignore = "prints figures and takes a minute of a quiet machine"]
 fn figures_of_a_flood() {
     const SECONDS: u32 = 8;
     const A_SECOND: u64 = 100_000;
     for round in 0..3 {
-        for floods in [false, true] {
+        for (what, datagrams) in
+            [("nothing", Vec::new()), ("garbage", garbage()), ("checks", checks())]
+        {
             let mut receiving = Receiving::start();
             let mut publishers: Vec<Loaded> =
                 (0..8).map(|_| Loaded::connect(&mut receiving)).collect();
             let to = publishers[0].client.candidates[0];
-            let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(!floods));
+            let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(datagrams.is_empty()));
             let (start, busy) = (Instant::now(), receiving.busy());
             std::thread::scope(|scope| {
-                scope.spawn(|| flood(to, A_SECOND, &sent, &is_over));
+                scope.spawn(|| flood(to, &datagrams, A_SECOND, (&sent, &is_over)));
                 send_all(&mut publishers, start, SECONDS);
                 is_over.store(true, Relaxed);
             });
@@ -276,7 +293,7 @@ fn figures_of_a_flood() {
             let pictures: u64 = publishers.iter().map(|one| one.pictures).sum();
             let ended = receiving.end();
             println!(
-                "round {round}, {:.0} packets/s of garbage at load {}: {} of {pictures} pictures, \
+                "round {round}, {:.0} packets/s of {what} at load {}: {} of {pictures} pictures, \
                  {:.2} cores\n{}",
                 sent.load(Relaxed) as f64 / took.as_secs_f64(),
                 load(),
@@ -288,13 +305,14 @@ fn figures_of_a_flood() {
     }
 }
 
-/// Sends garbage of every kind that is told apart, in bursts of a millisecond.
-fn flood(to: SocketAddr, a_second: u64, sent: &AtomicU64, is_over: &AtomicBool) {
+/// Sends `kinds` in turn, in bursts of a millisecond.
+fn flood(
+    to: SocketAddr,
+    kinds: &[Vec<u8>],
+    a_second: u64,
+    (sent, is_over): (&AtomicU64, &AtomicBool),
+) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let kinds: Vec<Vec<u8>> = [0u8, 22, 70, 0x80, 255]
-        .iter()
-        .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
-        .collect();
     let start = Instant::now();
     let mut tried = 0;
     while !is_over.load(Relaxed) {
