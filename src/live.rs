@@ -13,6 +13,7 @@ mod journal;
 mod memory;
 mod novelty;
 mod overlap;
+mod port;
 mod recurrence;
 mod session;
 mod shelf;
@@ -35,7 +36,7 @@ use timeline::{BlobStore, Event, RunFailed};
 use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
-use transport::webrtc::{Answer, OfferError, Port, PortError, PortSettings};
+use transport::webrtc::{Answer, OfferError, PortError, PortSettings};
 use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor, ViewSpec};
 
 use crate::{
@@ -57,8 +58,8 @@ use inbox::inbox;
 use intake::{Intake, Publisher};
 use journal::Journal;
 use novelty::Novelty;
+use port::LivePort;
 use session::{Describers, Inlets, Task};
-use tally::Dropped;
 use turns::Turns;
 use workers::Workers;
 
@@ -161,11 +162,10 @@ pub struct LiveParts {
 /// Every live session.
 pub struct Live {
     parts: LiveParts,
-    port: Port,
+    port: Arc<LivePort>,
     budget: Arc<Budget>,
     workers: Arc<Workers>,
     schema: Arc<OutputSchema>,
-    dropped: Dropped,
     tables: Mutex<Tables>,
     tasks: TaskTracker,
 }
@@ -186,23 +186,25 @@ pub enum Found {
 }
 
 impl Live {
-    /// Opens the port; no session yet.
+    /// Opens the port, which is opened anew where its thread ends; no session yet.
     pub fn open(parts: LiveParts) -> Result<Arc<Live>, PortError> {
         let LiveConfig { udp, public_ips, memory_budget, shares_workers, .. } = &parts.config;
-        let port = Port::open(PortSettings {
+        let settings = PortSettings {
             bind: *udp,
             public_ips: public_ips.clone(),
             sessions_max: SESSIONS_MAX,
             connect_within: CONNECT_WITHIN,
             lost_after: LOST_AFTER,
-        })?;
+        };
+        let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
         let budget = Budget::new(*memory_budget);
         let workers = Workers::new(parts.supervisor.clone(), *shares_workers);
         let schema = OutputSchema::compile(default_schema().clone());
         let schema = Arc::new(schema.expect("the default schema is one"));
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
-        let dropped = Dropped::default();
-        Ok(Arc::new(Live { parts, port, budget, workers, schema, dropped, tables, tasks }))
+        let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
+        tasks.spawn(async move { kept.keep(draining).await });
+        Ok(Arc::new(Live { parts, port, budget, workers, schema, tables, tasks }))
     }
 
     /// What embeds selected frames.
@@ -327,7 +329,7 @@ impl Live {
     /// Brings the series up to now that nothing else writes.
     pub fn observe(&self) {
         let metrics = &self.parts.metrics;
-        self.dropped.tell(&self.port.counts(), metrics);
+        self.port.tell();
         self.tables().live.values().for_each(|session| session.tell(metrics));
         metrics.live_memory_reserved.set(self.budget.used() as i64);
         metrics.live_workers.set(self.workers.count() as i64);

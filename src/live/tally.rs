@@ -1,6 +1,6 @@
 //! What the port and its sessions have counted, told to the metrics as it grows.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus::IntCounter;
 use transport::webrtc::{PortCounts, Refused, SessionCounts};
@@ -35,15 +35,23 @@ impl Packets {
 impl Dropped {
     /// Adds what has been counted since the last call.
     pub fn tell(&self, now: &PortCounts, metrics: &Metrics) {
-        // As above.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (known, why) in known.iter_mut().zip(Refused::ALL) {
+        for (known, why) in self.known().iter_mut().zip(Refused::ALL) {
             grow(metrics.live_refused.of(why), known, now.refused(why));
         }
     }
+
+    /// Another port counts from zero.
+    pub fn begin_anew(&self) {
+        *self.known() = Default::default();
+    }
+
+    fn known(&self) -> MutexGuard<'_, [u64; Refused::ALL.len()]> {
+        // As above.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// A count that goes back, as that of losses does when a packet comes late, is waited for.
+/// What was told stays told: a series never goes back.
 fn grow(series: &IntCounter, known: &mut u64, now: u64) {
     series.inc_by(now.saturating_sub(*known));
     *known = now.max(*known);
