@@ -1,4 +1,4 @@
-"""Asks a server of `serve.py` everything once and keeps its replies as they come.
+"""Asks a server of a model of noise everything once and keeps its replies as they come.
 
 Arguments: the base URL, the API key, a JPEG, and the folder that the replies go to: a file each,
 `NAME.STATUS.json`.
@@ -52,6 +52,7 @@ def chats(jpeg):
         "schema_cut": ("What is this?", {"max_tokens": 40, **schema(FINDING)}),
         "json_object": ("What?", {"max_tokens": 400, "response_format": {"type": "json_object"}}),
         "pictures": (parts([jpeg, jpeg]), {"max_tokens": 400, **schema(FINDING)}),
+        "described": (parts([jpeg]), {"max_tokens": 20}),
         "thinking": ("What?", {"max_tokens": 400, **thinks, **schema(FINDING)}),
         "thinking_only": ("What?", {"max_tokens": 5, **thinks}),
         "another_model": ("What is this?", {"model": "another", "max_tokens": 100}),

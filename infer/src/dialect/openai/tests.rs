@@ -94,8 +94,9 @@ fn check(name: &str, bytes: &[u8], expected: Read) {
     assert_eq!(read, expected, "{name}");
 }
 
+/// Written by hand after what the programs document; see `fixtures/README.md`.
 #[test]
-fn replies_of_each_program_are_read() {
+fn replies_as_the_programs_document_them_are_read() {
     use FinishReason::{ContentFilter, Length, Other, Stop};
     let cases: [(&str, Read); 13] = [
         ("vllm/text.200", Ok(("A red car waits.", Stop, [1210, 6, 0, 1216]))),
@@ -123,18 +124,46 @@ fn what_a_real_server_gave_is_read() {
     use FinishReason::{Length, Stop};
     let cases = [
         ("llama.cpp/plain.200", Stop, false),
+        ("llama.cpp/greedy.200", Stop, false),
+        ("llama.cpp/json_object.200", Stop, false),
+        // It answers with what it has, whatever model it is asked for.
+        ("llama.cpp/another_model.200", Stop, false),
         ("llama.cpp/pictures.200", Stop, false),
         ("llama.cpp/schema.200", Stop, false),
         ("llama.cpp/schema_cut.200", Length, false),
         ("llama.cpp/length.200", Length, false),
         ("llama.cpp/thinking.200", Stop, false),
         ("llama.cpp/thinking_only.200", Length, true),
+        ("mlx-vlm/plain.200", Stop, false),
+        ("mlx-vlm/length.200", Length, false),
+        ("mlx-vlm/described.200", Stop, false),
     ];
     for (name, finish, is_empty) in cases {
         let read = reply(&fixture(name)).expect("a reply");
         assert_eq!((read.finish, read.text.is_empty()), (finish, is_empty), "{name}");
         assert!(!read.text.contains("long outside"), "{name}: {}", read.text);
         assert_eq!(read.tokens.total, read.tokens.prompt + read.tokens.completion, "{name}");
+    }
+}
+
+#[test]
+fn what_a_real_server_refused_is_no_reply() {
+    for name in [
+        "llama.cpp/wrong_key.401",
+        "llama.cpp/no_messages.400",
+        "llama.cpp/malformed.400",
+        "llama.cpp/unknown_path.404",
+        "llama.cpp/models.200",
+        "mlx-vlm/another_model.400",
+        "mlx-vlm/malformed.422",
+        "mlx-vlm/models.200",
+        "mlx-vlm/no_messages.422",
+        "mlx-vlm/no_picture.500",
+        "mlx-vlm/unknown_path.404",
+        "mlx-vlm/wrong_key.401",
+    ] {
+        let read = reply(&fixture(name)).map_err(|failure| failure.class());
+        assert_eq!(read.err(), Some("malformed"), "{name}");
     }
 }
 
@@ -181,6 +210,10 @@ fn refusals_of_the_form_are_told_from_others() {
         ("llama.cpp/too_long.400", 400, false),
         ("llama.cpp/no_picture.400", 400, false),
         ("vllm/no_model.404", 404, false),
+        ("mlx-vlm/too_long.400", 400, false),
+        ("mlx-vlm/malformed.422", 422, false),
+        // It calls a schema that it cannot use an error of its own.
+        ("mlx-vlm/schema_refused.500", 500, false),
     ];
     for (name, status, expected) in cases {
         assert_eq!(refuses_form(status, &fixture(name)), expected, "{name}");
