@@ -1,11 +1,13 @@
 //! The one way to the models: admission, then the backends, counted, traced and paid for.
 //!
 //! Promises that nobody asks a model without a place and a budget, that the place comes back
-//! however the ask ends, and that an owner is told once a day when its tokens run low. Writes no
-//! event but that one: what an answer means is for those who ask. Long because every part of an ask
-//! is here.
+//! however the ask ends, and that an owner is told once a day when its tokens run low, by the first
+//! of its runs that can take the word. Writes no event but that one: what an answer means is for
+//! those who ask. Long because every part of an ask is here.
 
 mod days;
+mod spans;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +16,7 @@ use infer::{
     Tokens,
     scheduler::{Ask, Class, Load, Refused, Use},
 };
-use media::{ErrorKind, RequestId, WallTime};
+use media::{ErrorKind, RequestId, Seq, WallTime};
 use timeline::{Event, TokenBudgetLow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
@@ -26,10 +28,14 @@ use crate::{
     config::{Config, Principal},
     ledger::{Ledger, LedgerError},
     metrics::{Label, Metrics, RefusedAsk},
-    session::registry::{Registry, Run},
+    session::{
+        Lifecycle,
+        registry::{Registry, Run},
+    },
     telemetry::SPANS,
 };
 use days::TokenDays;
+pub use waiting::Waiting;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -108,7 +114,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    fn ask(&self, image_bytes: u64, tokens: u64) -> Ask {
+    fn ask(&self, image_bytes: u64, tokens: u64, patience: Duration, rest: Duration) -> Ask {
         let stream = self.run.as_ref().map_or("direct".to_owned(), |run| run.id().to_string());
         Ask {
             principal: self.principal.as_str().into(),
@@ -116,7 +122,8 @@ impl Asker {
             class: self.class,
             image_bytes,
             tokens,
-            patience: self.patience,
+            patience: Some(patience),
+            rest,
         }
     }
 }
@@ -127,6 +134,7 @@ pub struct Inference {
     catalog: Arc<Catalog>,
     admission: Admission,
     days: Arc<TokenDays>,
+    wait: Duration,
     limit_per_day: u64,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
@@ -152,19 +160,13 @@ impl Inference {
             .observed_by(Arc::new(metrics.inference.clone()));
         let days = Arc::new(TokenDays::open(ledger, today())?);
         let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
-        let on_use = move |found| {
-            if heard.note(&found) {
-                counted.token_budgets_low.inc();
-                tracing::warn!(principal = %found.principal, used = found.used, limit = found.limit,
-                    "the tokens of the day run low");
-            }
-        };
+        let on_use = move |found| note(&heard, &counted, &found);
         let admission = Admission::new(limits, Box::new(today), Box::new(on_use));
         for (principal, day, used) in days.used() {
             admission.restore(principal, day, used);
         }
-        let limit_per_day = limits.tokens_per_day;
-        Ok(Inference { chain, catalog, admission, days, limit_per_day, registry, metrics })
+        let (wait, limit_per_day) = (limits.wait, limits.tokens_per_day);
+        Ok(Inference { chain, catalog, admission, days, wait, limit_per_day, registry, metrics })
     }
 
     /// Keeps what is used of the day on disk, until `stop`.
@@ -212,13 +214,24 @@ impl Inference {
         self.admission.load()
     }
 
+    /// How long an ask waits for a place that says nothing of it.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// Principals have a budget of tokens a day: every question needs a bound.
+    pub fn has_day_limit(&self) -> bool {
+        self.limit_per_day > 0
+    }
+
     /// What `principal` has used of this day's tokens, and the limit; `None` without one.
     pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
         let limit = self.limit_per_day;
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
     }
 
-    /// Asks a model, and a second one where the first is unsure, in one place.
+    /// Asks a model, and a second one where the first is unsure, in one place; in another one where
+    /// a backend asks for a rest meanwhile.
     pub async fn describe(
         &self,
         asker: &Asker,
@@ -226,15 +239,22 @@ impl Inference {
     ) -> Result<Described, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
-        // Either pass may take as many.
-        let passes = 1 + u64::from(tiered.second_model.is_some());
-        let reserved = tokens.saturating_mul(passes);
-        let permit = self.enter(asker, &first.model, bytes, reserved).await?;
-        let span = span(asker, first);
-        let described = self.chain.describe(tiered).instrument(span.clone()).await;
-        let answer = described.as_ref().map(|described| &described.answer);
-        self.settle(asker, permit, tokens, answer, &span).await;
-        Ok(described?)
+        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.wait));
+        loop {
+            let permit = self.enter(asker, &first.model, bytes, tokens, &waiting).await?;
+            let span = spans::begin(asker, first);
+            let described = self.chain.describe(tiered, &permit).instrument(span.clone()).await;
+            let answer = described.as_ref().map(|described| &described.answer);
+            self.end(asker, permit, answer, &span).await;
+            match described.map_err(|error| self.failed(asker, error, tokens)) {
+                Err(error) if waiting.goes_on(&error) => {}
+                Err(error) => return Err(waiting.failed_with_earlier(error)),
+                Ok(described) => {
+                    let answer = waiting.with_earlier(described.answer);
+                    return Ok(Described { answer, ..described });
+                }
+            }
+        }
     }
 
     /// Waits for a place of this size; an ask that nobody could answer does not wait.
@@ -244,6 +264,7 @@ impl Inference {
         model: &str,
         image_bytes: u64,
         tokens: u64,
+        waiting: &Waiting,
     ) -> Result<Permit, InferenceError> {
         if !self.is_configured() {
             return Err(InferError::NoBackend.into());
@@ -251,22 +272,19 @@ impl Inference {
         if self.chain.candidates(model).next().is_none() {
             return Err(InferError::NotServed { model: model.to_owned() }.into());
         }
-        let waiting = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
-        let entered = self.admission.enter(asker.ask(image_bytes, tokens));
-        match entered.instrument(waiting.clone()).await {
-            Ok(permit) => {
-                self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());
-                Ok(permit)
-            }
-            Err(refused) => {
-                waiting.record("otel.status_code", "ERROR");
-                self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
-                if let Refused::DaySpent { used, .. } = refused {
-                    self.tell_if_low(asker, used).await;
-                }
-                Err(refused.into())
-            }
+        let rest = waiting.rest(self.chain.rest(model));
+        let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);
+        let span = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
+        let entered = self.admission.enter(ask).instrument(span.clone()).await;
+        if let Err(refused) = &entered {
+            span.record("otel.status_code", "ERROR");
+            self.metrics.inference_refusals.of(RefusedAsk::of(refused)).inc();
         }
+        // Before the ask goes: it may be the one that spends the rest.
+        self.tell_if_low(asker).await;
+        let permit = entered?;
+        self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());
+        Ok(permit)
     }
 
     /// Asks a model in a place that was waited for.
@@ -276,73 +294,83 @@ impl Inference {
         permit: Permit,
         request: &Request,
     ) -> Result<Answer, InferenceError> {
-        let span = span(asker, request);
-        let answer = self.chain.infer(request).instrument(span.clone()).await;
-        self.settle(asker, permit, request.tokens_estimate(), answer.as_ref(), &span).await;
-        Ok(answer?)
+        let span = spans::begin(asker, request);
+        let answer = self.chain.infer(request, &permit).instrument(span.clone()).await;
+        self.end(asker, permit, answer.as_ref(), &span).await;
+        answer.map_err(|error| self.failed(asker, error, request.tokens_estimate()))
     }
 
-    /// Gives a place back for what was spent in it.
-    async fn settle(
+    /// Gives a place back.
+    async fn end(
         &self,
         asker: &Asker,
         permit: Permit,
-        estimate: u64,
         answer: Result<&Answer, &InferError>,
         span: &Span,
     ) {
-        match answer {
-            Ok(answer) => {
-                record(span, answer);
-                permit.settle(charge(answer.tokens, answer.uncounted, estimate));
-            }
-            Err(error) => {
-                span.record("otel.status_code", "ERROR");
-                span.record("error.type", class(error));
-                permit.settle(charge(error.tokens(), error.uncounted(), estimate));
-            }
-        }
-        if let Some((used, _)) = self.day(&asker.principal) {
-            self.tell_if_low(asker, used).await;
-        }
+        spans::end(span, answer);
+        drop(permit);
+        self.tell_if_low(asker).await;
     }
 
-    /// Says on the run's timeline that its owner's tokens of the day run low, once a day.
-    async fn tell_if_low(&self, asker: &Asker, used: u64) {
-        let (day, limit) = (today(), self.limit_per_day);
-        let principal = asker.principal.as_str().into();
-        // A refusal tells of a large request, and not yet that little is left.
-        if !(Use { principal, day, used, limit }).is_low() {
+    /// What the caller is told of `error`: that there were too few tokens left when it was about to
+    /// be asked is the same as before.
+    fn failed(&self, asker: &Asker, error: InferError, asked: u64) -> InferenceError {
+        let spent = match self.admission.used(&asker.principal.as_str().into()) {
+            Some(Use { used, limit, .. }) if error == InferError::NoBudget => {
+                Refused::DaySpent { used, asked, limit }
+            }
+            _ => return error.into(),
+        };
+        self.metrics.inference_refusals.of(RefusedAsk::of(&spent)).inc();
+        spent.into()
+    }
+
+    /// Says on a timeline that its owner's tokens of the day run low, once a day: on that of the
+    /// run that is asked for or, without one, of the owner's youngest that goes on. The word is
+    /// owed while there is none.
+    async fn tell_if_low(&self, asker: &Asker) {
+        let principal = &asker.principal;
+        let used = self.admission.used(&principal.as_str().into());
+        let Some(found) = used.filter(Use::is_low) else { return };
+        note(&self.days, &self.metrics, &found);
+        if self.days.was_told(principal, found.day) {
             return;
         }
-        let Some(run) = asker.run.as_ref().filter(|run| run.lifecycle().is_active()) else {
-            return;
-        };
-        if !self.days.tell(&asker.principal, day) {
+        let own = asker.run.clone().filter(|run| run.lifecycle().is_active());
+        let Some(run) = own.or_else(|| self.active_run(principal)) else { return };
+        if !self.days.tell(principal, found.day) {
             return;
         }
         let low = Event::TokenBudgetLow(TokenBudgetLow {
             request_id: asker.request_id,
-            principal_key: asker.principal.as_str().to_owned(),
-            day: date(day),
-            used_tokens: used,
-            limit_tokens: self.limit_per_day,
+            principal_key: principal.as_str().to_owned(),
+            day: date(found.day),
+            used_tokens: found.used,
+            limit_tokens: found.limit,
         });
-        if let Err(error) = self.registry.commit(run, vec![low]).await {
-            self.days.untell(&asker.principal, day);
+        if let Err(error) = self.registry.commit(&run, vec![low]).await {
+            self.days.untell(principal, found.day);
             tracing::warn!(run = %run.id(), %error, "low tokens are not on the run's timeline");
         }
     }
+
+    /// The youngest run of `owner` that goes on.
+    fn active_run(&self, owner: &Principal) -> Option<Arc<Run>> {
+        let states = [Lifecycle::Processing, Lifecycle::Pending];
+        states.into_iter().find_map(|state| {
+            self.registry.list(owner, Some(state), Seq(u64::MAX), 1).0.into_iter().next()
+        })
+    }
 }
 
-/// What a question is charged.
-///
-/// A backend that was cut off, or that counts no tokens, has worked and told nothing: each such
-/// counts as it was estimated.
-fn charge(counted: Tokens, uncounted: u32, estimate: u64) -> Tokens {
-    let told = counted.total.max(counted.prompt.saturating_add(counted.completion));
-    let total = told.saturating_add(estimate.saturating_mul(u64::from(uncounted)));
-    Tokens { total, ..counted }
+/// Counts and logs that the tokens of a day run low, when they begin to.
+fn note(days: &TokenDays, metrics: &Metrics, found: &Use) {
+    if days.note(found) {
+        metrics.token_budgets_low.inc();
+        let Use { principal, used, reserved, limit, .. } = found;
+        tracing::warn!(%principal, used, reserved, limit, "the tokens of the day run low");
+    }
 }
 
 fn class(error: &InferError) -> &'static str {
@@ -351,41 +379,8 @@ fn class(error: &InferError) -> &'static str {
         InferError::NoBackend => "no backend",
         InferError::NotServed { .. } => "not served",
         InferError::NoProvider { .. } => "no provider",
+        InferError::NoBudget => "no budget",
     }
-}
-
-/// The span of a question, in the words of OpenTelemetry's conventions for generative models.
-fn span(asker: &Asker, request: &Request) -> Span {
-    tracing::info_span!(
-        target: SPANS,
-        "inference",
-        otel.name = format!("chat {}", request.model),
-        otel.kind = "client",
-        otel.status_code = Empty,
-        "error.type" = Empty,
-        gen_ai.operation.name = "chat",
-        "gen_ai.output.type" = if request.schema.is_some() { "json" } else { "text" },
-        gen_ai.provider.name = Empty,
-        gen_ai.request.model = request.model,
-        gen_ai.request.max_tokens = request.max_tokens,
-        gen_ai.request.temperature = request.temperature,
-        gen_ai.response.model = Empty,
-        gen_ai.response.finish_reasons = Empty,
-        gen_ai.usage.input_tokens = Empty,
-        gen_ai.usage.output_tokens = Empty,
-        images = request.images.len(),
-        principal = asker.principal.as_str(),
-        request_id = %asker.request_id,
-        run = asker.run.as_ref().map(|run| run.id().to_string()),
-    )
-}
-
-fn record(span: &Span, answer: &Answer) {
-    span.record("gen_ai.provider.name", &*answer.provider);
-    span.record("gen_ai.response.model", answer.model.as_str());
-    span.record("gen_ai.response.finish_reasons", answer.finish.as_str());
-    span.record("gen_ai.usage.input_tokens", answer.tokens.prompt);
-    span.record("gen_ai.usage.output_tokens", answer.tokens.completion);
 }
 
 /// The number of the UTC day.
@@ -407,8 +402,6 @@ fn until_midnight(now: WallTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use infer::Failure;
-
     use super::*;
 
     #[test]
@@ -419,27 +412,5 @@ mod tests {
         assert_eq!(at(0), Duration::from_secs(86_400));
         assert_eq!(at(DAY_MS - 1), Duration::from_millis(1));
         assert_eq!(at(DAY_MS * 3 + 1000), Duration::from_secs(86_399));
-    }
-
-    #[test]
-    fn what_a_backend_did_not_tell_is_charged_as_estimated() {
-        let failed = |failure| {
-            let tokens = Tokens { prompt: 4, completion: 1, thinking: 0, total: 5 };
-            let (provider, attempts, latency) = ("a".into(), 1, Duration::ZERO);
-            InferError::Failed(vec![infer::Failed { provider, failure, tokens, attempts, latency }])
-        };
-        let spent = |error: &InferError| charge(error.tokens(), error.uncounted(), 100).total;
-        let after = Duration::from_secs(1);
-        for (failure, expected) in [
-            (Failure::Timeout { after }, 105),
-            (Failure::Closed, 105),
-            (Failure::Refused, 5),
-            (Failure::Truncated, 5),
-        ] {
-            assert_eq!(spent(&failed(failure.clone())), expected, "{failure}");
-        }
-        assert_eq!(spent(&InferError::NoBackend), 0);
-        let unsummed = Tokens { prompt: 4, completion: 2, ..Tokens::default() };
-        assert_eq!(charge(unsummed, 2, 100).total, 206, "two were cut off before the answer");
     }
 }

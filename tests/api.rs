@@ -25,8 +25,14 @@ mod files;
 mod idempotency;
 #[path = "api/infer.rs"]
 mod infer;
+#[path = "api/infer_days.rs"]
+mod infer_days;
+#[path = "api/infer_keys.rs"]
+mod infer_keys;
 #[path = "api/infer_limits.rs"]
 mod infer_limits;
+#[path = "api/infer_waits.rs"]
+mod infer_waits;
 #[path = "api/ingest.rs"]
 mod ingest;
 #[path = "api/interactions.rs"]

@@ -1,7 +1,8 @@
 //! The scheduler for tasks: a place is waited for, and given back by dropping it.
 //!
 //! Promises that a task that stops waiting leaves the queue, that a place comes back however its
-//! holder ends, and that what was not settled is charged as estimated: hanging up saves no tokens.
+//! holder ends, and that a request that nothing was heard of is charged as estimated: hanging up
+//! saves no tokens. Long because its tests are beside it.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Request, Tokens,
+    Purse, Request,
     scheduler::{Ask, Limits, Load, Refused, Scheduler, Ticket, Use, Verdict},
 };
 
@@ -39,9 +40,19 @@ impl Request {
 
     /// The tokens that it is expected to take with so many pictures, and captions of so many bytes.
     pub fn tokens_estimate_with(&self, images: usize, caption_bytes: usize) -> u64 {
+        estimate(self.text_bytes() + caption_bytes, images, self.max_tokens)
+    }
+
+    /// The tokens that a further request is expected to take, with room for `max_tokens` and so much
+    /// more text.
+    pub(crate) fn tokens_estimate_again(&self, max_tokens: Option<u32>, more_bytes: usize) -> u64 {
+        let captions: usize = self.images.iter().map(|image| image.caption.len()).sum();
+        estimate(self.text_bytes() + captions + more_bytes, self.images.len(), max_tokens)
+    }
+
+    fn text_bytes(&self) -> usize {
         // Backends put the schema into the prompt, or work it as if it were there.
-        let schema = self.schema.as_ref().map_or(0, |schema| schema.bytes());
-        estimate(self.prompt.len() + schema + caption_bytes, images, self.max_tokens)
+        self.prompt.len() + self.schema.as_ref().map_or(0, |schema| schema.bytes())
     }
 
     /// Bytes of its pictures.
@@ -93,6 +104,11 @@ impl Admission {
         self.0.desk().scheduler.load()
     }
 
+    /// What a principal has used of this day; `None` without a day budget.
+    pub fn used(&self, principal: &Arc<str>) -> Option<Use> {
+        self.0.desk().scheduler.used(principal, (self.0.today)())
+    }
+
     /// Waits for a place; dropping the future leaves the queue.
     pub async fn enter(&self, ask: Ask) -> Result<Permit, Refused> {
         let since = Instant::now();
@@ -107,7 +123,7 @@ impl Admission {
         let mut place = Place { shared: Arc::clone(&self.0), ticket, stage: Stage::Waiting };
         self.0.pump();
         loop {
-            let next = self.0.desk().scheduler.deadline(ticket);
+            let next = self.0.desk().scheduler.deadline(ticket, Instant::now());
             let overdue = async {
                 match next {
                     Some(until) => tokio::time::sleep_until(until.into()).await,
@@ -148,13 +164,9 @@ impl Shared {
         }
     }
 
-    /// Ends what is under way, `spent` as estimated where that is not known.
-    fn release(&self, ticket: Ticket, spent: Option<u64>) {
-        let used = {
-            let mut desk = self.desk();
-            let spent = spent.unwrap_or_else(|| desk.scheduler.estimate(ticket));
-            desk.scheduler.release(ticket, (self.today)(), spent)
-        };
+    /// Ends what is under way.
+    fn release(&self, ticket: Ticket) {
+        let used = self.desk().scheduler.release(ticket, (self.today)());
         if let Some(used) = used {
             (self.on_use)(used);
         }
@@ -181,7 +193,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         match self.stage {
             Stage::Over => {}
-            Stage::UnderWay => self.shared.release(self.ticket, None),
+            Stage::UnderWay => self.shared.release(self.ticket),
             Stage::Waiting => {
                 let waited = {
                     let mut desk = self.shared.desk();
@@ -192,15 +204,15 @@ impl Drop for Place {
                     // Somebody behind it may go now.
                     self.shared.pump();
                 } else {
-                    // It was let in and never knew: nothing was asked.
-                    self.shared.release(self.ticket, Some(0));
+                    // It was let in and never knew.
+                    self.shared.release(self.ticket);
                 }
             }
         }
     }
 }
 
-/// The right to ask a model, until dropped.
+/// The right to ask a model, until dropped, and what its requests are paid from.
 #[must_use]
 pub struct Permit {
     place: Place,
@@ -212,12 +224,17 @@ impl Permit {
     pub fn waited(&self) -> Duration {
         self.waited
     }
+}
 
-    /// Gives the place back and says what was spent; a permit that is dropped counts its estimate.
-    pub fn settle(mut self, spent: Tokens) {
-        self.place.stage = Stage::Over;
-        let counted = spent.total.max(spent.prompt.saturating_add(spent.completion));
-        self.place.shared.release(self.place.ticket, Some(counted));
+impl Purse for Permit {
+    fn reserve(&self, tokens: u64) -> bool {
+        let Place { shared, ticket, .. } = &self.place;
+        shared.desk().scheduler.reserve(*ticket, (shared.today)(), tokens)
+    }
+
+    fn spend(&self, tokens: u64) {
+        let Place { shared, ticket, .. } = &self.place;
+        shared.desk().scheduler.spend(*ticket, (shared.today)(), tokens);
     }
 }
 
@@ -254,7 +271,8 @@ mod tests {
     fn ask() -> Ask {
         let (principal, stream) = ("a".into(), "s".into());
         let class = Class::Live;
-        Ask { principal, stream, class, image_bytes: 10, tokens: 10, patience: None }
+        let rest = Duration::ZERO;
+        Ask { principal, stream, class, image_bytes: 10, tokens: 10, patience: None, rest }
     }
 
     /// Waits until so many wait.
@@ -274,7 +292,7 @@ mod tests {
             async move { admission.enter(ask()).await.map(drop) }
         });
         waiting(&admission, 1).await;
-        first.settle(Tokens::default());
+        drop(first);
         assert_eq!(waiter.await.expect("no panic"), Ok(()));
         drop(second);
         assert_eq!(admission.load(), Load::default());
@@ -314,12 +332,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_settled_is_charged_as_estimated() {
+    async fn whoever_must_rest_waits_without_a_place() {
+        let (admission, _) = admission(LIMITS);
+        let rest = Duration::from_millis(30);
+        let since = Instant::now();
+        let permit = admission.enter(Ask { rest, ..ask() }).await.expect("free");
+        assert!(since.elapsed() >= rest && permit.waited() >= rest);
+        let patience = Some(rest);
+        let rest = Duration::from_secs(60);
+        let refused = admission.enter(Ask { rest, patience, ..ask() }).await.expect_err("late");
+        assert!(matches!(refused, Refused::TimedOut { .. }), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_was_asked_and_not_heard_of_is_charged_as_estimated() {
         let (admission, uses) = admission(Limits { tokens_per_day: 100, ..LIMITS });
-        let permit = admission.enter(ask()).await.expect("free");
-        permit.settle(Tokens { prompt: 2, completion: 1, thinking: 0, total: 3 });
         drop(admission.enter(ask()).await.expect("free"));
-        assert_eq!(*uses.lock().expect("whole"), [3, 13]);
+        let permit = admission.enter(ask()).await.expect("free");
+        assert!(permit.reserve(20));
+        permit.spend(3);
+        assert!(!permit.reserve(98) && permit.reserve(50));
+        drop(permit);
+        assert_eq!(*uses.lock().expect("whole"), [0, 53]);
+        let used = admission.used(&"a".into()).expect("a budget");
+        assert_eq!((used.used, used.reserved), (53, 0));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -338,10 +374,9 @@ mod tests {
                     let permit = admission.enter(ask).await.expect("a place in time");
                     tokio::task::yield_now().await;
                     if at % 3 == 0 {
-                        drop(permit);
-                    } else {
-                        permit.settle(Tokens::default());
+                        permit.spend(1);
                     }
+                    drop(permit);
                     true
                 })
             })

@@ -60,7 +60,9 @@ impl FinishReason {
 pub struct Answer {
     /// Name of the backend.
     pub provider: Arc<str>,
-    /// The service's id of the model.
+    /// The service's id of the model that was asked for. What a backend calls the one that answered
+    /// is its own matter: the names of one model differ, and some programs name any that they are
+    /// asked for.
     pub model: String,
     /// Another backend than the first answered.
     pub fallback_used: bool,
@@ -74,8 +76,6 @@ pub struct Answer {
     pub latency: Duration,
     /// Tokens of every attempt that a backend counted.
     pub tokens: Tokens,
-    /// Backends that worked, or may have, and did not tell what that cost.
-    pub uncounted: u32,
     /// Requests sent, failed ones included.
     pub attempts: u32,
 }

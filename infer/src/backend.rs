@@ -1,7 +1,7 @@
 //! One backend: its state, and a request taken through to an answer or a failure.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -13,17 +13,19 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    Failure, FinishReason, Request, Tokens,
+    Failure, FinishReason, Purse, Request, Tokens,
     breaker::{Admitted, Breaker, Shown},
     config::{Api, BackendConfig},
-    http::{Http, key_header, timed_out},
+    http::{Http, Lost, key_header, timed_out},
+    judges::Judges,
     observe::{Attempt, Observer},
-    turns::{Next, Turns},
+    rest::Rest,
+    turns::{Judged, Next, Turns},
 };
 
-/// Longest time that a backend's `Retry-After` keeps requests from it: one that asks for a day would
-/// be out of service for a day.
-const REST_MAX: Duration = Duration::from_secs(60);
+/// Longest rest of a backend that is waited for here. Whoever waits holds a place that others could
+/// use with another backend: a longer rest is waited for without one.
+const REST_HERE_MAX: Duration = Duration::from_secs(2);
 /// A timeout says something about the backend when it had this long, or all the time that is its own;
 /// a caller's short patience says nothing.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
@@ -36,11 +38,28 @@ pub(crate) struct Given {
     pub finish: FinishReason,
 }
 
+/// Why one gave nothing.
+#[derive(Debug)]
+pub(crate) enum Ungiven {
+    /// It failed.
+    Failed(Failure),
+    /// It was not asked: there are not the tokens for it.
+    NoBudget,
+}
+
+impl From<Failure> for Ungiven {
+    fn from(failure: Failure) -> Ungiven {
+        Ungiven::Failed(failure)
+    }
+}
+
 /// What asking cost, whatever came of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub tokens: Tokens,
     pub attempts: u32,
+    /// The model was told what is wrong with its answer.
+    pub corrected: bool,
 }
 
 /// One backend and what is known of it.
@@ -53,8 +72,7 @@ pub(crate) struct Backend {
 #[derive(Debug, Default)]
 struct State {
     breaker: Breaker,
-    /// It asked for a rest until then.
-    rests_until: Option<Instant>,
+    rest: Rest,
     last_failure: Option<Failure>,
 }
 
@@ -62,10 +80,15 @@ struct State {
 pub(crate) struct Terms<'a> {
     pub http: &'a Http,
     pub observer: &'a dyn Observer,
+    pub judges: &'a Judges,
+    /// What each request is paid from.
+    pub purse: &'a dyn Purse,
     /// Time for all of it.
     pub limit: Duration,
     /// No other backend is left: a rest that the backend asks for is worth waiting for.
     pub is_last: bool,
+    /// The model may be told what is wrong with its answer.
+    pub may_correct: bool,
 }
 
 impl Backend {
@@ -92,64 +115,107 @@ impl Backend {
         self.state().last_failure.clone()
     }
 
-    /// Asks it until there is an answer or nothing more to try.
+    /// Time until it wants to be asked again; `None` when it can be now.
+    pub fn rest(&self, now: Instant) -> Option<Duration> {
+        self.state().rest.left(now)
+    }
+
+    /// The same for one of those that wait for that, each of whom has a turn.
+    pub fn rest_turn(&self, now: Instant) -> Option<Duration> {
+        self.state().rest.turn(now)
+    }
+
+    /// Asks it until there is an answer or nothing more to try, or to pay with.
     pub async fn ask(
         &self,
-        request: &Request,
+        request: &Arc<Request>,
         terms: &Terms<'_>,
         spent: &mut Spent,
-    ) -> Result<Given, Failure> {
+    ) -> Result<Given, Ungiven> {
         let deadline = Instant::now() + terms.limit;
-        self.wait_out_rest(deadline, terms.is_last).await?;
         let model = self.upstream_model(&request.model);
-        let mut turns = Turns::new(self.config.api, request, model);
+        let mut turns = Turns::new(self.config.api, Arc::clone(request), model);
+        if !terms.may_correct {
+            turns = turns.uncorrected();
+        }
+        let mut before = None;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(timed_out(terms.limit));
+            self.wait_out_rest(deadline, terms.is_last).await?;
+            if deadline <= Instant::now() {
+                return Err(timed_out(terms.limit).into());
             }
             let permit = Permit::enter(self)?;
-            let started = Instant::now();
-            let url = self.question_url(model);
-            let came = terms.http.post(url, self.headers(), turns.body(), left).await;
-            let latency = started.elapsed();
-            let pause_max =
-                if terms.is_last { left.saturating_sub(latency) } else { Duration::ZERO };
-            let judged = turns.judge(came, pause_max);
-            permit.record(judged.failure.as_ref(), left);
-            spent.tokens = spent.tokens + judged.tokens;
-            spent.attempts = spent.attempts.saturating_add(1);
-            terms.observer.attempted(&Attempt {
-                provider: &self.config.name,
-                model: &request.model,
-                failure: judged.failure.as_ref(),
-                latency,
-                tokens: judged.tokens,
-            });
+            if !terms.purse.reserve(turns.tokens_estimate()) {
+                return Err(before.map_or(Ungiven::NoBudget, Ungiven::Failed));
+            }
+            let judged;
+            (turns, judged) = self.attempt(turns, permit, terms, deadline, spent).await?;
+            before = judged.failure;
             match judged.next {
                 Next::Done { text, json, finish } => return Ok(Given { text, json, finish }),
-                Next::Again { after } => sleep(after).await,
+                // Its rest is waited for with everybody else's.
+                Next::Again => {}
                 // What is left when the time ends in mid-retry is a timeout of the whole.
-                Next::Failed(Failure::Timeout { .. }) => {
-                    return Err(timed_out(terms.limit));
-                }
-                Next::Failed(failure) => return Err(failure),
+                Next::Failed(Failure::Timeout { .. }) => return Err(timed_out(terms.limit).into()),
+                Next::Failed(failure) => return Err(failure.into()),
             }
         }
     }
 
-    /// Waits until the backend wants to be asked again, where that is worth it.
-    async fn wait_out_rest(&self, deadline: Instant, is_last: bool) -> Result<(), Failure> {
-        let now = Instant::now();
-        let Some(until) = self.state().rests_until.filter(|until| *until > now) else {
-            return Ok(());
+    /// Sends one request and judges what comes of it.
+    async fn attempt(
+        &self,
+        turns: Turns,
+        permit: Permit<'_>,
+        terms: &Terms<'_>,
+        deadline: Instant,
+        spent: &mut Spent,
+    ) -> Result<(Turns, Judged), Failure> {
+        let estimate = turns.tokens_estimate();
+        let (model, started) = (turns.model().to_owned(), Instant::now());
+        let left = deadline.saturating_duration_since(started);
+        let came = terms.http.post(self.question_url(&model), self.headers(), turns.body(), left);
+        let came = came.await;
+        let latency = started.elapsed();
+        let left_then = left.saturating_sub(latency);
+        let pause_max = if terms.is_last { left_then.min(REST_HERE_MAX) } else { Duration::ZERO };
+        let asked = turns.request().model.clone();
+        let tell = |failure: Option<&Failure>, tokens: Tokens| {
+            let provider = &*self.config.name;
+            let attempt = Attempt { provider, model: &asked, failure, latency, tokens };
+            terms.observer.attempted(&attempt);
         };
-        let rest = until - now;
-        if !is_last || until >= deadline {
-            return Err(Failure::RateLimited { retry_after: Some(rest) });
+        spent.attempts = spent.attempts.saturating_add(1);
+        let Some((turns, judged)) = terms.judges.judge(turns, came, pause_max, deadline).await
+        else {
+            // It answered: that there is no time to read the answer is no fault of its.
+            permit.record(None, left);
+            terms.purse.spend(estimate);
+            let failure = timed_out(terms.limit);
+            tell(Some(&failure), Tokens::default());
+            return Err(failure);
+        };
+        permit.record(judged.failure.as_ref(), left);
+        terms.purse.spend(cost(&judged, estimate));
+        tell(judged.failure.as_ref(), judged.tokens);
+        spent.tokens = spent.tokens + judged.tokens;
+        spent.corrected |= turns.has_corrected();
+        Ok((turns, judged))
+    }
+
+    /// Waits until the backend wants to be asked again, where that is worth it. Whoever wakes looks
+    /// again: those before it may have been told of another rest.
+    async fn wait_out_rest(&self, deadline: Instant, is_last: bool) -> Result<(), Failure> {
+        let until = deadline.min(Instant::now() + REST_HERE_MAX);
+        loop {
+            let now = Instant::now();
+            let Some(rest) = self.rest(now) else { return Ok(()) };
+            if !is_last || now + rest > until {
+                return Err(Failure::RateLimited { retry_after: Some(rest) });
+            }
+            let turn = self.rest_turn(now).unwrap_or_default();
+            sleep(turn.min(until.saturating_duration_since(now))).await;
         }
-        sleep(rest).await;
-        Ok(())
     }
 
     fn upstream_model<'a>(&'a self, model: &'a str) -> &'a str {
@@ -181,13 +247,26 @@ impl Backend {
     pub async fn probe(&self, http: &Http, limit: Duration) -> Result<Duration, Failure> {
         let started = Instant::now();
         let url = self.config.base_url.endpoint(&["models"]);
-        let response = http.get(url, self.headers(), limit).await?;
+        let got = match http.get(url.clone(), self.headers(), limit).await {
+            Err(Lost { is_stale: true, .. }) => http.get(url, self.headers(), limit).await,
+            got => got,
+        };
+        let response = got.map_err(|lost| lost.failure)?;
         match response.status {
             200..=299 => Ok(started.elapsed()),
             429 => Err(Failure::RateLimited { retry_after: response.retry_after }),
             status => Err(Failure::Http { status }),
         }
     }
+}
+
+/// Tokens that a request is charged: as they were counted and, where a backend worked or may have and
+/// counted none, as they were estimated.
+fn cost(judged: &Judged, estimate: u64) -> u64 {
+    let Tokens { prompt, completion, total, .. } = judged.tokens;
+    let counted = total.max(prompt.saturating_add(completion));
+    let was_free = judged.failure.as_ref().is_some_and(Failure::is_free);
+    if counted == 0 && !was_free { estimate } else { counted }
 }
 
 /// An admission by the breaker, recorded once, also when the request is dropped.
@@ -222,7 +301,7 @@ impl<'a> Permit<'a> {
         let mut state = self.backend.state();
         state.last_failure = failure.map(Failure::without_content);
         if let Some(Failure::RateLimited { retry_after: Some(rest) }) = failure {
-            state.rests_until = Some(Instant::now() + REST_MAX.min(*rest));
+            state.rest.prolong(Instant::now(), *rest);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! When a backend that keeps failing is left alone, and when it is tried again: a value, time comes in.
 //!
 //! Closed until five failures follow one another; then open, with one trial after each pause. A trial
-//! that fails doubles the pause, one that succeeds closes it.
+//! that fails doubles the pause, one that succeeds closes it, and one that says nothing for as long
+//! as the longest pause is followed by another.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(crate) enum Admitted {
     /// As any other.
     Freely,
-    /// As the one that shows whether the backend is back.
-    OnTrial,
+    /// As the one that shows whether the backend is back; trials are numbered.
+    OnTrial(u32),
 }
 
 /// What a request showed about the backend.
@@ -34,7 +35,14 @@ pub(crate) enum Shown {
 struct Pause {
     until: Instant,
     length: Duration,
-    on_trial: bool,
+    /// The trial under way, and when it is given up.
+    trial: Option<(u32, Instant)>,
+}
+
+impl Pause {
+    fn new(now: Instant, length: Duration) -> Pause {
+        Pause { until: now + length, length, trial: None }
+    }
 }
 
 /// One backend's breaker.
@@ -42,45 +50,48 @@ struct Pause {
 pub(crate) struct Breaker {
     failures: u32,
     pause: Option<Pause>,
+    trials: u32,
 }
 
 impl Breaker {
     /// `None` while the backend is left alone. Each admission is followed by one `record`.
     pub fn admit(&mut self, now: Instant) -> Option<Admitted> {
-        match &mut self.pause {
-            None => Some(Admitted::Freely),
-            Some(pause) if pause.on_trial || now < pause.until => None,
-            Some(pause) => {
-                pause.on_trial = true;
-                Some(Admitted::OnTrial)
-            }
+        let Some(pause) = &mut self.pause else { return Some(Admitted::Freely) };
+        let until = pause.trial.map_or(pause.until, |(_, given_up)| given_up);
+        if now < until {
+            return None;
         }
+        self.trials = self.trials.wrapping_add(1);
+        // Its own time may be minutes, and the backend may be back long before.
+        pause.trial = Some((self.trials, now + PAUSE_MAX));
+        Some(Admitted::OnTrial(self.trials))
     }
 
     /// Takes in what an admitted request showed.
     pub fn record(&mut self, admitted: Admitted, shown: Shown, now: Instant) {
-        match (shown, &mut self.pause) {
-            (Shown::Works, _) => *self = Breaker::default(),
-            (Shown::Nothing, None) => {}
-            (Shown::Nothing, Some(pause)) => {
-                if admitted == Admitted::OnTrial {
-                    pause.on_trial = false;
-                }
-            }
-            (Shown::Fails, None) => {
+        if shown == Shown::Works {
+            (self.failures, self.pause) = (0, None);
+            return;
+        }
+        match &mut self.pause {
+            None if shown == Shown::Fails => {
                 self.failures = self.failures.saturating_add(1);
                 if self.failures >= FAILURES_MAX {
-                    let length = PAUSE_FIRST;
-                    self.pause = Some(Pause { until: now + length, length, on_trial: false });
+                    self.pause = Some(Pause::new(now, PAUSE_FIRST));
                 }
             }
-            (Shown::Fails, Some(pause)) => {
-                // Those that were under way when it opened say nothing new.
-                if admitted == Admitted::OnTrial {
-                    let length = PAUSE_MAX.min(pause.length * 2);
-                    *pause = Pause { until: now + length, length, on_trial: false };
+            Some(pause) => {
+                // Those that were under way when it opened say nothing new, nor does a trial that
+                // was given up.
+                let is_the_trial =
+                    pause.trial.is_some_and(|(number, _)| admitted == Admitted::OnTrial(number));
+                if is_the_trial && shown == Shown::Fails {
+                    *pause = Pause::new(now, PAUSE_MAX.min(pause.length * 2));
+                } else if is_the_trial {
+                    pause.trial = None;
                 }
             }
+            None => {}
         }
     }
 
@@ -122,6 +133,12 @@ mod tests {
         assert_eq!(breaker.admit(now), None);
     }
 
+    fn trial(breaker: &mut Breaker, now: Instant) -> Admitted {
+        let admitted = breaker.admit(now).expect("a trial");
+        assert!(matches!(admitted, Admitted::OnTrial(_)), "{admitted:?}");
+        admitted
+    }
+
     #[test]
     fn one_trial_after_each_pause_which_doubles_to_its_end() {
         let mut now = Instant::now();
@@ -130,13 +147,13 @@ mod tests {
             let pause = SECOND * expected;
             assert_eq!(breaker.admit(now + pause - Duration::from_millis(1)), None, "{pause:?}");
             now += pause;
-            assert_eq!(breaker.admit(now), Some(Admitted::OnTrial), "{pause:?}");
+            let admitted = trial(&mut breaker, now);
             assert_eq!(breaker.admit(now), None, "one at a time");
-            breaker.record(Admitted::OnTrial, Shown::Fails, now);
+            breaker.record(admitted, Shown::Fails, now);
         }
         now += PAUSE_MAX;
-        assert_eq!(breaker.admit(now), Some(Admitted::OnTrial));
-        breaker.record(Admitted::OnTrial, Shown::Works, now);
+        let admitted = trial(&mut breaker, now);
+        breaker.record(admitted, Shown::Works, now);
         assert!(!breaker.is_open());
         assert_eq!(breaker.admit(now), Some(Admitted::Freely));
     }
@@ -145,9 +162,28 @@ mod tests {
     fn a_trial_that_was_given_up_leaves_room_for_the_next() {
         let now = Instant::now() + SECOND;
         let mut breaker = opened(now - SECOND);
-        assert_eq!(breaker.admit(now), Some(Admitted::OnTrial));
-        breaker.record(Admitted::OnTrial, Shown::Nothing, now);
-        assert_eq!(breaker.admit(now), Some(Admitted::OnTrial));
+        let admitted = trial(&mut breaker, now);
+        breaker.record(admitted, Shown::Nothing, now);
+        trial(&mut breaker, now);
+    }
+
+    #[test]
+    fn a_trial_that_hangs_is_followed_by_another() {
+        let mut now = Instant::now() + SECOND;
+        let mut breaker = opened(now - SECOND);
+        let hangs = trial(&mut breaker, now);
+        assert_eq!(breaker.admit(now + PAUSE_MAX - Duration::from_millis(1)), None);
+        now += PAUSE_MAX;
+        let next = trial(&mut breaker, now);
+        breaker.record(hangs, Shown::Fails, now);
+        assert_eq!(breaker.admit(now), None, "the next is still under way");
+        breaker.record(next, Shown::Fails, now);
+        assert_eq!(breaker.admit(now + SECOND), None, "the pause has doubled once");
+        let last = trial(&mut breaker, now + 2 * SECOND);
+        breaker.record(hangs, Shown::Works, now);
+        assert!(!breaker.is_open(), "an answer is one, however late");
+        breaker.record(last, Shown::Fails, now);
+        assert!(!breaker.is_open());
     }
 
     #[test]
@@ -155,23 +191,38 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened(now);
         breaker.record(Admitted::Freely, Shown::Fails, now);
-        assert_eq!(breaker.admit(now + SECOND), Some(Admitted::OnTrial));
+        trial(&mut breaker, now + SECOND);
     }
 
     proptest! {
-        /// Whatever happens, there is never more than one trial, and the longest pause ends it.
+        /// Whatever happens, also when no trial is ever heard of again: one is let through at a
+        /// time, and it is never shut for longer than the longest pause.
         #[test]
-        fn it_never_stays_shut(steps in proptest::collection::vec((0_u64..40_000, 0_u8..3), 1..200)) {
+        fn it_never_stays_shut(
+            steps in proptest::collection::vec((0_u64..40_000, 0_u8..6, any::<prop::sample::Index>()), 1..200)
+        ) {
             let mut now = Instant::now();
             let mut breaker = Breaker::default();
-            for (wait_ms, outcome) in steps {
+            let mut under_way = Vec::new();
+            let mut last_trial: Option<Instant> = None;
+            for (wait_ms, step, which) in steps {
                 now += Duration::from_millis(wait_ms);
-                if let Some(admitted) = breaker.admit(now) {
-                    if admitted == Admitted::OnTrial {
-                        prop_assert_eq!(breaker.admit(now), None);
+                if let Some(shown) = [Shown::Works, Shown::Fails, Shown::Nothing].get(usize::from(step)) {
+                    if !under_way.is_empty() {
+                        let admitted = under_way.swap_remove(which.index(under_way.len()));
+                        breaker.record(admitted, *shown, now);
+                        last_trial = last_trial.filter(|_| !matches!(admitted, Admitted::OnTrial(_)));
                     }
-                    let shown = [Shown::Works, Shown::Fails, Shown::Nothing][usize::from(outcome)];
-                    breaker.record(admitted, shown, now);
+                } else if let Some(admitted) = breaker.admit(now) {
+                    if matches!(admitted, Admitted::OnTrial(_)) {
+                        prop_assert!(last_trial.is_none_or(|since| now >= since + PAUSE_MAX));
+                        prop_assert_eq!(breaker.admit(now), None);
+                        last_trial = Some(now);
+                    }
+                    under_way.push(admitted);
+                }
+                if !breaker.is_open() {
+                    last_trial = None;
                 }
                 prop_assert!(breaker.clone().admit(now + PAUSE_MAX).is_some());
             }

@@ -3,16 +3,20 @@
 //! Every call ends by its deadline, and dropping it cancels the request under way. Admission (how many
 //! calls at once) is not its business.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::Mutex;
 
 use crate::{
-    Answer, Failed, InferError, ProviderKind, Request, Tokens,
-    backend::{Backend, Spent, Terms},
+    Answer, Failed, InferError, ProviderKind, Purse, Request, Tokens,
+    backend::{Backend, Spent, Terms, Ungiven},
     config::BackendConfig,
-    error::uncounted,
     http::{Http, SetupError},
+    judges::Judges,
     observe::Observer,
     probe::Probed,
 };
@@ -25,6 +29,7 @@ pub struct Chain {
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) http: Arc<Http>,
     pub(crate) probed: Mutex<Option<Probed>>,
+    judges: Judges,
     known: Known,
     observer: Arc<dyn Observer>,
 }
@@ -48,6 +53,7 @@ impl Chain {
             backends: configs.into_iter().map(|config| Arc::new(Backend::new(config))).collect(),
             http: Arc::new(Http::new(tls)?),
             probed: Mutex::new(None),
+            judges: Judges::default(),
             known: Box::new(known),
             observer: Arc::new(()),
         })
@@ -68,6 +74,15 @@ impl Chain {
     /// The backends that serve `model`, in the order they are asked.
     pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
         self.serving(model).map(|backend| &backend.config)
+    }
+
+    /// Time until some backend that serves `model` can be asked; `None` when one can be now.
+    pub fn rest(&self, model: &str) -> Option<Duration> {
+        let now = Instant::now();
+        let resting = self.serving(model).map(|backend| Some((backend.rest(now)?, backend)));
+        let resting: Vec<_> = resting.collect::<Option<_>>()?;
+        let (_, first) = resting.into_iter().min_by_key(|(rest, _)| *rest)?;
+        first.rest_turn(now)
     }
 
     fn serving(&self, model: &str) -> impl Iterator<Item = &Arc<Backend>> {
@@ -101,9 +116,21 @@ impl Chain {
         Ok((order, stands_in))
     }
 
-    /// Asks the backends for an answer, one after the other.
-    pub async fn infer(&self, request: &Request) -> Result<Answer, InferError> {
+    /// Asks the backends for an answer, one after the other, each request paid from `purse`.
+    pub async fn infer(&self, request: &Request, purse: &dyn Purse) -> Result<Answer, InferError> {
+        self.put(request, purse, &mut true).await
+    }
+
+    /// The same; a model may be told what is wrong with its answer only while `may_correct`, which
+    /// that ends: one correction is all that a question gets, of whichever model.
+    pub(crate) async fn put(
+        &self,
+        request: &Request,
+        purse: &dyn Purse,
+        may_correct: &mut bool,
+    ) -> Result<Answer, InferError> {
         let (order, stands_in) = self.order(request)?;
+        let request = Arc::new(request.clone());
         let started = Instant::now();
         let mut failed = Vec::new();
         let (mut tokens, mut attempts) = (Tokens::default(), 0_u32);
@@ -117,17 +144,18 @@ impl Chain {
             let own = backend.config.timeout;
             // A backend that hangs must not use up the time of those that stand in for it.
             let limit = left.map_or(own, |left| own.min(if is_last { left } else { left * 2 / 3 }));
-            let (http, observer) = (&*self.http, &*self.observer);
-            let terms = Terms { http, observer, limit, is_last };
+            let (http, observer, judges) = (&*self.http, &*self.observer, &self.judges);
+            let may = *may_correct;
+            let terms = Terms { http, observer, judges, purse, limit, is_last, may_correct: may };
             let mut spent = Spent::default();
             let began = Instant::now();
-            let given = backend.ask(request, &terms, &mut spent).await;
+            let given = backend.ask(&request, &terms, &mut spent).await;
+            *may_correct &= !spent.corrected;
             tokens = tokens + spent.tokens;
             attempts = attempts.saturating_add(spent.attempts);
             let provider = Arc::clone(&backend.config.name);
             match given {
                 Ok(given) => {
-                    let untold = u32::from(spent.tokens == Tokens::default());
                     return Ok(Answer {
                         provider,
                         model: request.model.clone(),
@@ -137,15 +165,17 @@ impl Chain {
                         finish: given.finish,
                         latency: started.elapsed(),
                         tokens,
-                        uncounted: uncounted(&failed) + untold,
                         attempts,
                     });
                 }
-                Err(failure) => {
-                    let Spent { tokens, attempts } = spent;
+                Err(Ungiven::Failed(failure)) => {
+                    let Spent { tokens, attempts, .. } = spent;
                     let latency = began.elapsed();
                     failed.push(Failed { provider, failure, tokens, attempts, latency });
                 }
+                Err(Ungiven::NoBudget) if failed.is_empty() => return Err(InferError::NoBudget),
+                // The failures so far say what took the tokens.
+                Err(Ungiven::NoBudget) => break,
             }
         }
         Err(InferError::Failed(failed))

@@ -182,8 +182,8 @@ mod tests {
 
     use std::sync::Arc;
 
-    use super::{Ask, fixture, refuses_form};
-    use crate::{OutputSchema, Request, config::Api, finding::default_schema};
+    use super::{Ask, Correction, Form, fixture, refuses_form};
+    use crate::{OutputSchema, Request, config::Api, finding::default_schema, prompt::fingerprint};
 
     const APIS: [Api; 2] = [Api::Openai(None), Api::Gemini];
 
@@ -223,6 +223,36 @@ mod tests {
                 assert!(places.is_sorted() && places[0].is_some(), "{api:?} {form:?}: {body}");
             }
         }
+    }
+
+    /// What is said to every model beside the prompt, by all versions of it: whoever changes these
+    /// words gives every template its next version.
+    #[test]
+    fn what_is_said_beside_the_prompt_is_as_the_versions_know_it() {
+        let schema = OutputSchema::compile(default_schema().clone()).ok().map(Arc::new);
+        let request = Request {
+            model: "m".to_owned(),
+            prompt: String::new(),
+            images: Vec::new(),
+            max_tokens: None,
+            temperature: None,
+            timeout: None,
+            schema,
+            primary: None,
+            allow_fallback: true,
+        };
+        let correction = Correction { answer: String::new(), problem: "P".to_owned() };
+        let (form, max_tokens) = (Form::Told, None);
+        let ask = Ask {
+            request: &request,
+            model: "m",
+            max_tokens,
+            form,
+            compact: true,
+            correction: None,
+        };
+        let found = fingerprint(&[&ask.prompt(), &correction.instruction()]);
+        assert_eq!(found, 0x2358_189b_fe6d_709f, "{found:#x}");
     }
 
     /// Replaces the value at some pointer of `value` by `other`.

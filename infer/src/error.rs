@@ -78,9 +78,12 @@ impl Failure {
         }
     }
 
-    /// The backend may have worked, and did not tell what that cost.
-    const fn is_uncounted(&self) -> bool {
-        matches!(self, Failure::Timeout { .. } | Failure::Closed | Failure::TooLarge { .. })
+    /// The backend did no work: whoever bills by the token bills answers, and no error status.
+    pub(crate) const fn is_free(&self) -> bool {
+        matches!(
+            self,
+            Failure::Refused | Failure::Http { .. } | Failure::RateLimited { .. } | Failure::Open
+        )
     }
 
     /// Name of the class, for messages and metrics.
@@ -155,15 +158,12 @@ pub enum InferError {
         /// The kind asked for.
         kind: ProviderKind,
     },
+    /// The first request has no room in what it is paid from.
+    #[error("too few tokens are left for the request")]
+    NoBudget,
     /// Every backend that was asked failed.
     #[error("{}", listed(.0))]
     Failed(Vec<Failed>),
-}
-
-/// How many of `failed` may have worked without telling what that cost.
-pub(crate) fn uncounted(failed: &[Failed]) -> u32 {
-    let silent = failed.iter().filter(|one| one.failure.is_uncounted()).count();
-    u32::try_from(silent).unwrap_or(u32::MAX)
 }
 
 fn listed(failed: &[Failed]) -> String {
@@ -177,6 +177,7 @@ impl InferError {
         match self {
             InferError::NoBackend | InferError::Failed(_) => ErrorKind::Internal,
             InferError::NotServed { .. } | InferError::NoProvider { .. } => ErrorKind::InvalidInput,
+            InferError::NoBudget => ErrorKind::Exhausted,
         }
     }
 
@@ -203,8 +204,12 @@ impl InferError {
         self.failed().iter().map(|one| one.latency).sum()
     }
 
-    /// Backends that may have worked and did not tell what that cost.
-    pub fn uncounted(&self) -> u32 {
-        uncounted(self.failed())
+    /// The shortest rest that a backend asked for; `None` where none did, or none that takes time.
+    pub fn rest(&self) -> Option<Duration> {
+        let rests = self.failed().iter().filter_map(|one| match one.failure {
+            Failure::RateLimited { retry_after } => retry_after,
+            _ => None,
+        });
+        rests.filter(|rest| !rest.is_zero()).min()
     }
 }

@@ -1,20 +1,21 @@
 //! Bytes to a backend and back: one client, deadlines, a limit on what is read, failures by class.
 //!
-//! Uses no proxy, follows no redirect, and repeats a request once where its connection ends within a
-//! second and without a byte: nearly always one that was given up while it was idle. A backend that
-//! takes a question in and closes as soon as that is asked twice. What else is sent again is decided
-//! above.
+//! Uses no proxy, follows no redirect, and sends nothing twice by itself: it says whether the
+//! connection that ended had answered before, and what is sent again is decided above.
 
 use std::{
+    collections::VecDeque,
     error::Error,
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
+use hyper_util::client::legacy::{self, connect::HttpInfo};
 use reqwest::{
     Client, RequestBuilder, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
-use tokio::time::timeout;
 
 use crate::{Failure, config::Secret};
 
@@ -25,8 +26,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Uvicorn, which vLLM and SGLang serve with, closes idle connections after 5 s: a connection that
 /// is given up earlier is never one that the backend is just closing.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// A connection that ends sooner than this, without a byte, was given up while it was idle.
+/// A connection that has answered before and ends sooner than this, without a byte, was given up
+/// while it was idle.
 const STALE_MAX: Duration = Duration::from_secs(1);
+/// Connections that are known to have answered: more than are idle at once.
+const KNOWN_MAX: usize = 1024;
 
 /// The client could not be made of the TLS configuration.
 #[derive(Debug, thiserror::Error)]
@@ -41,10 +45,27 @@ pub(crate) struct Response {
     pub body: Vec<u8>,
 }
 
+/// A request without a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub failure: Failure,
+    /// Its connection had answered before and ended at once: nearly always one that the other end
+    /// gave up while it was idle.
+    pub is_stale: bool,
+}
+
+impl From<Failure> for Lost {
+    fn from(failure: Failure) -> Lost {
+        Lost { failure, is_stale: false }
+    }
+}
+
 /// The one client.
 #[derive(Debug)]
 pub(crate) struct Http {
     client: Client,
+    /// Our ends of connections that have answered, the last to answer last.
+    answered: Mutex<VecDeque<SocketAddr>>,
 }
 
 impl Http {
@@ -60,7 +81,7 @@ impl Http {
             .user_agent(concat!("sightline/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(SetupError)?;
-        Ok(Http { client })
+        Ok(Http { client, answered: Mutex::default() })
     }
 
     pub async fn post(
@@ -69,10 +90,10 @@ impl Http {
         headers: HeaderMap,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, Lost> {
         let json = HeaderValue::from_static("application/json");
         let request = self.client.post(url).headers(headers).header(CONTENT_TYPE, json).body(body);
-        within(limit, request).await
+        self.within(limit, request).await
     }
 
     pub async fn get(
@@ -80,9 +101,81 @@ impl Http {
         url: Url,
         headers: HeaderMap,
         limit: Duration,
-    ) -> Result<Response, Failure> {
-        within(limit, self.client.get(url).headers(headers)).await
+    ) -> Result<Response, Lost> {
+        self.within(limit, self.client.get(url).headers(headers)).await
     }
+
+    async fn within(&self, limit: Duration, request: RequestBuilder) -> Result<Response, Lost> {
+        let ended = tokio::time::timeout(limit, self.whole(request)).await;
+        ended.unwrap_or_else(|_| Err(timed_out(limit).into()))
+    }
+
+    async fn whole(&self, request: RequestBuilder) -> Result<Response, Lost> {
+        let too_large = || Lost::from(Failure::TooLarge { bytes_max: REPLY_BYTES_MAX });
+        let started = Instant::now();
+        let sent = request.send().await.map_err(|error| self.lost(&error, started.elapsed()));
+        let mut response = sent?;
+        if let Some(info) = response.extensions().get::<HttpInfo>() {
+            self.keep(info.local_addr());
+        }
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
+        let announced = response.content_length().unwrap_or(0);
+        if announced > REPLY_BYTES_MAX as u64 {
+            return Err(too_large());
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
+            if body.len() + chunk.len() > REPLY_BYTES_MAX {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Response { status, retry_after, body })
+    }
+
+    fn answered(&self) -> MutexGuard<'_, VecDeque<SocketAddr>> {
+        // A panic between two changes forgets a connection, and no more.
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, connection: SocketAddr) {
+        let mut answered = self.answered();
+        answered.retain(|known| *known != connection);
+        if answered.len() == KNOWN_MAX {
+            answered.pop_front();
+        }
+        answered.push_back(connection);
+    }
+
+    /// What a request came to that has no response, `after` it was sent.
+    fn lost(&self, error: &reqwest::Error, after: Duration) -> Lost {
+        let failure = failure(error);
+        let had_answered = connection(error).is_some_and(|connection| {
+            let mut answered = self.answered();
+            let known = answered.len();
+            answered.retain(|known| *known != connection);
+            answered.len() < known
+        });
+        let is_stale = had_answered && failure == Failure::Closed && after < STALE_MAX;
+        Lost { failure, is_stale }
+    }
+}
+
+/// Our end of the connection that `error` is about.
+fn connection(error: &reqwest::Error) -> Option<SocketAddr> {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(connected) =
+            inner.downcast_ref::<legacy::Error>().and_then(legacy::Error::connect_info)
+        {
+            let mut extras = http::Extensions::new();
+            connected.get_extras(&mut extras);
+            return extras.get::<HttpInfo>().map(HttpInfo::local_addr);
+        }
+        cause = inner.source();
+    }
+    None
 }
 
 /// The header that carries `key`, marked so that no layer logs it.
@@ -96,48 +189,10 @@ pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &Secret) -> Header
     headers
 }
 
-async fn within(limit: Duration, request: RequestBuilder) -> Result<Response, Failure> {
-    timeout(limit, whole(request)).await.unwrap_or_else(|_| Err(timed_out(limit)))
-}
-
 /// No answer within `limit`. The parts of a millisecond say nothing to whoever reads the message.
 pub(crate) fn timed_out(limit: Duration) -> Failure {
     let after = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     Failure::Timeout { after }
-}
-
-async fn whole(request: RequestBuilder) -> Result<Response, Failure> {
-    let too_large = Failure::TooLarge { bytes_max: REPLY_BYTES_MAX };
-    let mut response = sent(request).await.map_err(|error| failure(&error))?;
-    let status = response.status().as_u16();
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
-    let announced = response.content_length().unwrap_or(0);
-    if announced > REPLY_BYTES_MAX as u64 {
-        return Err(too_large);
-    }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
-        if body.len() + chunk.len() > REPLY_BYTES_MAX {
-            return Err(too_large);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Response { status, retry_after, body })
-}
-
-/// Sends `request`, and once more where its connection turns out to be gone: the backend, or what
-/// stands in front of it, has closed it since the last request.
-async fn sent(request: RequestBuilder) -> reqwest::Result<reqwest::Response> {
-    let started = Instant::now();
-    let again = request.try_clone();
-    match (request.send().await, again) {
-        (Err(error), Some(again))
-            if failure(&error) == Failure::Closed && started.elapsed() < STALE_MAX =>
-        {
-            again.send().await
-        }
-        (came, _) => came,
-    }
 }
 
 /// `Retry-After`, in seconds or as a date.

@@ -168,6 +168,15 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     filled
 }
 
+/// A number that another text has not, for tests that hold words to their version (FNV-1a).
+#[cfg(test)]
+pub(crate) fn fingerprint(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +216,22 @@ mod tests {
             assert_eq!(found.version.to_string(), expected);
             assert_eq!(found.text.contains("a van"), expected.contains("chain"), "{expected}");
             assert!(found.text.contains(DEFAULT_TASK), "{expected}");
+        }
+    }
+
+    /// Events say which version asked: another text is another version, and a new row here.
+    #[test]
+    fn a_text_that_changes_gets_the_next_version() {
+        let cases = [
+            (DESCRIBE, 1, 0xe988_7fc3_c33d_a43e),
+            (DIFF, 1, 0x5cab_1d9b_3431_3214),
+            (CLIP, 2, 0x3b19_4d85_7b21_bd8b),
+            (CHAIN, 1, 0x9922_fc27_f0ba_89eb),
+        ];
+        for (Template { name, version, text, caption }, known, sum) in cases {
+            // The default task is part of every text that a caller gives none for.
+            let found = fingerprint(&[text, caption, DEFAULT_TASK]);
+            assert_eq!((version, found), (known, sum), "{name}: {found:#x}");
         }
     }
 

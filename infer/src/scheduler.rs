@@ -75,6 +75,8 @@ pub struct Ask {
     pub tokens: u64,
     /// How long it may wait; [`Limits::wait`] when `None`.
     pub patience: Option<Duration>,
+    /// How long it must: whoever it is for rests until then, and it holds no place meanwhile.
+    pub rest: Duration,
 }
 
 /// Names an ask that was taken.
@@ -90,6 +92,8 @@ pub enum Size {
     Tokens,
     /// Tokens of a day.
     DayTokens,
+    /// Bytes of answers that are held for one caller.
+    Answers,
 }
 
 impl fmt::Display for Size {
@@ -98,6 +102,7 @@ impl fmt::Display for Size {
             Size::Pictures => "bytes of pictures",
             Size::Tokens => "tokens",
             Size::DayTokens => "tokens of a day",
+            Size::Answers => "bytes of answers",
         })
     }
 }
@@ -127,11 +132,15 @@ pub enum Refused {
         /// The limit.
         limit: u64,
     },
-    /// The principal's tokens of the day are spent.
-    #[error("the tokens of this day (UTC) are spent: {used} of {limit}")]
+    /// What is left of the principal's tokens of the day is too little for it.
+    #[error(
+        "the tokens of this day (UTC) are spent: {used} of {limit}, and the request may take {asked}"
+    )]
     DaySpent {
         /// Spent so far.
         used: u64,
+        /// How much it may take.
+        asked: u64,
         /// The limit.
         limit: u64,
     },
@@ -177,7 +186,18 @@ pub struct Load {
 struct Waiter {
     ask: Ask,
     since: Instant,
+    /// It may go from then on.
+    ready: Instant,
     until: Instant,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    ask: Ask,
+    /// Tokens of the day that are set aside.
+    reserved: u64,
+    /// A request was sent for which they are.
+    is_asking: bool,
 }
 
 /// The state machine. Days are numbers of UTC days.
@@ -186,7 +206,7 @@ pub struct Scheduler {
     limits: Limits,
     next: u64,
     waiting: BTreeMap<Ticket, Waiter>,
-    under_way: HashMap<Ticket, Ask>,
+    under_way: HashMap<Ticket, UnderWay>,
     of_principal: HashMap<Arc<str>, usize>,
     load: Load,
     turns: Turns,
@@ -222,13 +242,14 @@ impl Scheduler {
         {
             return Err(Refused::TooLarge { what, asked, limit });
         }
-        self.days.check(&ask.principal, day)?;
+        self.days.check(&ask.principal, day, ask.tokens)?;
         let ticket = Ticket(self.next);
         self.next += 1;
         let patience = ask.patience.unwrap_or(self.limits.wait);
         self.turns.joined(&ask);
         *self.waiting_of(ask.class) += 1;
-        self.waiting.insert(ticket, Waiter { ask, since: now, until: now + patience });
+        let (ready, until) = (now + ask.rest, now + patience);
+        self.waiting.insert(ticket, Waiter { ask, since: now, ready, until });
         Ok(ticket)
     }
 
@@ -237,7 +258,7 @@ impl Scheduler {
         if let Some(refused) = self.overdue(now, day) {
             return Some(refused);
         }
-        let Some(ticket) = self.choose(day) else { return self.overfull() };
+        let Some(ticket) = self.choose(now, day) else { return self.overfull() };
         let ask = self.leave(ticket)?.ask;
         let passed_over = match self.load.waiting_offline {
             0 => PassedOver::None,
@@ -245,13 +266,14 @@ impl Scheduler {
             _ => PassedOver::NotNow,
         };
         self.turns.served(&ask, passed_over);
-        self.days.reserve(&ask.principal, ask.tokens);
+        let (reserved, is_asking) = (ask.tokens, false);
+        self.days.reserve(&ask.principal, 0, reserved);
         *self.of_principal.entry(Arc::clone(&ask.principal)).or_default() += 1;
         self.load.in_flight += 1;
         self.load.in_flight_offline += usize::from(ask.class == Class::Offline);
         self.load.image_bytes += ask.image_bytes;
         self.load.tokens += ask.tokens;
-        self.under_way.insert(ticket, ask);
+        self.under_way.insert(ticket, UnderWay { ask, reserved, is_asking });
         Some(Verdict { ticket, outcome: Ok(()) })
     }
 
@@ -260,11 +282,32 @@ impl Scheduler {
         self.leave(ticket).is_some()
     }
 
-    /// Ends an ask under way, for which `spent` tokens count on `day`.
+    /// Sets `tokens` of the day aside for the next request of an ask under way, in place of what was;
+    /// `false` where there are not as many.
+    pub fn reserve(&mut self, ticket: Ticket, day: u64, tokens: u64) -> bool {
+        let Some(UnderWay { ask, reserved, is_asking }) = self.under_way.get_mut(&ticket) else {
+            return false;
+        };
+        self.days.reserve(&ask.principal, *reserved, 0);
+        *is_asking = self.days.has_room(&ask.principal, day, tokens);
+        *reserved = if *is_asking { tokens } else { 0 };
+        self.days.reserve(&ask.principal, 0, *reserved);
+        *is_asking
+    }
+
+    /// Counts what a request took that was reserved for.
+    pub fn spend(&mut self, ticket: Ticket, day: u64, tokens: u64) {
+        if let Some(UnderWay { ask, reserved, is_asking }) = self.under_way.get_mut(&ticket) {
+            self.days.spend(&ask.principal, day, std::mem::take(reserved), tokens);
+            *is_asking = false;
+        }
+    }
+
+    /// Ends an ask under way. A request that nothing was heard of counts as it was estimated.
     ///
-    /// Tells what its principal has used of that day; `None` without a day budget.
-    pub fn release(&mut self, ticket: Ticket, day: u64, spent: u64) -> Option<Use> {
-        let ask = self.under_way.remove(&ticket)?;
+    /// Tells what its principal has used of the day; `None` without a day budget.
+    pub fn release(&mut self, ticket: Ticket, day: u64) -> Option<Use> {
+        let UnderWay { ask, reserved, is_asking } = self.under_way.remove(&ticket)?;
         self.load.in_flight -= 1;
         self.load.in_flight_offline -= usize::from(ask.class == Class::Offline);
         self.load.image_bytes -= ask.image_bytes;
@@ -275,12 +318,13 @@ impl Scheduler {
                 self.of_principal.remove(&ask.principal);
             }
         }
-        self.days.settle(&ask.principal, day, ask.tokens, spent)
+        self.days.spend(&ask.principal, day, reserved, if is_asking { reserved } else { 0 });
+        self.days.used(&ask.principal, day)
     }
 
-    /// What an ask under way was estimated to spend.
-    pub fn estimate(&self, ticket: Ticket) -> u64 {
-        self.under_way.get(&ticket).map_or(0, |ask| ask.tokens)
+    /// What a principal has used of a day; `None` without a day budget.
+    pub fn used(&self, principal: &Arc<str>, day: u64) -> Option<Use> {
+        self.days.used(principal, day)
     }
 
     /// Says what a principal has used of a day before this scheduler began.
@@ -288,9 +332,10 @@ impl Scheduler {
         self.days.restore(principal, day, used);
     }
 
-    /// When an ask that waits has waited long enough.
-    pub fn deadline(&self, ticket: Ticket) -> Option<Instant> {
-        self.waiting.get(&ticket).map(|waiter| waiter.until)
+    /// When time alone may change something for an ask that waits: its rest ends, or its patience.
+    pub fn deadline(&self, ticket: Ticket, now: Instant) -> Option<Instant> {
+        let Waiter { ready, until, .. } = self.waiting.get(&ticket)?;
+        Some(if now < *ready { *ready.min(until) } else { *until })
     }
 
     /// What waits and what is under way.
@@ -327,17 +372,18 @@ impl Scheduler {
             return self.refuse(ticket, |waiter| Refused::TimedOut { waited: waited(waiter) });
         }
         let spent = self.waiting.iter().find_map(|(&ticket, waiter)| {
-            Some((ticket, self.days.check(&waiter.ask.principal, day).err()?))
+            let ask = &waiter.ask;
+            Some((ticket, self.days.check(&ask.principal, day, ask.tokens).err()?))
         });
         let (ticket, refused) = spent?;
         self.refuse(ticket, |_| refused)
     }
 
     /// The ask whose turn it is, if it fits now.
-    fn choose(&self, day: u64) -> Option<Ticket> {
-        let live = self.head(Class::Live, day);
+    fn choose(&self, now: Instant, day: u64) -> Option<Ticket> {
+        let live = self.head(Class::Live, now, day);
         let offline = Some(()).filter(|()| self.has_offline_place());
-        let offline = offline.and_then(|()| self.head(Class::Offline, day));
+        let offline = offline.and_then(|()| self.head(Class::Offline, now, day));
         let ticket = match (live, offline) {
             (Some(live), None) => live,
             (None, offline) => offline?,
@@ -350,9 +396,13 @@ impl Scheduler {
     }
 
     /// The next of a class by turns of principals and then of streams, the earliest deadline of
-    /// the stream first; principals that have all they may have under way are passed over.
-    fn head(&self, class: Class, day: u64) -> Option<Ticket> {
-        let could = |waiter: &&Waiter| waiter.ask.class == class && self.principal_can(&waiter.ask);
+    /// the stream first; those that rest, and principals that have all they may have under way, are
+    /// passed over.
+    fn head(&self, class: Class, now: Instant, day: u64) -> Option<Ticket> {
+        let could = |waiter: &&Waiter| {
+            let Waiter { ask, ready, .. } = waiter;
+            ask.class == class && *ready <= now && self.principal_can(ask)
+        };
         let order = |(ticket, waiter): (&Ticket, &Waiter)| {
             (self.turns.place(&waiter.ask), waiter.until, *ticket)
         };

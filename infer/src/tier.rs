@@ -1,6 +1,6 @@
 //! Two passes: a small model describes, a larger one is asked where the small one is unsure.
 
-use crate::{Answer, Chain, InferError, Request};
+use crate::{Answer, Chain, InferError, Purse, Request};
 
 /// A question with a second opinion.
 #[derive(Clone, Debug)]
@@ -35,9 +35,15 @@ pub struct Described {
 
 impl Chain {
     /// Asks once, and once more where the answer's `confidence` is below the threshold. An answer that
-    /// states no confidence is taken as it is. A second pass that fails leaves the first answer.
-    pub async fn describe(&self, tiered: &Tiered) -> Result<Described, InferError> {
-        let first = self.infer(&tiered.first).await?;
+    /// states no confidence is taken as it is. A second pass that fails, or that `purse` has no room
+    /// for, leaves the first answer.
+    pub async fn describe(
+        &self,
+        tiered: &Tiered,
+        purse: &dyn Purse,
+    ) -> Result<Described, InferError> {
+        let mut may_correct = true;
+        let first = self.put(&tiered.first, purse, &mut may_correct).await?;
         let confidence = first.json.as_ref().and_then(|json| json.get("confidence")?.as_f64());
         let unsure = confidence.is_some_and(|confidence| confidence < tiered.threshold);
         let Some(model) = tiered.second_model.as_ref().filter(|_| unsure) else {
@@ -46,23 +52,22 @@ impl Chain {
         let mut request = tiered.first.clone();
         request.model.clone_from(model);
         request.timeout = request.timeout.map(|all| all.saturating_sub(first.latency));
-        Ok(match self.infer(&request).await {
+        Ok(match self.put(&request, purse, &mut may_correct).await {
             Ok(second) => {
                 let answer = Answer {
                     tokens: first.tokens + second.tokens,
-                    uncounted: first.uncounted.saturating_add(second.uncounted),
                     latency: first.latency + second.latency,
                     attempts: first.attempts.saturating_add(second.attempts),
+                    fallback_used: first.fallback_used || second.fallback_used,
                     ..second
                 };
                 Described { answer, tier: Tier::Second, second_failed: None }
             }
             Err(error) => {
                 let tokens = first.tokens + error.tokens();
-                let uncounted = first.uncounted.saturating_add(error.uncounted());
                 let attempts = first.attempts.saturating_add(error.attempts());
                 let latency = first.latency + error.latency();
-                let answer = Answer { tokens, uncounted, attempts, latency, ..first };
+                let answer = Answer { tokens, attempts, latency, ..first };
                 Described { answer, tier: Tier::First, second_failed: Some(error) }
             }
         })

@@ -1,12 +1,13 @@
 //! What is asked of one backend in which order: a value; responses come in, the next step goes out.
 //!
 //! Each reason to ask again is used once: another form of the schema where one is refused, more room,
-//! the violations, a pause. What is left after that is a failure with its class.
+//! the violations, a pause, a connection that was gone. What is left after that is a failure with
+//! its class.
 
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::{
     Failure, FinishReason, Request, Tokens,
     config::Api,
     dialect::{Ask, Correction, Form, Reply, refuses_form, text},
-    http::Response,
+    http::{Lost, Response},
 };
 
 /// Most room that a retry asks for.
@@ -29,8 +30,8 @@ const JSON_BYTES_MAX: usize = 256 * 1024;
 pub(crate) enum Next {
     /// The answer.
     Done { text: String, json: Option<Value>, finish: FinishReason },
-    /// Ask again, after this pause.
-    Again { after: Duration },
+    /// Ask again, after the rest that was asked for.
+    Again,
     /// Give up.
     Failed(Failure),
 }
@@ -47,31 +48,71 @@ pub(crate) struct Judged {
 
 /// The questions put to one backend for one request.
 #[derive(Debug)]
-pub(crate) struct Turns<'a> {
+pub(crate) struct Turns {
     api: Api,
-    request: &'a Request,
-    model: &'a str,
+    request: Arc<Request>,
+    model: String,
     /// Index in the API's forms.
     form: usize,
     /// Tokens asked for after the model ran out of them.
     room: Option<u32>,
     compact: bool,
+    may_correct: bool,
     correction: Option<Correction>,
     paused: bool,
+    resent: bool,
 }
 
-impl<'a> Turns<'a> {
+impl Turns {
     /// `model` is what the backend calls it.
-    pub fn new(api: Api, request: &'a Request, model: &'a str) -> Turns<'a> {
-        let (form, room, compact, correction, paused) = (0, None, false, None, false);
-        Turns { api, request, model, form, room, compact, correction, paused }
+    pub fn new(api: Api, request: Arc<Request>, model: &str) -> Turns {
+        Turns {
+            api,
+            request,
+            model: model.to_owned(),
+            form: 0,
+            room: None,
+            compact: false,
+            may_correct: true,
+            correction: None,
+            paused: false,
+            resent: false,
+        }
+    }
+
+    /// The same for a request whose answer was corrected once: another backend's is not.
+    #[must_use]
+    pub fn uncorrected(self) -> Turns {
+        Turns { may_correct: false, ..self }
+    }
+
+    /// What is asked.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// What the backend calls the model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The model was told what is wrong with its answer.
+    pub fn has_corrected(&self) -> bool {
+        self.correction.is_some()
+    }
+
+    /// Tokens that what is to be sent now is expected to take.
+    pub fn tokens_estimate(&self) -> u64 {
+        let told = self.correction.as_ref();
+        let told = told.map_or(0, |told| told.answer.len() + told.problem.len());
+        self.request.tokens_estimate_again(self.room.or(self.request.max_tokens), told)
     }
 
     /// The body to send now.
     pub fn body(&self) -> Vec<u8> {
         self.api.body(&Ask {
-            request: self.request,
-            model: self.model,
+            request: &self.request,
+            model: &self.model,
             max_tokens: self.room.or(self.request.max_tokens),
             form: self.api.forms().get(self.form).copied().unwrap_or(Form::Told),
             compact: self.compact,
@@ -79,11 +120,15 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// Takes in what came back. A pause up to `pause_max` may be waited for.
-    pub fn judge(&mut self, came: Result<Response, Failure>, pause_max: Duration) -> Judged {
+    /// Takes in what came back. A rest up to `pause_max` may be waited for.
+    pub fn judge(&mut self, came: Result<Response, Lost>, pause_max: Duration) -> Judged {
         let response = match came {
             Ok(response) => response,
-            Err(failure) => return Judged::failed(failure, Tokens::default()),
+            Err(Lost { failure, is_stale }) if is_stale && !self.resent => {
+                self.resent = true;
+                return Judged::again(failure, Tokens::default());
+            }
+            Err(Lost { failure, .. }) => return Judged::failed(failure, Tokens::default()),
         };
         match response.status {
             200..=299 => match self.api.reply(&response.body) {
@@ -110,8 +155,7 @@ impl<'a> Turns<'a> {
         match retry_after {
             Some(after) if !self.paused && after < pause_max => {
                 self.paused = true;
-                let next = Next::Again { after };
-                Judged { next, failure: Some(failure), tokens: Tokens::default() }
+                Judged::again(failure, Tokens::default())
             }
             _ => Judged::failed(failure, Tokens::default()),
         }
@@ -122,7 +166,7 @@ impl<'a> Turns<'a> {
         if finish == FinishReason::ContentFilter {
             return Judged::failed(Failure::Filtered, tokens);
         }
-        let Some(schema) = &self.request.schema else {
+        let Some(schema) = self.request.schema.clone() else {
             return self.judge_text(text, finish, tokens);
         };
         let json = text::json(&text);
@@ -171,7 +215,7 @@ impl<'a> Turns<'a> {
     fn judge_violation(&mut self, answer: String, problem: String, tokens: Tokens) -> Judged {
         let failure = Failure::Schema { problem: problem.clone() };
         // An answer that is too long to read is too long to send back.
-        if self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
+        if !self.may_correct || self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
             return Judged::failed(failure, tokens);
         }
         self.correction = Some(Correction { answer, problem });
@@ -185,6 +229,6 @@ impl Judged {
     }
 
     fn again(failure: Failure, tokens: Tokens) -> Judged {
-        Judged { next: Next::Again { after: Duration::ZERO }, failure: Some(failure), tokens }
+        Judged { next: Next::Again, failure: Some(failure), tokens }
     }
 }

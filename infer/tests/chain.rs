@@ -1,6 +1,8 @@
 //! The chain against scripted backends: every way to fail, who answers instead, and in what time.
 #![allow(missing_docs)]
 
+#[path = "chain/budget.rs"]
+mod budget;
 #[path = "chain/failures.rs"]
 mod failures;
 #[path = "chain/order.rs"]

@@ -83,7 +83,7 @@ fn request() -> Request {
 
 /// The only attempt's answer, its tokens counted.
 async fn answered(chain: &Chain, request: &Request) -> Answer {
-    let answer = chain.infer(request).await.expect("an answer");
+    let answer = chain.infer(request, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.attempts), ("noise", 1), "{answer:?}");
     assert!(answer.tokens.prompt > 0 && answer.tokens.completion > 0, "{answer:?}");
     assert_eq!(answer.tokens.total, answer.tokens.prompt + answer.tokens.completion);
@@ -99,7 +99,7 @@ fn assert_structured(answer: &Answer) {
 
 /// How the only backend failed.
 async fn failure(chain: &Chain, request: &Request) -> Failure {
-    match chain.infer(request).await {
+    match chain.infer(request, &()).await {
         Err(InferError::Failed(mut failed)) if failed.len() == 1 => failed.remove(0).failure,
         other => panic!("not one failure: {other:?}"),
     }
@@ -199,7 +199,7 @@ async fn it_stands_in_for_a_backend_that_is_not_there() {
     );
     let chain = chain_after(&models, &gone, &format!("api_key = \"{KEY}\""));
     let asked = Request { primary: Some(ProviderKind::Vllm), ..request() };
-    let answer = chain.infer(&asked).await.expect("an answer");
+    let answer = chain.infer(&asked, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.fallback_used), ("noise", true), "{answer:?}");
     let reached = |name: &str| (name == "noise", name.to_owned());
     let probes = chain.probe().await;

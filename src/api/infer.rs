@@ -4,7 +4,10 @@ mod asked;
 mod batch;
 mod pictures;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{Json, extract::State};
 use infer::{
@@ -14,7 +17,8 @@ use infer::{
 use media::{RequestId, RunId};
 use serde::Serialize;
 use serde_json::Value;
-use timeline::{Event, InferenceCompleted};
+use timeline::{Event, InferenceCompleted, Pass};
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::{
@@ -25,9 +29,12 @@ use super::{
     wire::shown,
 };
 use crate::{
-    inference::{Asker, InferenceError},
+    inference::{Asker, InferenceError, Waiting},
     json::Detail,
-    session::registry::{Run, RunError},
+    session::{
+        patience::patiently,
+        registry::{Run, RunError},
+    },
 };
 use asked::{Asked, InferRequest};
 use pictures::Pictures;
@@ -95,15 +102,38 @@ impl InferAnswer {
             output_text: answer.text,
             output_json: answer.json,
             finish_reason: FinishReason::as_str(answer.finish),
-            inference_latency_ms: u64::try_from(answer.latency.as_millis()).unwrap_or(u64::MAX),
+            inference_latency_ms: millis(answer.latency),
             tokens: answer.tokens.into(),
         }
     }
+
+    /// Bytes that it takes while it is held.
+    fn held_bytes(&self) -> usize {
+        self.output_text.len() + self.output_json.as_ref().map_or(0, held_bytes)
+    }
+}
+
+/// Bytes that `value` takes.
+fn held_bytes(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(held_bytes).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| size_of::<String>() + name.len() + held_bytes(field))
+            .sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + inside
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Ask a model.
 ///
-/// Waits for a place, a few seconds at most. Backends are asked in the order of their priorities;
+/// Waits for a place, a few seconds at most and within `timeout_ms`. Backends are asked in the order of their priorities;
 /// what the last of them did wrong is said in the message of the 500.
 #[utoipa::path(
     post, path = "/v1/infer", operation_id = "infer", tag = "work",
@@ -128,7 +158,7 @@ pub async fn infer(
     });
     let asked = asked.await??;
     app.check_open()?;
-    let manner = Manner { class: Class::Live, patience: None };
+    let manner = Manner { class: Class::Live, patience: app.inference.wait() };
     ask(&app, &caller, asked, manner).await.map(Json)
 }
 
@@ -136,7 +166,8 @@ pub async fn infer(
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     class: Class,
-    patience: Option<std::time::Duration>,
+    /// Longest wait for a place.
+    patience: Duration,
 }
 
 /// Asks what was asked, and records the answer on the run that it is for.
@@ -146,6 +177,12 @@ async fn ask(
     asked: Asked,
     manner: Manner,
 ) -> Result<InferAnswer, ApiError> {
+    // A caller's time is for all that it waits for; in a batch the wait is for the others.
+    let is_awaited = manner.class == Class::Live;
+    let whole = asked.request.timeout.filter(|_| is_awaited);
+    let patience = whole.map_or(manner.patience, |whole| whole.min(manner.patience));
+    let mut waiting = Waiting::new(patience);
+    let deadline = whole.map(|whole| Instant::now() + whole);
     let run = asked.run.as_deref().map(|id| owned(app, caller, id)).transpose()?;
     if let Some(run) = &run {
         run.check_active()?;
@@ -157,27 +194,41 @@ async fn ask(
         principal: caller.principal.clone(),
         run,
         class: manner.class,
-        patience: manner.patience,
-    };
-    let tokens = asked.request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
-    let model = &asked.request.model;
-    let permit = app.inference.enter(&asker, model, pictures.bytes(), tokens).await?;
-    // Read only now: those that wait hold no pictures.
-    let images = match pictures.load(app).await {
-        Ok(images) => images,
-        Err(error) => {
-            permit.settle(Tokens::default());
-            return Err(error);
-        }
+        patience: Some(patience),
     };
     let mut request = asked.request;
-    request.images = images;
-    let answer = app.inference.answer(&asker, permit, &request).await?;
+    if app.inference.has_day_limit() {
+        // What a question may cost is known before it is asked.
+        request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
+    }
+    let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
+    let answer = loop {
+        let model = &request.model;
+        let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
+        let in_queue = if is_awaited { Duration::ZERO } else { waiting.left() };
+        let permit = patiently(in_queue, &CancellationToken::new(), is_full, enter).await?;
+        // Read only now: those that wait hold no pictures.
+        request.images = pictures.load(app).await?;
+        if let Some(deadline) = deadline {
+            request.timeout = Some(deadline.saturating_duration_since(Instant::now()));
+        }
+        let answered = app.inference.answer(&asker, permit, &request).await;
+        request.images.clear();
+        match answered {
+            Err(error) if waiting.goes_on(&error) => {}
+            answered => break waiting.with_earlier(answered?),
+        }
+    };
     let run_id = match &asker.run {
         Some(run) => record(app, run, caller.request_id, request.prompt.len(), &answer).await?,
         None => None,
     };
     Ok(InferAnswer::new(caller.request_id, run_id, answer))
+}
+
+/// The queue is.
+fn is_full(error: &InferenceError) -> bool {
+    matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
 }
 
 /// The caller's visible run of this name.
@@ -202,6 +253,13 @@ async fn record(
         fallback_used: answer.fallback_used,
         prompt_bytes: prompt_bytes as u64,
         output_bytes: answer.text.len() as u64,
+        prompt_tokens: Some(answer.tokens.prompt),
+        completion_tokens: Some(answer.tokens.completion),
+        thinking_tokens: Some(answer.tokens.thinking),
+        total_tokens: Some(answer.tokens.total),
+        inference_latency_ms: Some(millis(answer.latency)),
+        tier: Some(Pass::First),
+        attempts: Some(answer.attempts),
     });
     match app.registry.commit(run, vec![completed]).await {
         Ok(_) => Ok(Some(run.id())),
@@ -219,6 +277,7 @@ pub fn details(error: &InferenceError) -> Vec<Detail> {
         InferenceError::Refused(Refused::TooLarge { what, .. }) => match what {
             Size::Pictures => "images",
             Size::Tokens | Size::DayTokens => "max_tokens",
+            Size::Answers => "requests",
         },
         _ => return Vec::new(),
     };

@@ -26,6 +26,8 @@ const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition:
 struct Record {
     day: u64,
     used: u64,
+    /// They were seen to run low.
+    low: bool,
     told: bool,
 }
 
@@ -79,19 +81,28 @@ impl TokenDays {
         // Of two that end at once the later total stands.
         let used = before.map_or(*used, |before| before.used.max(*used));
         let told = before.is_some_and(|before| before.told);
-        book.records.insert(Arc::clone(principal), Record { day: *day, used, told });
-        book.dirty = true;
+        let was_low = before.is_some_and(|before| before.low);
+        let low = was_low || found.is_low();
+        book.records.insert(Arc::clone(principal), Record { day: *day, used, low, told });
+        let is_news = before.is_none_or(|before| before.used != used);
+        book.dirty |= is_news;
         drop(book);
-        self.noted.notify_one();
-        let was_low =
-            before.is_some_and(|before| Use { used: before.used, ..found.clone() }.is_low());
-        found.is_low() && !was_low
+        if is_news {
+            self.noted.notify_one();
+        }
+        low && !was_low
+    }
+
+    /// The owner was told that its tokens of `day` run low.
+    pub fn was_told(&self, principal: &Principal, day: u64) -> bool {
+        let book = self.book();
+        book.records.get(principal.as_str()).is_some_and(|record| record.day >= day && record.told)
     }
 
     /// Whether to tell the owner that its tokens of `day` run low: once a day.
     pub fn tell(&self, principal: &Principal, day: u64) -> bool {
         let mut book = self.book();
-        let fresh = Record { day, used: 0, told: false };
+        let fresh = Record { day, used: 0, low: false, told: false };
         let record = book.records.entry(principal.as_str().into()).or_insert(fresh);
         if record.day < day {
             *record = fresh;
@@ -134,7 +145,7 @@ impl TokenDays {
         };
         let written = self.ledger.write(|change| {
             let mut table = change.open_table(TOKEN_DAYS)?;
-            for (principal, Record { day, used, told }) in &records {
+            for (principal, Record { day, used, told, .. }) in &records {
                 table.insert(&**principal, (*day, *used, *told))?;
             }
             Ok(())
@@ -167,7 +178,8 @@ fn read(view: &ReadTransaction, today: u64) -> Result<BTreeMap<Arc<str>, Record>
         let (principal, record) = entry?;
         let (day, used, told) = record.value();
         if day >= today {
-            records.insert(principal.value().into(), Record { day, used, told });
+            let record = Record { day, used, low: told, told };
+            records.insert(principal.value().into(), record);
         }
     }
     Ok(records)
@@ -185,12 +197,17 @@ mod tests {
             |today| TokenDays::open(Ledger::open(&path).expect("opens"), today).expect("readable");
         let alice: Arc<str> = "alice".into();
         let owner = Principal::named("alice");
-        let of = |day, used| Use { principal: Arc::clone(&alice), day, used, limit: 100 };
+        let of = |day, used| {
+            let principal = Arc::clone(&alice);
+            Use { principal, day, used, reserved: 0, limit: 100 }
+        };
         let days = open(7);
         assert!(!days.note(&of(7, 50)));
-        assert!(days.note(&of(7, 95)), "nine tenths are passed");
+        assert!(days.note(&Use { reserved: 45, ..of(7, 50) }), "nine tenths may be spent");
+        assert!(!days.note(&of(7, 95)), "and then are");
         assert!(!days.note(&of(7, 94)), "one that ended before, heard later");
-        assert!(days.tell(&owner, 7) && !days.tell(&owner, 7));
+        assert!(!days.was_told(&owner, 7));
+        assert!(days.tell(&owner, 7) && !days.tell(&owner, 7) && days.was_told(&owner, 7));
         days.flush();
         drop(days);
         let days = open(7);

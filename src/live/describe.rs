@@ -386,11 +386,14 @@ impl Describer {
         if let Some(error) = second_failed {
             tracing::warn!(%error, "a second pass has no answer");
         }
+        let second_failed =
+            second_failed.as_ref().map(|error| format!("the second pass has no answer: {error}"));
         let found = answer.json.as_ref().map(Finding::read).unwrap_or_default();
         let finding = timeline::Finding {
             summary: Some(found.summary),
             event_type: found.event_type,
             object_label: found.object_label,
+            semantic_error: second_failed,
             provider: Some(answer.provider.to_string()),
             model: Some(answer.model.clone()),
             total_tokens: Some(answer.tokens.total),
@@ -435,9 +438,30 @@ impl Describer {
         if memory.failing.replace(error.class()) == Some(error.class()) {
             return None;
         }
-        let finding =
-            timeline::Finding { semantic_error: reason, ..self.finding(look, description) };
+        let finding = timeline::Finding {
+            semantic_error: reason,
+            ..self.asked_in_vain(error, self.finding(look, description))
+        };
         Some(Event::Found(self.kind(Tier::First), finding))
+    }
+
+    /// `finding` with who was asked and what that cost, where anybody was.
+    fn asked_in_vain(
+        &self,
+        error: &InferenceError,
+        finding: timeline::Finding,
+    ) -> timeline::Finding {
+        let InferenceError::Infer(error) = error else { return finding };
+        let Some(last) = error.failed().last() else { return finding };
+        timeline::Finding {
+            provider: Some(last.provider.to_string()),
+            // What fails is the first pass: a second that does leaves its answer.
+            model: self.models.first.clone(),
+            total_tokens: Some(error.tokens().total),
+            completion_tokens: Some(error.tokens().completion),
+            inference_latency_ms: Some(error.latency().as_millis() as u64),
+            ..finding
+        }
     }
 
     fn finding(&self, look: &Look, description: String) -> timeline::Finding {

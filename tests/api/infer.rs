@@ -56,7 +56,9 @@ fn a_question_is_answered_and_told_of_on_its_run() {
     let payload = server.events(&run)[1]["payload"].clone();
     let expected = json!({
         "request_id": reply.header("x-request-id"), "provider": "vllm", "model": MODEL,
-        "fallback_used": false, "prompt_bytes": 10, "output_bytes": 5,
+        "fallback_used": false, "prompt_bytes": 10, "output_bytes": 5, "prompt_tokens": 12,
+        "completion_tokens": 5, "thinking_tokens": 0, "total_tokens": 17, "tier": "first",
+        "attempts": 1, "inference_latency_ms": answer["inference_latency_ms"],
     });
     assert_eq!(payload, expected);
     let untied = server.post("/v1/infer", &question("p"));

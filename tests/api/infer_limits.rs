@@ -1,4 +1,4 @@
-//! What inference is bounded by: places, the queue, a day's tokens; and how it is counted.
+//! What inference is bounded by, places and the queue, and how it is counted.
 
 use std::{
     io::Write,
@@ -25,25 +25,25 @@ fn model() -> Model {
     })
 }
 
-fn question(prompt: &str) -> Value {
+pub fn question(prompt: &str) -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": prompt, "max_tokens": 10})
 }
 
 /// A question that holds its place for so long.
-fn hanging(timeout_ms: u64) -> Value {
+pub fn hanging(timeout_ms: u64) -> Value {
     let mut body = question("hang");
     body["timeout_ms"] = json!(timeout_ms);
     body
 }
 
-fn value(server: &Server, series: &str) -> f64 {
+pub fn value(server: &Server, series: &str) -> f64 {
     let text = server.get("/v1/metrics").text;
     let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     rest.unwrap_or_else(|| panic!("no {series}")).parse().expect("a number")
 }
 
 /// Waits until a series has a value.
-fn until(server: &Server, series: &str, expected: f64) {
+pub fn until(server: &Server, series: &str, expected: f64) {
     let started = Instant::now();
     while value(server, series) != expected {
         assert!(started.elapsed() < Duration::from_secs(60), "{series} is never {expected}");
@@ -51,10 +51,10 @@ fn until(server: &Server, series: &str, expected: f64) {
     }
 }
 
-const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
-const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
+pub const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
+pub const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
 
-fn is_unavailable(reply: &Reply) -> bool {
+pub fn is_unavailable(reply: &Reply) -> bool {
     (reply.status, reply.code().as_str()) == (503, "unavailable")
         && !reply.header("retry-after").is_empty()
 }
@@ -153,66 +153,6 @@ fn a_caller_that_goes_away_takes_its_question_back() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(server.post("/v1/infer", &question("p")).status, 200);
-}
-
-#[test]
-fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let model = model();
-    // A question is estimated at 11 tokens and costs 17.
-    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "37");
-    let mut server = setup.start();
-    let run = server.create_run();
-    let mut body = question("p");
-    body["run_id"] = json!(run);
-    let low = |server: &Server| {
-        server.events(&run).into_iter().filter(|event| event["kind"] == "token_budget_low").count()
-    };
-    assert_eq!(server.post("/v1/infer", &body).status, 200);
-    assert_eq!(low(&server), 0, "17 of 37");
-    let asking = |max_tokens: u64| {
-        let mut body = body.clone();
-        body["max_tokens"] = json!(max_tokens);
-        server.post("/v1/infer", &body)
-    };
-    let never = asking(37);
-    assert_eq!(
-        (never.status, never.json()["error"]["details"][0]["field"].clone()),
-        (422, json!("max_tokens"))
-    );
-    // It may take more than is left, and what it takes is charged.
-    let second = asking(30);
-    assert_eq!((second.status, low(&server)), (200, 1), "34 of 37: {}", second.text);
-    assert_eq!(server.post("/v1/infer", &body).status, 200, "the last one may pass the limit");
-    let events = server.events(&run);
-    let told = events.iter().find(|event| event["kind"] == "token_budget_low").expect("told");
-    let payload = &told["payload"];
-    let shown = ["principal_key", "used_tokens", "limit_tokens"].map(|name| payload[name].clone());
-    assert_eq!(shown, [json!("alice"), json!(34), json!(37)], "{payload}");
-    assert_eq!(payload["request_id"], second.header("x-request-id"));
-    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
-    let refused = |server: &Server| {
-        let reply = server.post("/v1/infer", &body);
-        assert!(is_unavailable(&reply), "{} {}", reply.status, reply.text);
-        let seconds: u64 = reply.header("retry-after").parse().expect("seconds");
-        assert!((1..=86_400).contains(&seconds), "{seconds} to midnight");
-    };
-    refused(&server);
-    let batch = server.post("/v1/infer/batch", &json!({"requests": [question("p")]})).json();
-    assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
-    let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
-    assert_eq!((&limits["max"], &limits["used"]), (&json!(37), &json!(51)));
-    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
-    let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
-    assert_eq!(value(&server, of), 2.0);
-    let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
-    assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
-    server.terminate();
-    assert!(server.wait(Duration::from_secs(30)).success());
-    server = setup.start();
-    refused(&server);
-    assert_eq!(low(&server), 1, "told once a day");
-    assert_eq!(model.server.seen().len(), 4, "what is refused is not asked");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::{
         trace_service_server::{TraceService, TraceServiceServer},
     },
     common::v1::{AnyValue, KeyValue, any_value::Value as Any},
-    trace::v1::Span,
+    trace::v1::{Span, status::StatusCode},
 };
 use serde_json::json;
 use tonic::{Request, Response, Status};
@@ -69,6 +69,7 @@ fn attribute(span: &Span, name: &str) -> String {
     match found.and_then(|attribute| attribute.value.clone()) {
         Some(AnyValue { value: Some(Any::StringValue(text)) }) => text,
         Some(AnyValue { value: Some(Any::IntValue(number)) }) => number.to_string(),
+        Some(AnyValue { value: Some(Any::ArrayValue(list)) }) => format!("{:?}", list.values),
         _ => String::new(),
     }
 }
@@ -146,17 +147,90 @@ fn a_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
         ("gen_ai.provider.name", "vllm"),
         ("gen_ai.request.model", "qwen3-vl-4b"),
         ("gen_ai.request.max_tokens", "9"),
-        ("gen_ai.response.finish_reasons", "stop"),
         ("gen_ai.usage.input_tokens", "12"),
         ("gen_ai.usage.output_tokens", "5"),
         ("principal", "alice"),
     ] {
         assert_eq!(attribute(asked, name), value, "{name}");
     }
+    let reasons = attribute(asked, "gen_ai.response.finish_reasons");
+    assert!(reasons.starts_with('[') && reasons.contains("\"stop\""), "a list: {reasons}");
     for child in [asked, by_name["admission"]] {
         assert_eq!(child.parent_span_id, request.span_id, "{}", child.name);
     }
     assert!(!format!("{spans:?}").contains("private words"), "no prompt leaves in a span");
+}
+
+#[test]
+fn a_question_that_fails_is_a_span_with_its_class_and_its_cost() {
+    let (collector, addr, _runtime) = collector();
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat_finished("", "content_filter"));
+    let setup = model.behind(Setup::new(dir.path()));
+    let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
+    let body = json!({"model": "qwen3-vl-4b", "prompt": "private words"});
+    assert_eq!(server.post("/v1/infer", &body).status, 500);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+    let spans = collector.spans.lock().expect("no panic").clone();
+    let asked = spans.iter().find(|span| span.name == "chat qwen3-vl-4b").expect("its span");
+    for (name, value) in [
+        ("error.type", "filtered"),
+        ("gen_ai.provider.name", "vllm"),
+        ("gen_ai.usage.input_tokens", "12"),
+        ("gen_ai.usage.output_tokens", "5"),
+        ("gen_ai.response.model", ""),
+    ] {
+        assert_eq!(attribute(asked, name), value, "{name}");
+    }
+    let status = asked.status.clone().expect("a status");
+    assert_eq!(status.code(), StatusCode::Error);
+    assert!(!format!("{spans:?}").contains("private words"), "no prompt leaves in a span");
+}
+
+#[test]
+fn every_chunk_of_a_reasoning_is_a_span_with_who_answered_it() {
+    let Some(clips) = clips("every_chunk_of_a_reasoning_is_a_span_with_who_answered_it") else {
+        return;
+    };
+    let (collector, addr, _runtime) = collector();
+    let dir = tempfile::tempdir().expect("a directory");
+    let says = |confidence: f64| {
+        let finding = json!({
+            "event_type": "e", "object_label": "o", "summary": "s", "description": "d",
+            "confidence": confidence,
+        });
+        Step::chat(&finding.to_string())
+    };
+    let model = Model::start(move |seen| match seen.json()["model"].as_str() {
+        Some("qwen3-vl-4b") => says(0.1),
+        _ => says(0.9),
+    });
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
+    let run = server.create_run();
+    let body = json!({
+        "source_uri": "talk_friday.mp4", "model": "qwen3-vl-4b", "max_frames": 60,
+        "chunk_size": 20, "semantic_prompt": "What happens?", "second_pass_model": "qwen3-vl-8b",
+    });
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+    let spans = collector.spans.lock().expect("no panic").clone();
+    let asked: Vec<_> = spans.iter().filter(|span| span.name == "chat qwen3-vl-4b").collect();
+    assert_eq!(asked.len(), 3);
+    for span in asked {
+        for (name, value) in [
+            ("gen_ai.request.model", "qwen3-vl-4b"),
+            ("gen_ai.response.model", "qwen3-vl-8b"),
+            ("gen_ai.usage.input_tokens", "24"),
+            ("gen_ai.output.type", "json"),
+            ("run", &*run),
+        ] {
+            assert_eq!(attribute(span, name), value, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -209,6 +209,13 @@ fn of_models() -> Vec<Event> {
             fallback_used: false,
             prompt_bytes: 1,
             output_bytes: 2,
+            prompt_tokens: Some(1),
+            completion_tokens: Some(2),
+            thinking_tokens: Some(0),
+            total_tokens: Some(3),
+            inference_latency_ms: Some(4),
+            tier: Some(Pass::First),
+            attempts: Some(1),
         }),
         Event::TokenBudgetLow(TokenBudgetLow {
             request_id: REQUEST,

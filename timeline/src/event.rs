@@ -401,6 +401,20 @@ pub struct InferenceCompleted {
     pub prompt_bytes: u64,
     /// Size of the answer.
     pub output_bytes: u64,
+    /// Tokens of the prompt; this and what follows is absent from logs of before it was told.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the answer, hidden reasoning left out.
+    pub completion_tokens: Option<u64>,
+    /// Tokens of hidden reasoning.
+    pub thinking_tokens: Option<u64>,
+    /// All of them, failed attempts included.
+    pub total_tokens: Option<u64>,
+    /// Time from the first request to the answer.
+    pub inference_latency_ms: Option<u64>,
+    /// Which of two models answered.
+    pub tier: Option<Pass>,
+    /// Requests that backends were sent.
+    pub attempts: Option<u32>,
 }
 
 /// Payload of `run_completed`.
@@ -498,11 +512,11 @@ pub struct Finding {
     pub event_type: Option<EventType>,
     /// Normalised object label.
     pub object_label: Option<String>,
-    /// Why there is no answer.
+    /// Why there is no answer, or none of a second pass.
     pub semantic_error: Option<String>,
-    /// Backend that answered.
+    /// Backend that answered, or failed last.
     pub provider: Option<String>,
-    /// Model that answered.
+    /// Model that answered, or was to.
     pub model: Option<String>,
     /// Tokens that it took, a description's own and not a reused one's.
     pub total_tokens: Option<u64>,

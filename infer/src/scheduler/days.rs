@@ -1,12 +1,16 @@
 //! What each principal has spent of a UTC day, and what it may still spend.
 //!
-//! A day ends when its tokens are spent. What is under way counts as its estimate: asks that could
-//! pass the limit together wait for each other, and go one at a time when little is left. So the
-//! last one of a day may pass the limit, by what it takes, and no estimate ends a day early.
+//! Every request is reserved for before it is sent. It goes where its estimate fits in what is left
+//! of the day; beside others only where all of them fit that cost [`COST_MAX`] times as estimated.
+//! So a day's limit is passed by one request at most, by what that one costs over its estimate.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::Refused;
+
+/// What a request can cost of its estimate: a token of text may be one byte where three are
+/// expected, and a picture several times the usual.
+pub(super) const COST_MAX: u64 = 4;
 
 /// What a principal has used of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,14 +21,17 @@ pub struct Use {
     pub day: u64,
     /// Tokens spent.
     pub used: u64,
-    /// Tokens that may be.
+    /// Tokens set aside for requests under way.
+    pub reserved: u64,
+    /// Tokens that may be spent.
     pub limit: u64,
 }
 
 impl Use {
-    /// Nine tenths are spent.
+    /// Nine tenths are spent or under way.
     pub fn is_low(&self) -> bool {
-        u128::from(self.used) * 10 >= u128::from(self.limit) * 9
+        let taken = u128::from(self.used) + u128::from(self.reserved);
+        taken * 10 >= u128::from(self.limit) * 9
     }
 }
 
@@ -34,6 +41,13 @@ struct Account {
     used: u64,
     /// Estimates of what is under way, on whatever day it began.
     reserved: u64,
+}
+
+impl Account {
+    fn used_of(&self, day: u64) -> u64 {
+        // A clock that is set back begins no new day.
+        if self.day >= day { self.used } else { 0 }
+    }
 }
 
 /// The accounts of all principals. A principal is a key of the configuration: there are few.
@@ -53,53 +67,58 @@ impl Days {
         self.limit == 0
     }
 
-    /// Spent on `day`, and under way.
-    fn used(&self, principal: &str, day: u64) -> (u64, u64) {
-        let account = self.accounts.get(principal).copied().unwrap_or_default();
-        (if account.day >= day { account.used } else { 0 }, account.reserved)
+    fn account(&self, principal: &str) -> Account {
+        self.accounts.get(principal).copied().unwrap_or_default()
     }
 
-    /// Refuses what comes when the day's tokens are spent.
-    pub(super) fn check(&self, principal: &str, day: u64) -> Result<(), Refused> {
-        let (used, limit) = (self.used(principal, day).0, self.limit);
-        if self.is_off() || used < limit { Ok(()) } else { Err(Refused::DaySpent { used, limit }) }
+    /// Refuses what the day has no room for, whatever becomes of that under way.
+    pub(super) fn check(&self, principal: &str, day: u64, asked: u64) -> Result<(), Refused> {
+        let (used, limit) = (self.account(principal).used_of(day), self.limit);
+        let fits = self.is_off() || (used < limit && used.saturating_add(asked) <= limit);
+        if fits { Ok(()) } else { Err(Refused::DaySpent { used, asked, limit }) }
     }
 
-    /// It fits beside what the principal has under way, or there is nothing that it could stand
-    /// beside.
+    /// It fits beside what the principal has under way.
     pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64) -> bool {
-        let (used, reserved) = self.used(principal, day);
-        let together = used.saturating_add(reserved).saturating_add(asked);
-        self.is_off() || together <= self.limit || (reserved == 0 && used < self.limit)
+        let account = self.account(principal);
+        let together = account.reserved.saturating_add(asked).saturating_mul(COST_MAX);
+        let fits_beside = account.used_of(day).saturating_add(together) <= self.limit;
+        let is_alone = account.reserved == 0;
+        self.is_off() || (self.check(principal, day, asked).is_ok() && (is_alone || fits_beside))
     }
 
-    pub(super) fn reserve(&mut self, principal: &Arc<str>, asked: u64) {
+    /// Sets `asked` aside in place of `before`.
+    pub(super) fn reserve(&mut self, principal: &Arc<str>, before: u64, asked: u64) {
         if !self.is_off() {
-            self.accounts.entry(Arc::clone(principal)).or_default().reserved += asked;
+            let account = self.accounts.entry(Arc::clone(principal)).or_default();
+            account.reserved = account.reserved - before + asked;
         }
     }
 
-    /// Turns an estimate into what was spent; it counts on the day on which it is known.
-    pub(super) fn settle(
-        &mut self,
-        principal: &Arc<str>,
-        day: u64,
-        reserved: u64,
-        spent: u64,
-    ) -> Option<Use> {
+    /// Turns what was reserved into what was spent; it counts on the day on which it is known.
+    pub(super) fn spend(&mut self, principal: &Arc<str>, day: u64, reserved: u64, spent: u64) {
         if self.is_off() {
-            return None;
+            return;
         }
         let account = self.accounts.entry(Arc::clone(principal)).or_default();
         account.reserved -= reserved;
-        // A clock that is set back begins no new day.
         if account.day < day {
             (account.day, account.used) = (day, 0);
         }
         account.used = account.used.saturating_add(spent);
-        let (principal, used, limit) = (Arc::clone(principal), account.used, self.limit);
-        let day = account.day;
-        Some(Use { principal, day, used, limit })
+    }
+
+    /// What a principal has used of `day`, or of a later one where the clock was set back; `None`
+    /// without a limit.
+    pub(super) fn used(&self, principal: &Arc<str>, day: u64) -> Option<Use> {
+        let (account, limit) = (self.account(principal), self.limit);
+        (!self.is_off()).then(|| Use {
+            principal: Arc::clone(principal),
+            day: account.day.max(day),
+            used: account.used_of(day),
+            reserved: account.reserved,
+            limit,
+        })
     }
 
     pub(super) fn restore(&mut self, principal: Arc<str>, day: u64, used: u64) {

@@ -9,30 +9,46 @@ use super::{
     *,
 };
 
+/// What a request costs at most, in hundredths of its estimate.
+const PART_MAX: u64 = 100 * days::COST_MAX;
+
 #[derive(Clone, Debug)]
 enum Step {
-    Push { principal: u8, stream: u8, offline: bool, bytes: u64, tokens: u64, patience_ms: u64 },
+    Push {
+        principal: u8,
+        stream: u8,
+        offline: bool,
+        bytes: u64,
+        tokens: u64,
+        patience_ms: u64,
+        rest_ms: u64,
+    },
     Cancel(prop::sample::Index),
+    /// Another request of an ask, so many tokens of which it takes that part.
+    Again(prop::sample::Index, u64, u64),
     Release(prop::sample::Index, u64),
     Wait(u64),
     NextDay,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let push = (0..4u8, 0..3u8, any::<bool>(), 0..1200u64, 0..1100u64, 1..9000u64).prop_map(
-        |(principal, stream, offline, bytes, tokens, patience_ms)| Step::Push {
+    let rest_ms = prop_oneof![4 => Just(0u64), 1 => 1..4000u64];
+    let push = (0..4u8, 0..3u8, any::<bool>(), 0..1200u64, 0..1100u64, 1..9000u64, rest_ms)
+        .prop_map(|(principal, stream, offline, bytes, tokens, patience_ms, rest_ms)| Step::Push {
             principal,
             stream,
             offline,
             bytes: bytes / 3,
             tokens: tokens / 2,
             patience_ms,
-        },
-    );
+            rest_ms,
+        });
     prop_oneof![
         8 => push,
         1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
-        5 => (any::<prop::sample::Index>(), 0..=100u64)
+        3 => (any::<prop::sample::Index>(), 0..1100u64, 0..=PART_MAX)
+            .prop_map(|(which, tokens, part)| Step::Again(which, tokens / 2, part)),
+        5 => (any::<prop::sample::Index>(), 0..=PART_MAX)
             .prop_map(|(which, part)| Step::Release(which, part)),
         2 => (0..3000u64).prop_map(Step::Wait),
         1 => Just(Step::NextDay),
@@ -45,8 +61,10 @@ struct Model {
     scheduler: Scheduler,
     now: Instant,
     day: u64,
-    waiting: BTreeMap<Ticket, (Ask, Instant)>,
-    under_way: BTreeMap<Ticket, Ask>,
+    /// Each with when it may go and when it may no longer.
+    waiting: BTreeMap<Ticket, (Ask, Instant, Instant)>,
+    /// Each with what is set aside for it.
+    under_way: BTreeMap<Ticket, (Ask, u64)>,
     spent: BTreeMap<(Arc<str>, u64), u64>,
 }
 
@@ -68,19 +86,34 @@ impl Model {
     }
 
     fn day_is_spent(&self, ask: &Ask) -> bool {
+        let (limit, used) = (self.limits.tokens_per_day, self.used(&ask.principal));
+        limit > 0 && (used >= limit || used + ask.tokens > limit)
+    }
+
+    fn reserved(&self, principal: &Arc<str>) -> u64 {
+        let own = self.under_way.values().filter(|(ask, _)| ask.principal == *principal);
+        own.map(|(_, reserved)| *reserved).sum()
+    }
+
+    /// A request of `ask`, reserved at `estimate`, took `spent`.
+    fn spend(&mut self, ask: &Ask, estimate: u64, spent: u64) {
         let limit = self.limits.tokens_per_day;
-        limit > 0 && self.used(&ask.principal) >= limit
+        let used = self.spent.entry((Arc::clone(&ask.principal), self.day)).or_default();
+        *used += spent;
+        let over = spent.saturating_sub(estimate);
+        assert!(limit == 0 || *used <= limit + over, "{used} of {limit}: {over} over an estimate");
     }
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Push { principal, stream, offline, bytes, tokens, patience_ms } => {
+            Step::Push { principal, stream, offline, bytes, tokens, patience_ms, rest_ms } => {
                 let class = if offline { Class::Offline } else { Class::Live };
                 let patience = Duration::from_millis(patience_ms);
                 self.push(Ask {
                     image_bytes: bytes,
                     tokens,
                     patience: Some(patience),
+                    rest: Duration::from_millis(rest_ms),
                     ..ask(&format!("p{principal}"), &format!("s{stream}"), class)
                 });
             }
@@ -94,9 +127,13 @@ impl Model {
                 let index = which.index(self.under_way.len());
                 self.release(*self.under_way.keys().nth(index).expect("in"), part);
             }
+            Step::Again(which, tokens, part) if !self.under_way.is_empty() => {
+                let index = which.index(self.under_way.len());
+                self.again(*self.under_way.keys().nth(index).expect("in"), tokens, part);
+            }
             Step::Wait(ms) => self.now += Duration::from_millis(ms),
             Step::NextDay => self.day += 1,
-            Step::Cancel(_) | Step::Release(..) => {}
+            Step::Cancel(_) | Step::Again(..) | Step::Release(..) => {}
         }
         self.poll();
         self.check();
@@ -110,8 +147,8 @@ impl Model {
         match self.scheduler.push(self.now, self.day, ask.clone()) {
             Ok(ticket) => {
                 assert!(!too_large && !self.day_is_spent(&ask), "{ask:?}");
-                let until = self.now + ask.patience.expect("given");
-                assert!(self.waiting.insert(ticket, (ask, until)).is_none(), "a new name");
+                let (ready, until) = (self.now + ask.rest, self.now + ask.patience.expect("given"));
+                assert!(self.waiting.insert(ticket, (ask, ready, until)).is_none(), "a new name");
             }
             Err(Refused::TooLarge { .. }) => assert!(too_large, "{ask:?}"),
             Err(Refused::DaySpent { .. }) => assert!(self.day_is_spent(&ask), "{ask:?}"),
@@ -119,25 +156,62 @@ impl Model {
         }
     }
 
+    /// Sets `tokens` aside for a request of `ticket`; whether there was room is the scheduler's word,
+    /// held against the limit by what it comes to cost.
+    fn reserve(&mut self, ticket: Ticket, tokens: u64) -> bool {
+        let fits = self.scheduler.reserve(ticket, self.day, tokens);
+        let (ask, reserved) = self.under_way.get_mut(&ticket).expect("under way");
+        *reserved = if fits { tokens } else { 0 };
+        let principal = Arc::clone(&ask.principal);
+        let (limit, used) = (self.limits.tokens_per_day, self.used(&principal));
+        let is_alone = self.reserved(&principal) == if fits { tokens } else { 0 };
+        let too_much = limit > 0 && (used >= limit || used + tokens > limit);
+        assert!(!fits || !too_much, "{used} and {tokens} of {limit}");
+        assert!(fits || too_much || !is_alone, "there was room");
+        fits
+    }
+
+    /// A request of `tokens` takes `part` hundredths of them, where there is room for it.
+    fn again(&mut self, ticket: Ticket, tokens: u64, part: u64) {
+        if !self.reserve(ticket, tokens) {
+            return;
+        }
+        let spent = tokens * part / 100;
+        self.scheduler.spend(ticket, self.day, spent);
+        let (ask, reserved) = self.under_way.get_mut(&ticket).expect("under way");
+        *reserved = 0;
+        let ask = ask.clone();
+        self.spend(&ask, tokens, spent);
+    }
+
+    /// Ends an ask: in mid-request where `part` is 100, else after one that took so many hundredths.
     fn release(&mut self, ticket: Ticket, part: u64) {
-        let ask = self.under_way.remove(&ticket).expect("under way");
-        let spent = ask.tokens * part / 100;
-        let found = self.scheduler.release(ticket, self.day, spent);
-        assert_eq!(self.scheduler.release(ticket, self.day, spent), None, "once");
-        *self.spent.entry((Arc::clone(&ask.principal), self.day)).or_default() += spent;
-        let used = found.map(|found| found.used);
-        let expected = (self.limits.tokens_per_day > 0).then(|| self.used(&ask.principal));
-        assert_eq!(used, expected);
+        let (_, reserved) = *self.under_way.get(&ticket).expect("under way");
+        if part != 100 {
+            self.again(ticket, reserved, part);
+        } else if self.reserve(ticket, reserved) {
+            let ask = self.under_way[&ticket].0.clone();
+            self.spend(&ask, reserved, reserved);
+        }
+        let (ask, _) = self.under_way.remove(&ticket).expect("under way");
+        let found = self.scheduler.release(ticket, self.day);
+        assert_eq!(self.scheduler.release(ticket, self.day), None, "once");
+        let told = found.map(|found| (found.used, found.reserved));
+        let expected = (self.used(&ask.principal), self.reserved(&ask.principal));
+        assert_eq!(told, (self.limits.tokens_per_day > 0).then_some(expected));
     }
 
     fn poll(&mut self) {
         while let Some(Verdict { ticket, outcome }) = self.scheduler.poll(self.now, self.day) {
             let before = self.waiting.len();
-            let (ask, until) = self.waiting.remove(&ticket).expect("one verdict, of who waits");
+            let (ask, ready, until) =
+                self.waiting.remove(&ticket).expect("one verdict, of who waits");
             match outcome {
                 Ok(()) => {
                     assert!(until > self.now, "nobody goes late");
-                    self.under_way.insert(ticket, ask);
+                    assert!(ready <= self.now, "nobody goes early");
+                    let reserved = ask.tokens;
+                    self.under_way.insert(ticket, (ask, reserved));
                 }
                 Err(Refused::TimedOut { .. }) => assert!(until <= self.now, "{ask:?}"),
                 Err(Refused::QueueFull { .. }) => assert!(before > self.limits.waiters),
@@ -149,11 +223,12 @@ impl Model {
 
     fn check(&self) {
         let limits = self.limits;
-        let sum = |of: fn(&Ask) -> u64| self.under_way.values().map(of).sum::<u64>();
-        let count = |is: &dyn Fn(&Ask) -> bool| self.under_way.values().filter(|a| is(a)).count();
+        let under_way = || self.under_way.values().map(|(ask, _)| ask);
+        let sum = |of: fn(&Ask) -> u64| under_way().map(of).sum::<u64>();
+        let count = |is: &dyn Fn(&Ask) -> bool| under_way().filter(|ask| is(ask)).count();
         let offline = count(&|ask| ask.class == Class::Offline);
         let load = self.scheduler.load();
-        let waiting = |class| self.waiting.values().filter(|(ask, _)| ask.class == class).count();
+        let waiting = |class| self.waiting.values().filter(|(ask, ..)| ask.class == class).count();
         let expected = Load {
             waiting_live: waiting(Class::Live),
             waiting_offline: waiting(Class::Offline),
@@ -170,16 +245,12 @@ impl Model {
         for principal in (0..4).map(|at| Arc::<str>::from(format!("p{at}"))) {
             let own = |ask: &Ask| ask.principal == principal;
             assert!(count(&own) <= limits.in_flight_per_principal, "{principal}");
-            let reserved: u64 =
-                self.under_way.values().filter(|ask| own(ask)).map(|ask| ask.tokens).sum();
-            // Past midnight what is under way may stand beside nothing spent.
-            let (day, used) = (limits.tokens_per_day, self.used(&principal));
-            let fits = used + reserved <= day || count(&own) <= 1;
-            assert!(day == 0 || fits, "{principal}: {used} and {reserved} of {day}");
         }
-        assert!(!self.under_way.is_empty() || self.waiting.is_empty(), "somebody can go");
-        for (ticket, (_, until)) in &self.waiting {
-            assert_eq!(self.scheduler.deadline(*ticket), Some(*until));
+        let could_go = self.waiting.values().any(|(_, ready, _)| *ready <= self.now);
+        assert!(!self.under_way.is_empty() || !could_go, "somebody can go");
+        for (ticket, (_, ready, until)) in &self.waiting {
+            let next = if *ready > self.now { ready.min(until) } else { until };
+            assert_eq!(self.scheduler.deadline(*ticket, self.now), Some(*next));
         }
     }
 }
@@ -204,7 +275,9 @@ proptest! {
         for step in steps {
             model.step(step);
         }
-        // Everybody ends: by an answer, or by a refusal with a name.
+        // Everybody ends: by an answer, or by a refusal with a name. No rest lasts so long.
+        model.now += Duration::from_secs(4);
+        model.poll();
         for _ in 0..model.waiting.len() + model.under_way.len() {
             let Some(ticket) = model.under_way.keys().next().copied() else { break };
             model.release(ticket, 100);

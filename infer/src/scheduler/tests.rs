@@ -23,6 +23,7 @@ pub(super) fn ask(principal: &str, stream: &str, class: Class) -> Ask {
         image_bytes: 1,
         tokens: 1,
         patience: Some(LONG),
+        rest: Duration::ZERO,
     }
 }
 
@@ -63,8 +64,16 @@ impl Desk {
     }
 
     fn release(&mut self, ticket: Ticket) -> Vec<String> {
-        self.scheduler.release(ticket, self.day, 0);
+        self.scheduler.release(ticket, self.day);
         self.poll()
+    }
+
+    /// Ends the ask called `name` for so many tokens.
+    fn spend(&mut self, name: &str, tokens: u64) -> Use {
+        let found = self.names.iter().rev().find(|(_, known)| *known == name);
+        let ticket = *found.expect("named").0;
+        self.scheduler.spend(ticket, self.day, tokens);
+        self.scheduler.release(ticket, self.day).expect("a budget")
     }
 
     /// With one place: everything that waits, in the order in which it goes.
@@ -204,7 +213,7 @@ fn waiting_ends_with_the_time_for_it() {
     let (mut desk, _) = busy(LIMITS);
     let usual = desk.push("usual", Ask { patience: None, ..ask("a", "s", Class::Live) });
     desk.push("patient", ask("a", "s", Class::Offline));
-    let until = desk.scheduler.deadline(usual).expect("it waits");
+    let until = desk.scheduler.deadline(usual, desk.now).expect("it waits");
     assert_eq!(until - desk.now, LIMITS.wait);
     desk.now = until - Duration::from_millis(1);
     assert_eq!(desk.poll(), [""; 0]);
@@ -244,56 +253,92 @@ fn an_ask_that_can_go_at_once_needs_no_room_in_the_queue() {
 }
 
 #[test]
+fn whoever_must_rest_waits_and_holds_nobody() {
+    let (mut desk, first) = busy(LIMITS);
+    let rest = Duration::from_secs(30);
+    let rests = desk.push("rests", Ask { rest, ..ask("a", "s", Class::Live) });
+    desk.push("b", ask("b", "s", Class::Live));
+    let ready = desk.now + rest;
+    assert_eq!(desk.scheduler.deadline(rests, desk.now), Some(ready));
+    assert_eq!(desk.release(first), ["b"]);
+    let b = *desk.names.iter().find(|(_, name)| *name == "b").expect("named").0;
+    assert_eq!(desk.release(b), [""; 0], "there is a place, and it is not taken");
+    desk.now = ready - Duration::from_millis(1);
+    assert_eq!(desk.poll(), [""; 0]);
+    desk.now = ready;
+    assert_eq!(desk.scheduler.deadline(rests, desk.now), Some(ready - rest + LONG));
+    assert_eq!(desk.poll(), ["rests"]);
+}
+
+fn of(principal: &str, tokens: u64) -> Ask {
+    Ask { tokens, ..ask(principal, "s", Class::Live) }
+}
+
+#[test]
 fn a_day_ends_for_a_principal_when_its_tokens_are_spent() {
     let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
-    let of = |principal: &str, tokens| Ask { tokens, ..ask(principal, "s", Class::Live) };
-    let first = desk.push("first", of("a", 60));
-    desk.push("second", of("a", 60));
+    desk.push("first", of("a", 50));
+    desk.push("second", of("a", 50));
     desk.push("small", of("a", 1));
     desk.push("other", of("b", 60));
     assert_eq!(desk.poll(), ["first", "other"], "the second waits for what the first spends");
-    let used = desk.scheduler.release(first, 1, 30).expect("a budget");
-    assert_eq!((used.used, used.limit, used.is_low()), (30, 100, false));
-    assert_eq!(desk.poll(), ["second", "small"]);
-    let second = *desk.names.iter().find(|(_, name)| *name == "second").expect("named").0;
-    let used = desk.scheduler.release(second, 1, 60).expect("a budget");
-    assert!(used.is_low(), "{used:?}");
-    let small = *desk.names.iter().find(|(_, name)| *name == "small").expect("named").0;
-    desk.scheduler.release(small, 1, 11).expect("a budget");
-    let refused = desk.scheduler.push(desk.now, 1, of("a", 1)).expect_err("spent");
-    assert_eq!(refused, Refused::DaySpent { used: 101, limit: 100 });
+    let used = desk.scheduler.used(&"a".into(), 1).expect("a budget");
+    assert_eq!((used.used, used.reserved, used.is_low()), (0, 50, false));
+    let used = desk.spend("first", 45);
+    assert_eq!((used.used, used.reserved, used.limit, used.is_low()), (45, 0, 100, false));
+    assert_eq!(desk.poll(), ["second"]);
+    let used = desk.scheduler.used(&"a".into(), 1).expect("a budget");
+    assert!(used.is_low(), "45 are spent and 50 may be: {used:?}");
+    assert!(desk.spend("second", 54).is_low());
+    assert_eq!(desk.poll(), ["small"], "one is left");
+    let refused = desk.scheduler.push(desk.now, 1, of("a", 2)).expect_err("spent");
+    assert_eq!(refused, Refused::DaySpent { used: 99, asked: 2, limit: 100 });
     assert!(desk.scheduler.push(desk.now, 2, of("a", 20)).is_ok(), "the next day");
     desk.scheduler.restore("c".into(), 2, 100);
     assert!(desk.scheduler.push(desk.now, 2, of("c", 6)).is_err(), "also after a start");
 }
 
 #[test]
-fn what_is_left_of_a_day_is_spent_one_ask_at_a_time_however_large_the_estimates() {
+fn asks_go_side_by_side_only_where_a_multiple_of_their_estimates_fits() {
     let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
-    let of = |tokens| Ask { tokens, ..ask("a", "s", Class::Live) };
-    let mut asked = 0;
-    loop {
-        let names = [format!("{asked}"), format!("{asked} beside")];
-        let tickets = names.clone().map(|name| (desk.scheduler.push(desk.now, 1, of(80)), name));
-        let [(Ok(first), _), (Ok(second), _)] = &tickets else { break };
-        for (ticket, name) in [(first, &names[0]), (second, &names[1])] {
-            desk.names.insert(*ticket, name.clone());
-        }
-        assert_eq!(desk.poll(), [names[0].clone()], "80 and 80 are more than a day has");
-        assert!(desk.scheduler.cancel(*second), "it waits");
-        desk.scheduler.release(*first, 1, 9);
-        asked += 1;
+    for name in ["1", "2", "3", "4"] {
+        desk.push(name, of("a", 10));
     }
-    assert_eq!(asked, 12, "12 of 9 tokens each pass 100, by less than one takes");
+    assert_eq!(desk.poll(), ["1", "2"], "three may cost 120");
+    desk.spend("1", 40);
+    assert_eq!(desk.poll(), [""; 0]);
+    assert_eq!(desk.spend("2", 40).used, 80, "as much as they could");
+    assert_eq!(desk.poll(), ["3"], "alone");
+    assert_eq!(desk.spend("3", 40).used, 120, "the one that may pass the limit");
+    assert_eq!(desk.poll(), ["4: spent"]);
 }
 
 #[test]
-fn those_that_wait_are_refused_once_the_day_is_spent() {
+fn every_request_of_an_ask_is_reserved_for() {
     let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
-    let of = |tokens| Ask { tokens, ..ask("a", "s", Class::Live) };
-    let first = desk.push("first", of(60));
-    desk.push("second", of(60));
+    let first = desk.push("first", of("a", 30));
     assert_eq!(desk.poll(), ["first"]);
-    desk.scheduler.release(first, 1, 100);
-    assert_eq!(desk.poll(), ["second: spent"]);
+    let scheduler = &mut desk.scheduler;
+    assert!(scheduler.reserve(first, 1, 30));
+    scheduler.spend(first, 1, 35);
+    assert!(!scheduler.reserve(first, 1, 66), "65 are left");
+    assert!(scheduler.reserve(first, 1, 60));
+    scheduler.spend(first, 1, 20);
+    let used = scheduler.used(&"a".into(), 1).expect("a budget");
+    assert_eq!((used.used, used.reserved), (55, 0), "nothing is set aside between requests");
+    assert!(scheduler.reserve(first, 1, 45));
+    let used = scheduler.release(first, 1).expect("a budget");
+    assert_eq!((used.used, used.reserved), (100, 0), "given up in mid-request");
+    assert!(!scheduler.reserve(first, 1, 1), "it is over");
+}
+
+#[test]
+fn those_that_wait_are_refused_once_the_day_has_no_room_for_them() {
+    let mut desk = Desk::new(Limits { tokens_per_day: 100, ..LIMITS });
+    desk.push("first", of("a", 60));
+    desk.push("second", of("a", 60));
+    desk.push("third", of("a", 20));
+    assert_eq!(desk.poll(), ["first"]);
+    desk.spend("first", 70);
+    assert_eq!(desk.poll(), ["second: spent", "third"]);
 }

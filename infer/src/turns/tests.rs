@@ -8,7 +8,7 @@ use super::{Judged, Next, Turns};
 use crate::{
     Failure, FinishReason, OutputSchema, Request,
     config::{Api, OpenaiKind},
-    http::Response,
+    http::{Lost, Response},
 };
 
 const API: Api = Api::Openai(None);
@@ -31,29 +31,33 @@ fn request(with_schema: bool) -> Request {
     }
 }
 
-fn response(status: u16, body: impl Into<Vec<u8>>) -> Result<Response, Failure> {
+fn response(status: u16, body: impl Into<Vec<u8>>) -> Result<Response, Lost> {
     Ok(Response { status, retry_after: None, body: body.into() })
 }
 
-fn chat(text: &str, finish: &str) -> Result<Response, Failure> {
+fn chat(text: &str, finish: &str) -> Result<Response, Lost> {
     let body = json!({"choices": [{"message": {"content": text}, "finish_reason": finish}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}});
     response(200, body.to_string())
 }
 
-fn limited(seconds: u64) -> Result<Response, Failure> {
+fn limited(seconds: u64) -> Result<Response, Lost> {
     Ok(Response { status: 429, retry_after: Some(Duration::from_secs(seconds)), body: Vec::new() })
+}
+
+fn stale() -> Result<Response, Lost> {
+    Err(Lost { failure: Failure::Closed, is_stale: true })
 }
 
 fn told(judged: &Judged) -> String {
     match &judged.next {
         Next::Done { text, .. } => format!("done {text}"),
-        Next::Again { after } => format!("again {after:?}"),
+        Next::Again => "again".to_owned(),
         Next::Failed(failure) => format!("failed {}", failure.class()),
     }
 }
 
-fn sent(turns: &Turns<'_>) -> Value {
+fn sent(turns: &Turns) -> Value {
     serde_json::from_slice(&turns.body()).expect("the body is JSON")
 }
 
@@ -63,7 +67,7 @@ fn each_reason_to_ask_again_is_used_once() {
     let spaces = format!("{{{}", " ".repeat(200));
     let fading = format!("a{}", " ".repeat(200));
     let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
-    type Case = (&'static str, bool, Vec<Result<Response, Failure>>, Vec<&'static str>);
+    type Case = (&'static str, bool, Vec<Result<Response, Lost>>, Vec<&'static str>);
     let cases: Vec<Case> = vec![
         ("text", false, vec![chat("a", "stop")], vec!["done a"]),
         ("text that ends early", false, vec![chat("a", "length")], vec!["done a"]),
@@ -73,13 +77,13 @@ fn each_reason_to_ask_again_is_used_once() {
             "all room went into thinking",
             false,
             vec![chat("", "length"), chat("a", "stop")],
-            vec!["again 0ns", "done a"],
+            vec!["again", "done a"],
         ),
         (
             "words and then white space",
             false,
             vec![chat(&fading, "length"), chat(&fading, "length")],
-            vec!["again 0ns", "failed truncated"],
+            vec!["again", "failed truncated"],
         ),
         ("white space after the words", false, vec![chat("a\n", "length")], vec!["done a\n"]),
         ("a valid answer", true, vec![chat("{\"n\":1}", "stop")], vec!["done {\"n\":1}"]),
@@ -87,64 +91,64 @@ fn each_reason_to_ask_again_is_used_once() {
             "corrected",
             true,
             vec![chat("{}", "stop"), chat("{\"n\":1}", "stop")],
-            vec!["again 0ns", "done {\"n\":1}"],
+            vec!["again", "done {\"n\":1}"],
         ),
         (
             "never corrected",
             true,
             vec![chat("{}", "stop"), chat("{\"n\":\"1\"}", "stop")],
-            vec!["again 0ns", "failed schema"],
+            vec!["again", "failed schema"],
         ),
         (
             "never JSON",
             true,
             vec![chat("a car", "stop"), chat("a car", "stop")],
-            vec!["again 0ns", "failed schema"],
+            vec!["again", "failed schema"],
         ),
         (
             "room helps",
             true,
             vec![chat("{\"n\":", "length"), chat("{\"n\":1}", "stop")],
-            vec!["again 0ns", "done {\"n\":1}"],
+            vec!["again", "done {\"n\":1}"],
         ),
         (
             "room does not help",
             true,
             vec![chat("{\"n\":", "length"), chat("{\"n\":", "length")],
-            vec!["again 0ns", "failed truncated"],
+            vec!["again", "failed truncated"],
         ),
         (
             "valid, but cut",
             true,
             vec![chat("{\"n\":1}", "length"), chat("{\"n\":1}", "length")],
-            vec!["again 0ns", "failed truncated"],
+            vec!["again", "failed truncated"],
         ),
         (
             "white space",
             true,
             vec![chat(&spaces, "stop"), chat(&spaces, "stop")],
-            vec!["again 0ns", "failed truncated"],
+            vec!["again", "failed truncated"],
         ),
         (
             "room, then a correction",
             true,
             vec![chat("{", "length"), chat("{}", "stop"), chat("{}", "stop")],
-            vec!["again 0ns", "again 0ns", "failed schema"],
+            vec!["again", "again", "failed schema"],
         ),
         (
             "a rest within the time",
             false,
             vec![limited(2), chat("a", "stop")],
-            vec!["again 2s", "done a"],
+            vec!["again", "done a"],
         ),
-        ("two rests", false, vec![limited(2), limited(2)], vec!["again 2s", "failed rate limited"]),
+        ("two rests", false, vec![limited(2), limited(2)], vec!["again", "failed rate limited"]),
         ("a long rest", false, vec![limited(60)], vec!["failed rate limited"]),
         ("no rest told", false, vec![response(429, "")], vec!["failed rate limited"]),
         (
             "forms",
             true,
             vec![response(400, grammar), response(400, grammar), response(400, grammar)],
-            vec!["again 0ns", "again 0ns", "failed http 4xx"],
+            vec!["again", "again", "failed http 4xx"],
         ),
         (
             "another refusal",
@@ -168,11 +172,19 @@ fn each_reason_to_ask_again_is_used_once() {
             vec!["failed malformed"],
         ),
         ("filtered", false, vec![chat("", "content_filter")], vec!["failed filtered"]),
-        ("no connection", false, vec![Err(Failure::Refused)], vec!["failed refused"]),
+        ("no connection", false, vec![Err(Failure::Refused.into())], vec!["failed refused"]),
+        (
+            "a connection that was gone",
+            false,
+            vec![stale(), chat("a", "stop")],
+            vec!["again", "done a"],
+        ),
+        ("two of them", false, vec![stale(), stale()], vec!["again", "failed closed"]),
+        ("one that broke", false, vec![Err(Failure::Closed.into())], vec!["failed closed"]),
     ];
     for (name, with_schema, came, expected) in cases {
         let request = request(with_schema);
-        let mut turns = Turns::new(API, &request, "m");
+        let mut turns = Turns::new(API, Arc::new(request), "m");
         let steps: Vec<String> =
             came.into_iter().map(|came| told(&turns.judge(came, PATIENCE))).collect();
         assert_eq!(steps, expected, "{name}");
@@ -185,7 +197,7 @@ fn more_room_is_asked_for_up_to_a_limit() {
         [(Some(100), 456), (Some(4096), 8448), (Some(16_000), 16_384), (None, 260)]
     {
         let request = Request { max_tokens: had, ..request(true) };
-        let mut turns = Turns::new(API, &request, "m");
+        let mut turns = Turns::new(API, Arc::new(request), "m");
         assert_eq!(sent(&turns)["max_tokens"], json!(had), "{had:?}");
         turns.judge(chat("{", "length"), PATIENCE);
         assert_eq!(sent(&turns)["max_tokens"], json!(expected), "{had:?}");
@@ -193,9 +205,29 @@ fn more_room_is_asked_for_up_to_a_limit() {
 }
 
 #[test]
+fn an_answer_is_corrected_only_where_that_is_allowed() {
+    let mut turns = Turns::new(API, Arc::new(request(true)), "m").uncorrected();
+    assert_eq!(told(&turns.judge(chat("{}", "stop"), PATIENCE)), "failed schema");
+    assert!(!turns.has_corrected());
+    let room = turns.judge(chat("{", "length"), PATIENCE);
+    assert_eq!(told(&room), "again", "more room is another matter");
+}
+
+#[test]
+fn each_request_is_estimated_by_what_is_sent() {
+    let mut turns = Turns::new(API, Arc::new(request(true)), "m");
+    let first = turns.tokens_estimate();
+    turns.judge(chat("{", "length"), PATIENCE);
+    assert_eq!(turns.tokens_estimate(), first + 356, "456 in place of 100");
+    let long = format!("{{\"n\": \"{}\"}}", "x".repeat(3000));
+    turns.judge(chat(&long, "stop"), PATIENCE);
+    assert!(turns.tokens_estimate() > first + 1356, "{} and the answer", turns.tokens_estimate());
+}
+
+#[test]
 fn a_correction_shows_the_model_its_answer_and_what_is_wrong_with_it() {
     let request = request(true);
-    let mut turns = Turns::new(API, &request, "m");
+    let mut turns = Turns::new(API, Arc::new(request), "m");
     let judged = turns.judge(chat("{\"n\":\"x\"}", "stop"), PATIENCE);
     assert_eq!((judged.tokens.total, judged.failure.map(|f| f.class())), (5, Some("schema")));
     let messages = sent(&turns)["messages"].clone();
@@ -207,7 +239,7 @@ fn a_correction_shows_the_model_its_answer_and_what_is_wrong_with_it() {
 #[test]
 fn a_model_lost_in_white_space_is_asked_for_compact_json() {
     let request = request(true);
-    let mut turns = Turns::new(API, &request, "m");
+    let mut turns = Turns::new(API, Arc::new(request), "m");
     turns.judge(chat(&format!("{{{}", "\n".repeat(100)), "length"), PATIENCE);
     let prompt = sent(&turns)["messages"][0]["content"].clone();
     assert!(prompt.as_str().unwrap_or_default().contains("compact JSON"), "{prompt}");
@@ -215,7 +247,7 @@ fn a_model_lost_in_white_space_is_asked_for_compact_json() {
 
 #[test]
 fn the_forms_of_each_program_are_tried_in_order() {
-    let named = |turns: &Turns<'_>| {
+    let named = |turns: &Turns| {
         let body = sent(turns);
         let format = body["response_format"]["type"].as_str().unwrap_or("none").to_owned();
         let guided = if body["guided_json"].is_null() { "" } else { " guided" };
@@ -234,11 +266,9 @@ fn the_forms_of_each_program_are_tried_in_order() {
     ];
     for (kind, expected) in cases {
         let request = request(true);
-        let mut turns = Turns::new(Api::Openai(kind), &request, "m");
+        let mut turns = Turns::new(Api::Openai(kind), Arc::new(request), "m");
         let mut forms = vec![named(&turns)];
-        while turns.judge(response(422, "response_format"), PATIENCE).next
-            == (Next::Again { after: Duration::ZERO })
-        {
+        while turns.judge(response(422, "response_format"), PATIENCE).next == Next::Again {
             forms.push(named(&turns));
         }
         assert_eq!(forms, expected, "{kind:?}");
@@ -248,7 +278,7 @@ fn the_forms_of_each_program_are_tried_in_order() {
 #[test]
 fn an_answer_in_a_fence_is_json_too() {
     let request = request(true);
-    let mut turns = Turns::new(API, &request, "m");
+    let mut turns = Turns::new(API, Arc::new(request), "m");
     let judged = turns.judge(chat("```json\n{\"n\": 1}\n```", "stop"), PATIENCE);
     let Next::Done { json, finish, .. } = judged.next else {
         panic!("an answer: {judged:?}");

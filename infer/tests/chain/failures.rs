@@ -9,6 +9,10 @@ use infer::{
 
 use crate::support::{KEY, chain, only_failure, request, until};
 
+async fn says(text: &str) -> ScriptedServer {
+    ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
+}
+
 /// Answers that are no answers, with the class that each is.
 fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
     let whole = chat_body("a car", "stop").to_string();
@@ -45,7 +49,7 @@ async fn each_failure_has_its_class_and_shows_no_key() {
     for (name, step, class) in failing_steps() {
         let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
         let chain = chain(&[&server.base_url()]);
-        let result = chain.infer(&request()).await;
+        let result = chain.infer(&request(), &()).await;
         let shown = format!("{result:?} {chain:?}");
         assert!(!shown.contains(KEY), "{name}: {shown}");
         if let Err(error) = &result {
@@ -61,7 +65,7 @@ async fn each_failure_has_its_class_and_shows_no_key() {
 async fn the_key_goes_out_in_its_header_and_nowhere_else() {
     let server =
         ScriptedServer::with_steps(Vec::new(), Step::chat("a car")).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
+    let answer = chain(&[&server.base_url()]).infer(&request(), &()).await.expect("an answer");
     assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 1));
     let seen = server.seen();
     let [question] = seen.as_slice() else {
@@ -76,7 +80,7 @@ async fn the_key_goes_out_in_its_header_and_nowhere_else() {
 async fn nobody_there_is_refused_at_once() {
     let url = refusing_url().await.expect("a free port");
     let started = Instant::now();
-    let failure = only_failure(chain(&[&url]).infer(&request()).await);
+    let failure = only_failure(chain(&[&url]).infer(&request(), &()).await);
     assert_eq!(failure, Failure::Refused);
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
@@ -85,7 +89,7 @@ async fn nobody_there_is_refused_at_once() {
 async fn a_server_without_tls_is_no_https_backend() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
     let url = server.base_url().replace("http://", "https://");
-    assert_eq!(only_failure(chain(&[&url]).infer(&request()).await), Failure::Refused);
+    assert_eq!(only_failure(chain(&[&url]).infer(&request(), &()).await), Failure::Refused);
     assert_eq!(server.seen().len(), 0, "nothing is said in the clear");
 }
 
@@ -100,7 +104,7 @@ async fn a_backend_that_dawdles_ends_with_the_time() {
         let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
         let timeout = Some(Duration::from_millis(300));
         let failure = only_failure(
-            chain(&[&server.base_url()]).infer(&Request { timeout, ..request() }).await,
+            chain(&[&server.base_url()]).infer(&Request { timeout, ..request() }, &()).await,
         );
         assert_eq!(failure.class(), "timeout", "{name}");
         until("the question is given up", || server.in_flight() == 0).await;
@@ -113,7 +117,7 @@ async fn a_call_that_is_dropped_gives_its_question_up() {
     let chain = std::sync::Arc::new(chain(&[&server.base_url()]));
     let asking = tokio::spawn({
         let chain = chain.clone();
-        async move { chain.infer(&request()).await }
+        async move { chain.infer(&request(), &()).await }
     });
     until("the question arrives", || server.in_flight() == 1).await;
     asking.abort();
@@ -121,11 +125,31 @@ async fn a_call_that_is_dropped_gives_its_question_up() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_given_up_is_replaced_unseen() {
-    let server = ScriptedServer::with_steps(vec![Step::close()], Step::chat("a car")).await;
-    let server = server.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
-    assert_eq!((answer.text.as_str(), answer.attempts, server.seen().len()), ("a car", 1, 2));
+async fn a_connection_that_was_given_up_is_replaced_and_counted() {
+    let server = ScriptedServer::start(|seen| match seen.number % 2 {
+        0 => Step::chat("a car"),
+        _ => Step::close(),
+    });
+    let server = server.await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let deadline = Instant::now() + crate::support::PATIENCE;
+    chain.infer(&request(), &()).await.expect("an answer");
+    // Whether the connection is idle again by then is the client's matter.
+    let answer = loop {
+        match chain.infer(&request(), &()).await {
+            Ok(answer) if answer.attempts > 1 => break answer,
+            other => assert!(Instant::now() < deadline, "never reused: {other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 2));
+}
+
+#[tokio::test]
+async fn a_question_that_ends_a_new_connection_is_not_asked_twice() {
+    let server = ScriptedServer::with_steps(Vec::new(), Step::close()).await.expect("a server");
+    let failure = only_failure(chain(&[&server.base_url()]).infer(&request(), &()).await);
+    assert_eq!((failure, server.seen().len()), (Failure::Closed, 1));
 }
 
 #[tokio::test]
@@ -152,7 +176,7 @@ async fn every_call_ends_and_leaves_nothing_behind() {
             tokio::spawn(async move {
                 let timeout = Some(Duration::from_millis(200));
                 for _ in 0..20 {
-                    let result = chain.infer(&Request { timeout, ..request() }).await;
+                    let result = chain.infer(&Request { timeout, ..request() }, &()).await;
                     let said = format!("{result:?}");
                     assert!(!said.contains(KEY), "{said}");
                 }
@@ -173,7 +197,7 @@ async fn a_reply_of_the_longest_length_is_read() {
     assert!(body.len() <= REPLY_BYTES_MAX);
     let step = Step::reply(200, "application/json", body);
     let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request()).await.expect("an answer");
+    let answer = chain(&[&server.base_url()]).infer(&request(), &()).await.expect("an answer");
     assert_eq!(answer.text.len(), REPLY_BYTES_MAX - 500);
 }
 
@@ -183,9 +207,27 @@ async fn a_rest_within_the_time_is_waited_for_and_kept() {
     let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     let started = Instant::now();
-    let answer = chain.infer(&request()).await.expect("an answer");
+    let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!((answer.attempts, server.seen().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_longer_rest_is_told_at_once_and_for_whom_there_is_no_other() {
+    let limited = Step::rate_limited(Some("50"));
+    let server = ScriptedServer::with_steps(vec![limited], Step::chat("a car")).await;
+    let (server, other) = (server.expect("a server"), says("a van").await);
+    let both = chain(&[&server.base_url(), &other.base_url()]);
+    let alone = chain(&[&server.base_url()]);
+    assert_eq!(alone.rest("qwen3-vl-8b"), None);
+    let error = alone.infer(&request(), &()).await.expect_err("it rests for longer");
+    let rest = error.rest().expect("a rest");
+    assert!(rest > Duration::from_secs(40) && rest <= Duration::from_secs(50), "{rest:?}");
+    let known = alone.rest("qwen3-vl-8b").expect("a rest");
+    assert!(known > Duration::from_secs(40) && known <= rest, "{known:?}");
+    assert_eq!(alone.rest("another"), None, "nobody to wait for");
+    both.infer(&request(), &()).await.expect("an answer");
+    assert_eq!(both.rest("qwen3-vl-8b"), None, "there is another");
 }
 
 #[tokio::test]
@@ -195,7 +237,7 @@ async fn a_backend_that_asked_for_a_rest_is_not_asked_by_others() {
         ScriptedServer::with_steps(vec![limited], Step::chat("a")).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     for _ in 0..3 {
-        assert_eq!(only_failure(chain.infer(&request()).await).class(), "rate limited");
+        assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "rate limited");
     }
     assert_eq!(server.seen().len(), 1);
 }
@@ -206,13 +248,13 @@ async fn a_backend_that_keeps_failing_is_left_alone_and_comes_back() {
     let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     for _ in 0..5 {
-        assert_eq!(only_failure(chain.infer(&request()).await).class(), "http 5xx");
+        assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     }
-    assert_eq!(only_failure(chain.infer(&request()).await), Failure::Open);
+    assert_eq!(only_failure(chain.infer(&request(), &()).await), Failure::Open);
     assert_eq!(server.seen().len(), 5, "it is left alone");
     let deadline = Instant::now() + crate::support::PATIENCE;
     loop {
-        match chain.infer(&request()).await {
+        match chain.infer(&request(), &()).await {
             Ok(answer) => break assert_eq!(answer.text, "a car"),
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
@@ -229,13 +271,13 @@ async fn the_short_patience_of_one_caller_shuts_no_backend() {
     for _ in 0..8 {
         let timeout = Some(Duration::from_millis(40));
         let hasty = Request { timeout, ..request() };
-        assert_eq!(only_failure(chain.infer(&hasty).await).class(), "timeout");
+        assert_eq!(only_failure(chain.infer(&hasty, &()).await).class(), "timeout");
     }
     let asked = server.seen().len();
     let answer = loop {
         // Each hang that no hasty caller used up is used up here.
         let timeout = Some(Duration::from_secs(2));
-        match chain.infer(&Request { timeout, ..request() }).await {
+        match chain.infer(&Request { timeout, ..request() }, &()).await {
             Ok(answer) => break answer,
             Err(error) => assert!(!error.to_string().contains("not asked"), "{asked}: {error}"),
         }
@@ -253,7 +295,7 @@ async fn a_flapping_backend_answers_every_other_time() {
     let chain = chain(&[&server.base_url()]);
     let mut outcomes = Vec::new();
     for _ in 0..20 {
-        outcomes.push(chain.infer(&request()).await.is_ok());
+        outcomes.push(chain.infer(&request(), &()).await.is_ok());
     }
     assert_eq!(outcomes, [false, true].repeat(10), "it never fails five times on end");
 }

@@ -25,7 +25,7 @@ async fn the_next_backend_answers_where_the_first_fails() {
         let bad = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
         let log = Arc::new(Log::default());
         let chain = chain(&[&bad.base_url(), &good.base_url()]).observed_by(log.clone());
-        let answer = chain.infer(&request()).await.expect("an answer");
+        let answer = chain.infer(&request(), &()).await.expect("an answer");
         let read = (&*answer.provider, answer.fallback_used, answer.attempts, answer.tokens.total);
         assert_eq!(read, ("b", true, 2, 17), "{name}");
         let told: Vec<_> = log.attempts().into_iter().map(|(who, how, _)| (who, how)).collect();
@@ -38,7 +38,7 @@ async fn the_next_backend_answers_where_the_first_fails() {
 async fn a_refused_connection_falls_to_the_next_at_once() {
     let (gone, good) = (refusing_url().await.expect("a free port"), says("b").await);
     let chain = chain(&[&gone, &good.base_url()]);
-    let answer = chain.infer(&request()).await.expect("an answer");
+    let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.fallback_used), ("b", true));
     assert!(answer.latency < Duration::from_secs(5), "{:?}", answer.latency);
 }
@@ -55,7 +55,7 @@ async fn a_backend_that_hangs_leaves_the_others_their_time() {
     ] {
         let entries = [("a", "openai_compat", &*a, own_time), ("b", "openai_compat", &*b, "")];
         let chain = Chain::new(configs(&entries), tls(), known).expect("a chain");
-        let answer = chain.infer(&Request { timeout, ..request() }).await.expect(name);
+        let answer = chain.infer(&Request { timeout, ..request() }, &()).await.expect(name);
         assert_eq!((&*answer.provider, answer.fallback_used), ("b", true), "{name}");
     }
 }
@@ -66,7 +66,7 @@ async fn without_fallback_the_first_answers_or_nobody() {
     let good = says("b").await;
     let chain = chain(&[&bad.base_url(), &good.base_url()]);
     let alone = Request { allow_fallback: false, ..request() };
-    let Err(InferError::Failed(failed)) = chain.infer(&alone).await else {
+    let Err(InferError::Failed(failed)) = chain.infer(&alone, &()).await else {
         panic!("the first fails");
     };
     let failed: Vec<_> = failed.iter().map(|one| (&*one.provider, &one.failure)).collect();
@@ -113,7 +113,7 @@ async fn the_model_and_the_kind_asked_for_decide_who_answers() {
     ];
     for (name, model, primary, provider, fallback) in cases {
         let request = Request { model: model.to_owned(), primary, ..request() };
-        let answer = chain.infer(&request).await.expect("an answer");
+        let answer = chain.infer(&request, &()).await.expect("an answer");
         assert_eq!((&*answer.provider, answer.fallback_used), (provider, fallback), "{name}");
         assert_eq!(answer.model, model, "{name}");
     }
@@ -129,13 +129,13 @@ async fn the_model_and_the_kind_asked_for_decide_who_answers() {
 async fn who_cannot_be_asked_is_said() {
     let (_servers, chain) = family().await;
     let empty = Chain::new(Vec::new(), tls(), known).expect("a chain");
-    assert_eq!(empty.infer(&request()).await, Err(InferError::NoBackend));
+    assert_eq!(empty.infer(&request(), &()).await, Err(InferError::NoBackend));
     let model = "another".to_owned();
     let unknown = Request { model: model.clone(), ..request() };
-    assert_eq!(chain.infer(&unknown).await, Err(InferError::NotServed { model }));
+    assert_eq!(chain.infer(&unknown, &()).await, Err(InferError::NotServed { model }));
     let kind = ProviderKind::Mlx;
     let alone = Request { primary: Some(kind), allow_fallback: false, ..request() };
-    assert_eq!(chain.infer(&alone).await, Err(InferError::NoProvider { kind }));
+    assert_eq!(chain.infer(&alone, &()).await, Err(InferError::NoProvider { kind }));
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn a_reachable_backend_tells_how_its_last_request_failed() {
     let steps = vec![Step::html(500)];
     let server = ScriptedServer::with_steps(steps, Step::chat("a")).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
-    assert_eq!(only_failure(chain.infer(&request()).await).class(), "http 5xx");
+    assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     let probes = chain.probe().await;
     assert_eq!(
         (probes[0].reachable, &probes[0].last_error),

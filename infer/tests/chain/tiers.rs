@@ -26,7 +26,7 @@ fn question(threshold: f64, second: Option<&str>) -> Tiered {
 }
 
 async fn described(chain: &Chain, tiered: &Tiered) -> Described {
-    chain.describe(tiered).await.expect("a description")
+    chain.describe(tiered, &()).await.expect("a description")
 }
 
 #[tokio::test]
@@ -80,12 +80,46 @@ async fn a_second_pass_that_fails_leaves_the_first_answer() {
 }
 
 #[tokio::test]
+async fn a_correction_of_the_first_pass_is_the_only_one() {
+    let server = ScriptedServer::start(|seen| {
+        let told = seen.json()["messages"].as_array().map_or(0, Vec::len) > 1;
+        match seen.json()["model"].as_str() {
+            Some("qwen3-vl-8b") if told => Step::chat("{\"label\": \"a\", \"confidence\": 0.1}"),
+            _ => Step::chat("{\"label\": 7}"),
+        }
+    });
+    let server = server.await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
+    assert_eq!((kept.tier, kept.answer.attempts, server.seen().len()), (Tier::First, 3, 3));
+    assert!(kept.second_failed.is_some());
+}
+
+#[tokio::test]
+async fn a_first_pass_that_fell_back_is_told_of_with_the_second() {
+    let by_model = |small: Step, large: Step| {
+        ScriptedServer::start(move |seen| match seen.json()["model"].as_str() {
+            Some("qwen3-vl-8b") => small.clone(),
+            _ => large.clone(),
+        })
+    };
+    let unsure = Step::chat("{\"label\": \"small\", \"confidence\": 0.4}");
+    let sure = Step::chat("{\"label\": \"large\", \"confidence\": 0.9}");
+    let a = by_model(Step::html(500), sure.clone()).await.expect("a server");
+    let b = by_model(unsure, sure).await.expect("a server");
+    let chain = chain(&[&a.base_url(), &b.base_url()]);
+    let both = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
+    assert_eq!((&*both.answer.provider, both.tier), ("a", Tier::Second));
+    assert!(both.answer.fallback_used, "the first pass was not the first backend's");
+}
+
+#[tokio::test]
 async fn a_first_pass_that_fails_is_the_failure() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     let unasked = Request { model: "qwen3-vl-8b".to_owned(), ..structured() };
     let tiered = Tiered { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
-    let error = chain.describe(&tiered).await.expect_err("a failure");
+    let error = chain.describe(&tiered, &()).await.expect_err("a failure");
     assert_eq!((error.attempts(), error.failed().len()), (1, 1), "{error}");
     assert_eq!(server.seen().len(), 1);
 }

@@ -39,11 +39,13 @@ pub struct InferRequest {
     /// A run of the caller's whose timeline tells of the answer.
     #[schema(inline)]
     run_id: Option<IdText>,
-    /// Most tokens of the answer; the backend's own limit when missing.
+    /// Most tokens of the answer; when missing the backend's own limit or, on a server that gives out
+    /// tokens by the day, 4096.
     #[schema(inline)]
     max_tokens: Option<MaxTokens>,
     temperature: Option<terms::Temperature>,
-    /// Time for the answer, retries and fallbacks included; each backend's own when missing.
+    /// Time for the answer, retries and fallbacks included, and for the wait for a place except in a
+    /// batch; each backend's own, after the wait, when missing.
     #[schema(inline)]
     timeout_ms: Option<TimeoutMs>,
     /// Another backend may answer when the first does not; true when missing.

@@ -3,7 +3,10 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use infer::{InferError, scheduler::Class};
+use infer::{
+    InferError,
+    scheduler::{Class, Refused, Size},
+};
 use media::RequestId;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -35,6 +38,9 @@ pub type MaxParallel = Int<1, 64>;
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
 /// How long a question of a batch waits for a place: nobody waits for it alone.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes of the answers of a batch, which are held until the last has come: room for 256 answers of
+/// eight times what 4096 tokens usually are.
+const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
 /// Questions to models.
 #[derive(ToSchema)]
@@ -92,7 +98,8 @@ impl ItemRecord {
 /// Ask models many questions.
 ///
 /// A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-/// that was asked is its own. A place is waited for up to two minutes.
+/// that was asked is its own. A place, also one in the queue, is waited for up to two minutes. Where
+/// the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
 #[utoipa::path(
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),
@@ -138,11 +145,13 @@ async fn ask_all(
     asked: Vec<Asked>,
     max_parallel: usize,
 ) -> Vec<ItemRecord> {
-    let manner = Manner { class: Class::Offline, patience: Some(PATIENCE) };
+    let manner = Manner { class: Class::Offline, patience: PATIENCE };
+    let mut held = 0;
     let mut outcomes: Vec<_> = asked.iter().map(|_| None).collect();
     let (mut waiting, mut tasks) = (asked.into_iter().enumerate(), JoinSet::new());
     loop {
         while tasks.len() < max_parallel
+            && held <= ANSWERS_BYTES_MAX
             && let Some((index, asked)) = waiting.next()
         {
             let (app, caller) = (Arc::clone(app), caller.clone());
@@ -150,15 +159,30 @@ async fn ask_all(
             tasks.spawn(question.in_current_span());
         }
         match tasks.join_next().await {
-            Some(Ok((index, outcome))) => outcomes[index] = Some(outcome),
+            Some(Ok((index, outcome))) => {
+                held += outcome.as_ref().map_or(0, InferAnswer::held_bytes);
+                let fits = held <= ANSWERS_BYTES_MAX;
+                outcomes[index] =
+                    Some(outcome.and_then(|a| if fits { Ok(a) } else { too_large(held) }));
+            }
             // Its place stays empty.
             Some(Err(error)) => tracing::error!(%error, "a question of a batch panicked"),
             None => break,
         }
+    }
+    for (index, _) in waiting {
+        outcomes[index] = Some(too_large(held));
     }
     let told = outcomes.into_iter().enumerate().map(|(index, outcome)| {
         let panicked = || Err(ApiError::Bug("a question of a batch panicked"));
         ItemRecord::new(index, caller.request_id, outcome.unwrap_or_else(panicked))
     });
     told.collect()
+}
+
+/// The answers of the batch are larger than may be held.
+fn too_large(held: usize) -> Result<InferAnswer, ApiError> {
+    let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
+    let refused = Refused::TooLarge { what: Size::Answers, asked, limit };
+    Err(InferenceError::from(refused).into())
 }

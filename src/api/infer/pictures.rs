@@ -12,7 +12,7 @@ use crate::api::{App, error::ApiError, extract::Caller};
 const MISSING: ApiError = ApiError::NotFound("keyframe");
 
 /// Stills of the caller's runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pictures {
     hashes: Vec<BlobHash>,
     bytes: u64,
@@ -64,17 +64,17 @@ impl Pictures {
     }
 
     /// Reads them.
-    pub async fn load(self, app: &App) -> Result<Vec<Image>, ApiError> {
+    pub async fn load(&self, app: &App) -> Result<Vec<Image>, ApiError> {
         if self.hashes.is_empty() {
             return Ok(Vec::new());
         }
-        let blobs = app.blobs.clone();
+        let (blobs, pictures) = (app.blobs.clone(), self.clone());
         let read = move || {
             let image = |(at, hash): (usize, &BlobHash)| {
                 let jpeg = Bytes::from(blobs.get(hash)?.ok_or(MISSING)?);
-                Ok(Image { jpeg, caption: self.caption(at) })
+                Ok(Image { jpeg, caption: pictures.caption(at) })
             };
-            self.hashes.iter().enumerate().map(image).collect()
+            pictures.hashes.iter().enumerate().map(image).collect()
         };
         app.blocking(read).await?
     }

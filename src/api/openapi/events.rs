@@ -316,6 +316,25 @@ payloads! {
         fallback_used: bool,
         prompt_bytes: u64,
         output_bytes: u64,
+        /// Absent from events of before it was told, as is all that follows.
+        #[schema(required = false)]
+        prompt_tokens: u64,
+        #[schema(required = false)]
+        completion_tokens: u64,
+        /// Of hidden reasoning.
+        #[schema(required = false)]
+        thinking_tokens: u64,
+        /// All of them, failed attempts included.
+        #[schema(required = false)]
+        total_tokens: u64,
+        #[schema(required = false)]
+        inference_latency_ms: u64,
+        /// `first`: a direct inference has one pass.
+        #[schema(required = false)]
+        tier: terms::Pass,
+        /// Requests that backends were sent.
+        #[schema(required = false)]
+        attempts: u32,
     }
     /// The run reached its normal end.
     RunCompletedPayload {
@@ -358,7 +377,7 @@ payloads! {
         #[schema(required = false)]
         truncated: bool,
     }
-    /// The owner has spent nine tenths of its tokens of the day, or has too few left for a request.
+    /// Nine tenths of the owner's tokens of the day are spent or set aside for requests under way.
     TokenBudgetLowPayload {
         request_id: terms::RequestId,
         /// Name of the owner's key, never the key.
@@ -387,11 +406,13 @@ payloads! {
         event_type: String,
         #[schema(required = false)]
         object_label: String,
-        /// Why there is no answer.
+        /// Why there is no answer, or none of a second pass.
         #[schema(required = false)]
         semantic_error: String,
+        /// The backend that answered, or failed last.
         #[schema(required = false)]
         provider: String,
+        /// The model that answered, or was to.
         #[schema(required = false)]
         model: String,
         /// Tokens that the description took; absent where it was reused.

@@ -86,6 +86,13 @@ payload!(InferenceCompleted {
     fallback_used,
     prompt_bytes,
     output_bytes,
+    @optional prompt_tokens,
+    @optional completion_tokens,
+    @optional thinking_tokens,
+    @optional total_tokens,
+    @optional inference_latency_ms,
+    @optional tier,
+    @optional attempts,
 });
 payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
 payload!(RunFailed { @optional request_id, reason });

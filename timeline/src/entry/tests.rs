@@ -1,4 +1,5 @@
-//! Payloads as they stand on the wire, and that each reads back as the event it was.
+//! Payloads as they stand on the wire, and that each reads back as the event it was. Long because
+//! every kind has its text here.
 
 use std::borrow::Cow;
 
@@ -322,10 +323,32 @@ fn inference() {
         fallback_used: true,
         prompt_bytes: 10,
         output_bytes: 20,
+        prompt_tokens: None,
+        completion_tokens: None,
+        thinking_tokens: None,
+        total_tokens: None,
+        inference_latency_ms: None,
+        tier: None,
+        attempts: None,
+    };
+    let start = r#"{"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20"#;
+    // As logs of before its cost was told have it.
+    check(Event::InferenceCompleted(completed.clone()), &format!("{start}}}"));
+    let told = InferenceCompleted {
+        prompt_tokens: Some(3),
+        completion_tokens: Some(2),
+        thinking_tokens: Some(1),
+        total_tokens: Some(6),
+        inference_latency_ms: Some(40),
+        tier: Some(Pass::First),
+        attempts: Some(2),
+        ..completed
     };
     check(
-        Event::InferenceCompleted(completed),
-        r#"{"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20}"#,
+        Event::InferenceCompleted(told),
+        &format!(
+            r#"{start},"prompt_tokens":3,"completion_tokens":2,"thinking_tokens":1,"total_tokens":6,"inference_latency_ms":40,"tier":"first","attempts":2}}"#
+        ),
     );
     let low = TokenBudgetLow {
         request_id: REQUEST,

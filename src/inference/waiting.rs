@@ -1,0 +1,124 @@
+//! How long an ask waits for places: all of them together, and none while a backend rests.
+
+use std::time::{Duration, Instant};
+
+use infer::{Answer, InferError, Tokens};
+
+use super::InferenceError;
+
+/// The time that an ask may wait, why it waits, and what it came to before.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    until: Instant,
+    rest: Option<Instant>,
+    tokens: Tokens,
+    attempts: u32,
+    latency: Duration,
+}
+
+impl Waiting {
+    /// For `patience` at most.
+    pub fn new(patience: Duration) -> Waiting {
+        Waiting {
+            until: Instant::now() + patience,
+            rest: None,
+            tokens: Tokens::default(),
+            attempts: 0,
+            latency: Duration::ZERO,
+        }
+    }
+
+    /// What is left of the time.
+    pub fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// How long no place is of use, where some backend asked for a rest or all of them, as `rest`
+    /// says, do. A rest that outlasts the patience is not waited for: it is a failure at once.
+    pub(super) fn rest(&self, rest: Option<Duration>) -> Duration {
+        let own = self.rest.map(|until| until.saturating_duration_since(Instant::now()));
+        let rest = own.max(rest).unwrap_or_default();
+        if rest < self.left() { rest } else { Duration::ZERO }
+    }
+
+    /// After `error` another place is worth waiting for: a backend asked for a rest that ends in
+    /// time. Whoever asks again meets it with the backend rested.
+    pub fn goes_on(&mut self, error: &InferenceError) -> bool {
+        let InferenceError::Infer(error) = error else { return false };
+        let ends = error.rest().and_then(|rest| Instant::now().checked_add(rest));
+        self.rest = ends.filter(|ends| *ends < self.until);
+        if self.rest.is_some() {
+            self.tokens = self.tokens + error.tokens();
+            self.attempts = self.attempts.saturating_add(error.attempts());
+            self.latency += error.latency();
+        }
+        self.rest.is_some()
+    }
+
+    /// `answer` with what was spent before it.
+    pub fn with_earlier(&self, answer: Answer) -> Answer {
+        Answer {
+            tokens: self.tokens + answer.tokens,
+            attempts: self.attempts.saturating_add(answer.attempts),
+            latency: self.latency + answer.latency,
+            ..answer
+        }
+    }
+
+    /// `error` with what was spent before it, as if by the last that failed.
+    pub fn failed_with_earlier(&self, mut error: InferenceError) -> InferenceError {
+        if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
+            && let Some(last) = failed.last_mut()
+        {
+            last.tokens = self.tokens + last.tokens;
+            last.attempts = self.attempts.saturating_add(last.attempts);
+            last.latency += self.latency;
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use infer::{Failed, Failure, InferError, Tokens};
+
+    use super::*;
+
+    fn rested(seconds: &[Option<u64>]) -> InferenceError {
+        let failed = seconds.iter().map(|seconds| Failed {
+            provider: "a".into(),
+            failure: Failure::RateLimited { retry_after: seconds.map(Duration::from_secs) },
+            tokens: Tokens::default(),
+            attempts: 1,
+            latency: Duration::ZERO,
+        });
+        InferError::Failed(failed.collect()).into()
+    }
+
+    #[test]
+    fn a_rest_is_waited_for_where_it_ends_in_time() {
+        for (name, error, goes_on) in [
+            ("in time", rested(&[Some(5)]), true),
+            ("one of two in time", rested(&[Some(100), Some(5)]), true),
+            ("too late", rested(&[Some(60)]), false),
+            ("no time told", rested(&[None]), false),
+            ("no rest at all", rested(&[Some(0)]), false),
+            ("another failure", InferError::NoBackend.into(), false),
+        ] {
+            let mut waiting = Waiting::new(Duration::from_secs(30));
+            assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
+            let rest = waiting.rest(None);
+            assert_eq!(rest > Duration::from_secs(4), goes_on, "{name}: {rest:?}");
+            assert!(rest <= Duration::from_secs(5), "{name}: {rest:?}");
+        }
+        let mut waiting = Waiting::new(Duration::from_secs(30));
+        assert!(waiting.goes_on(&rested(&[Some(5), Some(6)])));
+        let InferenceError::Infer(error) = waiting.failed_with_earlier(rested(&[None])) else {
+            panic!("the same failure");
+        };
+        assert_eq!(error.attempts(), 3, "of both places");
+        let waiting = Waiting::new(Duration::from_secs(30));
+        let found = [10, 40].map(|rest| waiting.rest(Some(Duration::from_secs(rest))).as_secs());
+        assert_eq!(found, [10, 0], "a rest that is too long is no reason to wait");
+    }
+}

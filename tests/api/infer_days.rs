@@ -1,0 +1,128 @@
+//! What a principal may spend of a day, and what its owner is told of it.
+
+use std::time::Duration;
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use crate::{
+    infer_limits::{is_unavailable, question, value},
+    support::{BOB, Reply, Server, Setup, model::Model},
+};
+
+/// What each question costs, whatever it was estimated at.
+const COST: u64 = 17;
+
+fn asking(max_tokens: u64) -> Value {
+    let mut body = question("p");
+    body["max_tokens"] = json!(max_tokens);
+    body
+}
+
+fn refused(reply: &Reply) {
+    assert!(is_unavailable(reply), "{} {}", reply.status, reply.text);
+    let seconds: u64 = reply.header("retry-after").parse().expect("seconds");
+    assert!((1..=86_400).contains(&seconds), "{seconds} to midnight");
+}
+
+fn told(server: &Server, run: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter();
+    events.filter(|event| event["kind"] == "token_budget_low").collect()
+}
+
+#[test]
+fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello"));
+    // A question is estimated at a token for its prompt and those of its answer.
+    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "60");
+    let mut server = setup.start();
+    let run = server.create_run();
+    let ask = |server: &Server, max_tokens| {
+        let mut body = asking(max_tokens);
+        body["run_id"] = json!(run);
+        server.post("/v1/infer", &body)
+    };
+    let never = ask(&server, 60);
+    assert_eq!((never.status, never.fields()), (422, vec!["max_tokens".to_owned()]));
+    assert_eq!(ask(&server, 10).status, 200);
+    assert_eq!(ask(&server, 30).status, 200);
+    assert_eq!(told(&server, &run).len(), 0, "{} of 60 are spent", 2 * COST);
+    let third = ask(&server, 25);
+    assert_eq!(third.status, 200, "26 are left: {}", third.text);
+    let low = told(&server, &run);
+    let payload = &low[0]["payload"];
+    let shown = ["principal_key", "used_tokens", "limit_tokens"].map(|name| payload[name].clone());
+    assert_eq!(shown, [json!("alice"), json!(2 * COST), json!(60)], "{payload}");
+    assert_eq!(payload["request_id"], third.header("x-request-id"));
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds[kinds.len() - 2..], ["token_budget_low", "inference_completed"], "before");
+    refused(&ask(&server, 9));
+    assert_eq!(ask(&server, 8).status, 200, "9 are left, and an estimate is all that is known");
+    refused(&ask(&server, 1));
+    let batch = server.post("/v1/infer/batch", &json!({"requests": [asking(1)]})).json();
+    assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
+    let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
+    assert_eq!((&limits["max"], &limits["used"]), (&json!(60), &json!(4 * COST)));
+    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
+    let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
+    assert_eq!(value(&server, of), 3.0);
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
+    let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
+    assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(30)).success());
+    server = setup.start();
+    refused(&ask(&server, 1));
+    assert_eq!(told(&server, &run).len(), 1, "once a day");
+    assert_eq!(model.server.seen().len(), 5, "what is refused is not asked");
+}
+
+#[test]
+fn the_word_is_owed_until_a_run_can_take_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello"));
+    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "56");
+    let server = setup.start();
+    let ended = server.create_run();
+    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    for _ in 0..3 {
+        assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
+    }
+    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
+    assert_eq!(told(&server, &ended).len(), 0, "it takes no events");
+    let runs = [server.create_run(), server.create_run()];
+    assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
+    let found = runs.each_ref().map(|run| told(&server, run).len());
+    assert_eq!(found, [0, 1], "the youngest takes the word, though nothing is asked for it");
+    assert_eq!(told(&server, &runs[1])[0]["payload"]["used_tokens"], 3 * COST);
+}
+
+#[test]
+fn a_retry_that_the_day_has_no_room_for_is_given_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat_finished("{\"n\": ", "length"));
+    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "200");
+    let server = setup.start();
+    let mut body = asking(100);
+    body["output_schema"] = json!({"type": "object", "required": ["n"]});
+    let reply = server.post("/v1/infer", &body);
+    assert_eq!((reply.status, reply.text.contains("truncated")), (500, true), "{}", reply.text);
+    assert_eq!(model.server.seen().len(), 1, "456 tokens of room are more than a day has");
+    let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
+    assert_eq!(limits["used"], json!(COST));
+}
+
+#[test]
+fn a_question_without_a_bound_is_given_one_by_a_budget() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello"));
+    for (budget, max_tokens) in [("0", Value::Null), ("10000", json!(4096))] {
+        let data = dir.path().join(budget);
+        let setup = model.behind(Setup::new(&data)).var("SERVICE_INFERENCE_TOKENS_PER_DAY", budget);
+        let body = json!({"model": "qwen3-vl-4b", "prompt": "p"});
+        assert_eq!(setup.start().post("/v1/infer", &body).status, 200, "{budget}");
+        let seen = model.server.seen();
+        assert_eq!(seen[seen.len() - 1].json()["max_tokens"], max_tokens, "{budget}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What waits for a place in inference, for how long, and what it holds meanwhile.
+
+use std::{fs, thread, time::Duration};
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use crate::{
+    infer_limits::{IN_FLIGHT, WAITING, hanging, is_unavailable, question, until, value},
+    support::{
+        Setup,
+        model::{Model, prompt},
+    },
+};
+
+const OFFLINE_IN_FLIGHT: &str = r#"service_inference_in_flight{class="offline"}"#;
+
+#[test]
+fn a_callers_time_is_for_the_wait_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match &*prompt(seen) {
+        "hang" => Step::hang(),
+        _ => Step::chat("hello"),
+    });
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup
+        .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "120000")
+        .start();
+    thread::scope(|scope| {
+        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(20_000)));
+        until(&server, IN_FLIGHT, 1.0);
+        let mut hasty = question("p");
+        hasty["timeout_ms"] = json!(200);
+        let late = server.post("/v1/infer", &hasty);
+        assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+        assert_eq!(value(&server, IN_FLIGHT), 1.0, "the place was never free");
+        assert_eq!(holds.join().expect("no panic").status, 500);
+    });
+    assert_eq!(model.server.seen().len(), 1, "nothing was asked for it");
+}
+
+#[test]
+fn a_batch_waits_for_places_in_the_queue() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(20)));
+    let setup = model.behind(Setup::new(dir.path()));
+    let server = setup
+        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
+        .start();
+    let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 16});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(24), &json!(0)), "{answer}");
+    let refused = value(&server, r#"service_inference_refusals_total{reason="queue_full"}"#);
+    assert!(refused > 0.0, "the queue was never full");
+    assert_eq!(value(&server, OFFLINE_IN_FLIGHT), 0.0);
+}
+
+#[test]
+fn no_more_of_a_batch_is_asked_at_once_than_it_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(10)));
+    let server = model.behind(Setup::new(dir.path())).start();
+    let batch = json!({"requests": vec![question("p"); 12], "max_parallel": 1});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    assert_eq!(answer["succeeded"], 12, "{answer}");
+    assert_eq!((model.server.seen().len(), model.server.in_flight_max()), (12, 1));
+}
+
+#[test]
+fn the_answers_of_a_batch_are_held_within_a_limit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let words = "x".repeat(3 << 20);
+    let model = Model::start(move |_| Step::chat(&words));
+    let server = model.behind(Setup::new(dir.path())).start();
+    let batch = json!({"requests": vec![question("p"); 13], "max_parallel": 1});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(10), &json!(3)));
+    assert_eq!(model.server.seen().len(), 11);
+    for item in &answer["results"].as_array().expect("an array")[10..] {
+        let error = &item["error"];
+        assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
+        assert_eq!(error["details"][0]["field"], "requests", "{error}");
+    }
+}
+
+/// Two backends, each with a model of its own.
+fn two(first: &Model, second: &Model, setup: Setup, file: &std::path::Path) -> Setup {
+    let entry = |name: &str, model: &Model, priority: u32| {
+        let url = model.server.base_url();
+        format!(
+            "[[backends]]\nname = \"{name}\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\n\
+             model = \"{name}-model\"\npriority = {priority}\n"
+        )
+    };
+    fs::write(file, entry("weary", first, 1) + &entry("fresh", second, 2)).expect("written");
+    setup.var("SERVICE_CONFIG", &file.display().to_string())
+}
+
+fn to(model: &str) -> Value {
+    json!({"model": model, "prompt": "p", "max_tokens": 10})
+}
+
+#[test]
+fn a_backend_that_rests_holds_nobodys_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let weary = Model::start(|seen| match seen.number {
+        0 => Step::rate_limited(Some("5")),
+        _ => Step::chat("awake"),
+    });
+    let fresh = Model::start(|_| Step::chat("hello"));
+    let server = two(&weary, &fresh, Setup::new(dir.path()), &dir.path().join("backends.toml"))
+        .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
+        .start();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| server.post("/v1/infer", &to("weary-model")));
+        until(&server, WAITING, 1.0);
+        assert_eq!(value(&server, IN_FLIGHT), 0.0, "the one place is free");
+        let other = server.post("/v1/infer", &to("fresh-model"));
+        assert_eq!(other.status, 200, "{}", other.text);
+        let answer = waits.join().expect("no panic");
+        assert_eq!((answer.status, &answer.json()["output_text"]), (200, &json!("awake")));
+    });
+    assert_eq!((weary.server.seen().len(), fresh.server.seen().len()), (2, 1));
+    assert_eq!((value(&server, WAITING), value(&server, IN_FLIGHT)), (0.0, 0.0));
+}
+
+#[test]
+fn a_rest_that_is_too_long_is_a_failure_at_once_and_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let weary = Model::start(|_| Step::rate_limited(Some("3600")));
+    let server = weary.behind(Setup::new(dir.path())).start();
+    for _ in 0..3 {
+        let reply = server.post("/v1/infer", &question("p"));
+        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));
+        assert!(reply.text.contains("rate limited"), "{}", reply.text);
+    }
+    assert_eq!(weary.server.seen().len(), 1, "it is left alone");
+}
+
+#[test]
+fn who_stood_in_for_a_backend_that_fails_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (bad, good) = (Model::start(|_| Step::html(500)), Model::start(|_| Step::chat("hello")));
+    let setup = bad.behind(Setup::new(dir.path()));
+    let server = setup.var("SERVICE_SGLANG_BASE_URL", &good.server.base_url()).start();
+    let run = server.create_run();
+    let mut body = question("p");
+    body["run_id"] = json!(run);
+    let reply = server.post("/v1/infer", &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let answer = reply.json();
+    assert_eq!((&answer["provider"], &answer["fallback_used"]), (&json!("sglang"), &json!(true)));
+    assert_eq!(answer["tokens"]["total_tokens"], 17, "an error costs nothing");
+    let event = server.events(&run)[1]["payload"].clone();
+    let told = ["provider", "fallback_used", "attempts", "total_tokens"].map(|name| &event[name]);
+    assert_eq!(told, [&json!("sglang"), &json!(true), &json!(2), &json!(17)], "{event}");
+    body["allow_fallback"] = json!(false);
+    assert_eq!(server.post("/v1/infer", &body).status, 500);
+    assert_eq!(good.server.seen().len(), 1);
+}
