@@ -13,10 +13,11 @@ use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
-use worker::{Capabilities, Supervisor, WorkerProgram};
+use worker::{Supervisor, WorkerError, WorkerProgram};
 
 use crate::{
     api::Rates,
+    backend::Workers,
     clock::{AgeClock, wall_now},
     config::{Config, Principal, Serving},
     database::{Database, Mirror},
@@ -66,6 +67,14 @@ pub enum StartError {
     /// The operator's trusted certificates cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
+    /// A backend that is asked for by name does not decode.
+    #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
+    Backend {
+        /// Its name.
+        backend: &'static str,
+        /// What is missing.
+        source: WorkerError,
+    },
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
@@ -197,8 +206,7 @@ impl App {
         let labels = load_labels(&config)?;
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
         let egress = Egress::new(&config.egress)?;
-        let supervisor = Supervisor::new(worker);
-        let workers = Workers::look(&supervisor);
+        let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
         let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
         let log = registry.timeline();
         let last = log.heads(log.head(), 1).first().map(|head| head.at);
@@ -344,57 +352,4 @@ fn log_options(metrics: &Arc<Metrics>) -> Options {
     let timed = Arc::clone(metrics);
     let on_sync = move |took: Duration| timed.fsync_seconds.observe(took.as_secs_f64());
     Options { clock: Arc::new(wall_now), on_sync: Arc::new(on_sync), ..Options::default() }
-}
-
-/// What media workers can do, and how isolated they are.
-#[derive(Debug)]
-pub struct Workers {
-    /// What they can do; `None` when none starts.
-    pub capabilities: Option<Capabilities>,
-    /// How isolated they are.
-    pub sandbox: Isolation,
-}
-
-/// How isolated media workers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// In every way that there is.
-    Full,
-    /// In some: the system lacks the others.
-    Partial,
-    /// None starts.
-    Unavailable,
-}
-
-impl Isolation {
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Isolation::Full => "full",
-            Isolation::Partial => "partial",
-            Isolation::Unavailable => "unavailable",
-        }
-    }
-}
-
-impl Workers {
-    /// Starts one to see.
-    fn look(supervisor: &Supervisor) -> Workers {
-        match supervisor.capabilities() {
-            Ok((capabilities, report)) => {
-                let sandbox = if report.is_full() {
-                    tracing::info!(%report, "media workers are sandboxed");
-                    Isolation::Full
-                } else {
-                    tracing::warn!(%report, "media workers are sandboxed in part only");
-                    Isolation::Partial
-                };
-                Workers { capabilities: Some(capabilities), sandbox }
-            }
-            Err(error) => {
-                tracing::error!(%error, "no media worker starts: ingest will fail");
-                Workers { capabilities: None, sandbox: Isolation::Unavailable }
-            }
-        }
-    }
 }

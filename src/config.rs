@@ -4,6 +4,7 @@
 //! Secrets leave as digests; what is shown of them is that they are set.
 
 mod collector;
+mod decoding;
 mod delivery;
 mod inference;
 mod keys;
@@ -79,6 +80,8 @@ pub struct Config {
     pub run_ttl: Duration,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
+    /// What decodes.
+    pub decode: worker::Wanted,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Ingest stores the stills of selected frames.
@@ -155,7 +158,7 @@ impl Config {
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
         let mut vars = Vars::new(values);
-        vars.read("SERVICE_DECODE_BACKEND", "auto", decode_backend);
+        let decode = decoding::decoding(&mut vars);
         vars.read("SERVICE_GATE_BACKEND", "auto", gate_backend);
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
@@ -184,6 +187,7 @@ impl Config {
                 whole(60, 86_400),
             )),
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
+            decode,
             gate: gate(&mut vars),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
             disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
@@ -269,14 +273,6 @@ fn gate(vars: &mut Vars) -> GateConfig {
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
-    }
-}
-
-fn decode_backend(text: &str) -> Result<(), Problem> {
-    match text {
-        "auto" | "software" => Ok(()),
-        "nvdec" | "vaapi" | "ffmpeg-cli" => Err(missing_backend(text)),
-        _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod api;
 pub mod app;
+pub mod backend;
 pub mod backoff;
 mod blocking;
 pub mod catalog;

@@ -1,11 +1,13 @@
 //! The one place where libav is called: small owners over its C structures.
 //!
-//! Every owner frees what it owns, hands out only checked views and never opens a file,
-//! a socket or a device. libav's own log is silenced: what matters comes back as errors.
+//! Every owner frees what it owns, hands out only checked views and never opens a file or a socket, and
+//! a device only in `device`. libav's own log is silenced: what matters comes back as errors.
 #![expect(unsafe_code, reason = "libav is a C library")]
 
 mod aes;
 mod codec;
+mod device;
+mod driver;
 mod error;
 mod format;
 mod io;
@@ -15,6 +17,7 @@ mod picture;
 
 pub use aes::CbcDecryptor;
 pub(crate) use codec::{Context, OnDamage, Output};
+pub use device::{Device, DeviceSpec};
 pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};
 pub(crate) use packet::Packet;

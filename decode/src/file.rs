@@ -5,6 +5,8 @@
 //! segments are decoded again. Damage is decoded again too, by one new decoder on one thread, as
 //! that alone gives the same pictures on every run.
 
+mod feed;
+mod first;
 mod schedule;
 mod worker;
 
@@ -12,8 +14,9 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
 use media::{Extent, Frame, Rate};
 
-use crate::{DecodeError, Demuxer, Sampling, sampling::Position};
-use schedule::{Job, Schedule, StopOnPanic};
+use crate::{DecodeError, Decoders, Demuxer, Sampling, sampling::Position};
+use first::First;
+use schedule::{Job, Round, Schedule, StopOnPanic};
 use worker::{Decoded, Halt, Outcome, Worker};
 
 /// How to decode a file.
@@ -66,8 +69,11 @@ pub trait FrameSink: Send {
 /// What the decoding of a file came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
-    /// The libav decoder really used, such as `software:h264`.
+    /// The decoder really used, such as `software:h264`; several are joined by `+`, in the order of
+    /// their first frames.
     pub decoder: String,
+    /// Why what was asked first did not decode all of it.
+    pub fallback: Option<String>,
     /// Frames given to the sinks whose outputs were delivered.
     pub frames: u64,
     /// Pictures of the source up to the last one looked at, sampled or not.
@@ -82,10 +88,23 @@ pub struct FileReport {
     pub first_extent: Option<Extent>,
 }
 
+/// As [`decode_file_by`], with libav's own decoders alone.
+pub fn decode_file<S: FrameSink>(
+    demuxer: Demuxer,
+    options: &FileOptions,
+    make_sink: impl Fn() -> S + Sync,
+    deliver: impl FnMut(S::Output) -> ControlFlow<()>,
+) -> Result<FileReport, DecodeError> {
+    decode_file_by(&Decoders::software(), demuxer, options, make_sink, deliver)
+}
+
 /// Decodes `demuxer`'s stream on `options.threads` threads, each with a sink of its own.
 ///
-/// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work.
-pub fn decode_file<S: FrameSink>(
+/// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An
+/// input that can be read only once is decoded by libav's own decoders, as a device that is lost would
+/// take pictures with it.
+pub fn decode_file_by<S: FrameSink>(
+    decoders: &Decoders,
     mut demuxer: Demuxer,
     options: &FileOptions,
     make_sink: impl Fn() -> S + Sync,
@@ -94,26 +113,29 @@ pub fn decode_file<S: FrameSink>(
     let source_rate = demuxer.stream().source_rate;
     let mut collector = Collector::default();
     let mut conceals = demuxer.is_live();
+    let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
+    let first = First::new(asked);
     let facts = loop {
-        let schedule = Schedule::new(demuxer, options, conceals);
-        let ending = decode_once(&schedule, &mut collector, &make_sink, &mut deliver)?;
+        let round =
+            Round { conceals, is_accelerated: first.engines().is_some(), given: collector.given };
+        let schedule = Schedule::new(demuxer, options, round);
+        let ending = decode_once(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
         let (facts, read) = schedule.into_parts();
         match ending {
             Ending::Final => break facts,
-            Ending::Damaged => {
-                // Before the damage the same frames come out again; sinks have given them already.
-                collector = Collector { delivered: collector.next, ..Collector::default() };
-                demuxer = read.reopened()?;
-                conceals = true;
-            }
+            Ending::Damaged => conceals = true,
+            Ending::Lost => {}
         }
+        demuxer = read.reopened()?;
+        collector = collector.starting_over();
     };
     let damaged_packets = collector.damaged_packets;
     if collector.position.source_frames == 0 && facts.is_complete {
         return Err(DecodeError::NothingDecoded { damaged_packets });
     }
     Ok(FileReport {
-        decoder: collector.decoder,
+        decoder: collector.decoders.join("+"),
+        fallback: first.into_reason(),
         frames: collector.position.sampled,
         source_frames: collector.position.source_frames,
         source_rate,
@@ -128,10 +150,13 @@ enum Ending {
     Final,
     /// Pieces decoded on several threads turned out damaged; they need another round.
     Damaged,
+    /// What decoded pieces was lost; they need another round without it.
+    Lost,
 }
 
 fn decode_once<S: FrameSink>(
     schedule: &Schedule,
+    first: &First<'_>,
     collector: &mut Collector,
     make_sink: &(impl Fn() -> S + Sync),
     deliver: &mut impl FnMut(S::Output) -> ControlFlow<()>,
@@ -146,7 +171,7 @@ fn decode_once<S: FrameSink>(
                 scope,
                 move || {
                     let _stop = StopOnPanic(schedule);
-                    Worker::new(schedule, make_sink()).run(&sender);
+                    Worker::new(schedule, first, make_sink()).run(&sender);
                 },
             );
             if let Err(error) = spawned {
@@ -166,14 +191,21 @@ fn decode_once<S: FrameSink>(
 struct Collector {
     position: Position,
     next: u64,
-    /// Segments whose outputs an earlier round has delivered.
-    delivered: u64,
-    decoder: String,
+    /// Frames whose outputs an earlier round has delivered: pieces of another decoder end elsewhere.
+    given: u64,
+    /// Those whose frames were delivered, each once.
+    decoders: Vec<String>,
     damaged_packets: u64,
     first_extent: Option<Extent>,
 }
 
 impl Collector {
+    /// For another round over the same file.
+    fn starting_over(self) -> Collector {
+        let given = self.given.max(self.position.sampled);
+        Collector { given, decoders: self.decoders, ..Collector::default() }
+    }
+
     fn run<O>(
         &mut self,
         schedule: &Schedule,
@@ -197,6 +229,7 @@ impl Collector {
                     }
                     Err(Halt::SinkEnded) => return Ok(Ending::Final),
                     Err(Halt::Damaged) => return Ok(Ending::Damaged),
+                    Err(Halt::Lost(_)) => return Ok(Ending::Lost),
                     Err(Halt::Error(error)) => return Err(error),
                 }
             }
@@ -211,14 +244,19 @@ impl Collector {
         decoded: Decoded<O>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let is_new = self.next >= self.delivered;
+        let is_new = job.start.sampled >= self.given || decoded.end.sampled > self.given;
         self.next += 1;
         self.position = decoded.end;
         let flagged = job.segment.units.iter().filter(|unit| unit.payload.is_corrupt()).count();
         self.damaged_packets += decoded.damaged_packets + flagged as u64;
         self.first_extent = self.first_extent.or(decoded.first_extent);
-        self.decoder = decoded.decoder;
+        if is_new && !self.decoders.contains(&decoded.decoder) {
+            self.decoders.push(decoded.decoder);
+        }
         schedule.delivered(self.position);
         if is_new { deliver(decoded.output) } else { ControlFlow::Continue(()) }
     }
 }
+
+#[cfg(test)]
+mod tests;

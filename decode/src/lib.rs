@@ -2,11 +2,14 @@
 //!
 //! Promises: the frames and presentation times of a file are those of a sequential decode,
 //! whatever the thread count and whether or not packets were skipped by the sampling plan.
-//! Nothing but the given [`Input`] is ever read. Opens no file and no socket, computes no pixel.
+//! Nothing but the given [`Input`] is ever read. Opens no file and no socket, and no device but the one
+//! asked for; computes no pixel.
 #![deny(unsafe_code)]
 
+mod backend;
 mod continuity;
 mod demux;
+mod engine;
 mod error;
 mod ffi;
 mod file;
@@ -15,16 +18,20 @@ mod gop;
 mod live;
 mod nal;
 mod plan;
+mod probe;
 mod pts_pairing;
 mod sampling;
 mod segment;
 mod start;
 mod units;
 
+pub use backend::{Backend, BackendError};
 pub use demux::{Demuxer, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo, is_playlist};
+pub use engine::Decoders;
 pub use error::DecodeError;
-pub use ffi::CbcDecryptor;
-pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file};
-pub use live::{Decoder, LiveOptions, open_decoder};
+pub use ffi::{CbcDecryptor, Device, DeviceSpec};
+pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file, decode_file_by};
+pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
+pub use probe::{Tried, try_clips};
 pub use sampling::Sampling;
 pub use units::{CodedPicture, CodedPictures};

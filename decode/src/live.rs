@@ -3,16 +3,18 @@
 //! Frame threads would delay every picture by one for each thread, so there are none. A picture
 //! that a decoder made up, whole or in part, never comes out: after damage, and after a loss that the
 //! caller or the decoder noticed, nothing does until the next clean start. VP8, VP9 and AV1 pictures do
-//! not say what they refer to, so a loss among them must be told by the caller.
+//! not say what they refer to, so a loss among them must be told by the caller. A device that is lost
+//! is damage, after which libav's own decoder goes on.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use media::{AccessUnit, Codec, Frame, Pixels};
 
 use crate::{
-    DecodeError, Limits,
+    DecodeError, Decoders, Limits,
     demux::check_extent,
-    ffi::{AvError, Context, OnDamage, Output, Packet, RawFrame},
+    engine::{Engine, open_software},
+    ffi::{AvError, OnDamage, Output, Packet, RawFrame},
     gop::Gop,
     pts_pairing::PtsPairing,
 };
@@ -47,14 +49,27 @@ pub struct LiveOptions {
     pub limits: Limits,
 }
 
-/// Opens the decoder for `codec`.
+/// Opens libav's own decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    let context = Context::open(codec, None, 1, OnDamage::Discard, options.limits)?;
-    Ok(Box::new(SoftwareDecoder {
+    open_decoder_by(&Decoders::software(), codec, options)
+}
+
+/// Opens the first of `decoders` that takes `codec`.
+pub fn open_decoder_by(
+    decoders: &Decoders,
+    codec: Codec,
+    options: LiveOptions,
+) -> Result<Box<dyn Decoder>, DecodeError> {
+    let LiveOptions { limits } = options;
+    let first = decoders.first(codec);
+    // Why a device does not open is the probe's to tell; libav's own decoder does as well.
+    let opened = first.and_then(|first| first.open(codec, None, OnDamage::Discard, limits).ok());
+    let engine = opened.map_or_else(|| open_discarding(codec, limits), Ok)?;
+    Ok(Box::new(LiveDecoder {
         codec,
-        limits: options.limits,
-        name: context.name(),
-        context,
+        limits,
+        name: engine.name(),
+        engine,
         gop: Gop::new(codec),
         pairing: PtsPairing::default(),
         ready: VecDeque::new(),
@@ -62,11 +77,15 @@ pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decode
     }))
 }
 
-struct SoftwareDecoder {
+fn open_discarding(codec: Codec, limits: Limits) -> Result<Box<dyn Engine>, DecodeError> {
+    open_software(codec, None, 1, OnDamage::Discard, limits)
+}
+
+struct LiveDecoder {
     codec: Codec,
     limits: Limits,
     name: String,
-    context: Context,
+    engine: Box<dyn Engine>,
     gop: Gop,
     pairing: PtsPairing,
     /// Out of the decoder and not polled yet, each with the key of its unit.
@@ -75,7 +94,7 @@ struct SoftwareDecoder {
     frames: u64,
 }
 
-impl Decoder for SoftwareDecoder {
+impl Decoder for LiveDecoder {
     fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError> {
         if unit.codec != self.codec {
             let (expected, got) = (self.codec.name(), unit.codec.name());
@@ -91,14 +110,14 @@ impl Decoder for SoftwareDecoder {
         }
         let key = self.pairing.insert(unit.pts);
         let decoded = Packet::copied([&unit.data, &[]], key)
-            .and_then(|packet| self.context.send(&packet))
+            .and_then(|packet| self.engine.send(&packet))
             .map_err(damaged)
             .and_then(|()| self.collect());
         decoded.map_err(|error| {
-            let error = self.context.too_large().unwrap_or(error);
+            let error = self.engine.too_large().unwrap_or(error);
             self.keep_before(key);
             self.start_anew();
-            error
+            self.replace_lost().err().unwrap_or(error)
         })
     }
 
@@ -115,8 +134,9 @@ impl Decoder for SoftwareDecoder {
     }
 
     fn flush(&mut self) -> Result<(), DecodeError> {
-        let drained = self.context.send_end().map_err(damaged).and_then(|()| self.collect());
+        let drained = self.engine.send_end().map_err(damaged).and_then(|()| self.collect());
         self.start_anew();
+        self.replace_lost()?;
         drained
     }
 
@@ -125,17 +145,17 @@ impl Decoder for SoftwareDecoder {
     }
 }
 
-impl SoftwareDecoder {
+impl LiveDecoder {
     /// Takes what the decoder has completed; an error is damage in the unit that was sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
-        while let Output::Frame(frame) = self.context.receive().map_err(damaged)? {
+        while let Output::Frame(frame) = self.engine.receive().map_err(damaged)? {
             if frame.is_damaged() {
                 return Err(DecodeError::DamagedUnit { detail: "parts are missing".to_owned() });
             }
             let frame = self.pair(frame)?;
             self.ready.extend(frame);
         }
-        if self.context.complained() {
+        if self.engine.complained() {
             let detail = "what it refers to is missing, or its data is".to_owned();
             return Err(DecodeError::DamagedUnit { detail });
         }
@@ -156,9 +176,9 @@ impl SoftwareDecoder {
     /// Of the pictures that wait, here or for reordering in the decoder, leaves those of units before
     /// the one with this key.
     fn keep_before(&mut self, key: i64) {
-        if self.gop.is_open() && self.context.send_end().is_ok() {
+        if self.gop.is_open() && self.engine.send_end().is_ok() {
             // An error ends what there is to keep.
-            while let Ok(Output::Frame(frame)) = self.context.receive() {
+            while let Ok(Output::Frame(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };
                 self.ready.extend(kept.ok().flatten());
             }
@@ -166,8 +186,17 @@ impl SoftwareDecoder {
         self.ready.retain(|(of_unit, _)| *of_unit < key);
     }
 
+    /// libav's own decoder goes on for a device that is lost; the error says that it was.
+    fn replace_lost(&mut self) -> Result<(), DecodeError> {
+        let Some(reason) = self.engine.lost() else { return Ok(()) };
+        let software = open_discarding(self.codec, self.limits)?;
+        self.name = format!("{}+{}", self.name, software.name());
+        self.engine = software;
+        Err(DecodeError::DamagedUnit { detail: reason })
+    }
+
     fn start_anew(&mut self) {
-        self.context.reset();
+        self.engine.reset();
         self.pairing.clear();
         self.gop.lose();
     }

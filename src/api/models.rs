@@ -66,12 +66,22 @@ struct ProviderRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Decode)]
 struct DecodeRecord {
-    /// Where pictures are decoded.
+    /// What is asked first to decode: `software`, `nvdec` or `vaapi`.
     backend: &'static str,
+    /// Backends that were tried before it when the server started.
+    passed_over: Vec<PassedOver>,
     /// How isolated that is: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
     /// Every codec the service knows.
     codecs: Vec<CodecRecord>,
+}
+
+/// A backend that does not decode here.
+#[derive(Serialize, ToSchema)]
+struct PassedOver {
+    backend: &'static str,
+    /// What it lacks.
+    reason: String,
 }
 
 /// Whether a codec is decoded.
@@ -79,9 +89,13 @@ struct DecodeRecord {
 #[schema(as = CodecSupport)]
 struct CodecRecord {
     codec: &'static str,
-    /// What opened it in a sandboxed worker when the server started; null when nothing does.
+    /// What decoded a clip of it in a sandboxed worker when the server started, bit for bit; null when
+    /// nothing did.
     #[schema(required = true)]
     decoder: Option<String>,
+    /// Why what is asked first did not.
+    #[schema(required = true)]
+    reason: Option<String>,
 }
 
 /// What measures frames.
@@ -161,18 +175,27 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
     let probes = app.inference.probe().await;
     let listed = app.inference.catalog().models();
     let models = listed.map(|model| model_record(model, &app.inference, &probes)).collect();
+    let tried = |codec| {
+        let all = able.map(|able| able.codecs.as_slice()).unwrap_or_default();
+        all.iter().find(|tried| tried.codec == codec && tried.bits == 8)
+    };
     let codecs = media::Codec::ALL.map(|codec| CodecRecord {
         codec: codec.name(),
-        decoder: able
-            .and_then(|able| able.codecs.iter().find(|found| found.codec == codec))
-            .and_then(|found| found.decoder.clone()),
+        decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
+        reason: tried(codec).and_then(|tried| tried.reason.clone()),
     });
+    let passed_over = app
+        .workers
+        .passed_over
+        .iter()
+        .map(|(backend, reason)| PassedOver { backend: backend.as_str(), reason: reason.clone() });
     Json(Models {
         request_id: caller.request_id,
         models,
         providers: probes.iter().map(ProviderRecord::from).collect(),
         decode: DecodeRecord {
-            backend: "software",
+            backend: app.workers.backend.as_str(),
+            passed_over: passed_over.collect(),
             sandbox: app.workers.sandbox.as_str(),
             codecs: codecs.into(),
         },

@@ -195,6 +195,8 @@ mod tests {
             width: 16,
             height: 16,
             pixel_format: "yuv420p".to_owned(),
+            decoder: None,
+            decoder_fallback: None,
             truncated: false,
             signals,
         })

@@ -33,6 +33,10 @@ fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
         let decoder = codec["decoder"].as_str().unwrap_or_default();
         assert!(decoder.starts_with("software:"), "Debian's FFmpeg has every decoder: {codec}");
     }
+    let passed_over = answer["decode"]["passed_over"].as_array().expect("an array");
+    for over in passed_over {
+        assert!(over["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{over}");
+    }
     assert_eq!(answer["decode"]["sandbox"], server.get("/v1/ready").json()["sandbox"]);
     let measurer = answer["gate"]["measurer"].as_str().expect("a worker measures");
     let avx2 = std::fs::read_to_string("/proc/cpuinfo").expect("there").contains(" avx2");

@@ -36,7 +36,7 @@ fn settings_are_checked_before_anything_starts() {
     let bad = [
         ("SERVICE_ACTIVE_STREAM_LIMIT", "many"),
         ("SERVICE_TRANSPORT", "h3"),
-        ("SERVICE_DECODE_BACKEND", "nvdec"),
+        ("SERVICE_DECODE_BACKEND", "fast"),
         ("SERVICE_GATE_BACKEND", "wgpu"),
         ("SERVICE_API_KEYS", ""),
     ];
@@ -60,6 +60,29 @@ fn settings_are_checked_before_anything_starts() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2), "{said}");
     assert!(said.contains("SERVICE_DATA_DIR is not UTF-8"), "{said}");
+}
+
+#[test]
+fn a_decode_backend_that_is_missing_stops_the_start_and_says_what_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let libraries = dir.path().join("libraries");
+    std::fs::create_dir(&libraries).expect("made");
+    std::fs::write(libraries.join("libcuda.so.1"), "not a library").expect("written");
+    let rows = [
+        ("nvdec", "0", "libcuda.so.1 cannot be loaded"),
+        ("vaapi", "/dev/dri/none", "the render node cannot be opened: No such file"),
+    ];
+    for (backend, device, missing) in rows {
+        let setup = Setup::new(dir.path())
+            .var("SERVICE_DECODE_BACKEND", backend)
+            .var("SERVICE_DECODE_DEVICE", device);
+        let mut command = setup.command();
+        let output = command.env("LD_LIBRARY_PATH", &libraries).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let named = format!("SERVICE_DECODE_BACKEND asks for {backend}: {missing}");
+        assert!(said.contains(&named), "{said}");
+    }
 }
 
 #[test]

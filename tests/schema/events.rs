@@ -86,6 +86,8 @@ fn of_runs() -> Vec<Event> {
             width: 16,
             height: 16,
             pixel_format: text("yuv420p"),
+            decoder: Some(text("nvdec:h264+software:h264")),
+            decoder_fallback: Some(text("the device was lost")),
             truncated: true,
             signals: Signals::Inline(vec![signal]),
         }),

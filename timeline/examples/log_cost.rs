@@ -189,6 +189,8 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         width: 1920,
         height: 1080,
         pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
         truncated: false,
         signals: signals.clone(),
     });

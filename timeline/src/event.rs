@@ -226,6 +226,10 @@ pub struct FramesDecoded {
     pub height: u32,
     /// Name of the sample layout.
     pub pixel_format: String,
+    /// The decoder really used, such as `software:h264`; several joined by `+`. Older logs have none.
+    pub decoder: Option<String>,
+    /// Why the backend that was asked first did not decode all of it.
+    pub decoder_fallback: Option<String>,
     /// The source ended early or is damaged; absent when false.
     pub truncated: bool,
     /// One signal a frame.

@@ -7,12 +7,14 @@ use std::{
     sync::Arc,
 };
 
+use decode::{BackendError, Decoders, Device};
+
 use crate::{
     Fault, JobEvent, JobOptions, capabilities, descriptors, job,
     line::Line,
     probe,
     protocol::{Reply, Request, Source},
-    sandbox,
+    sandbox::{self, Asked},
     session::Sessions,
     source::{self, Trouble},
     wire::ProtocolError,
@@ -43,13 +45,18 @@ fn serve() -> io::Result<()> {
     let Some(Request::Confine(confinement)) = line.next()? else {
         return Err(io::Error::other("the first message must confine the worker"));
     };
-    line.send(&Reply::Confined(sandbox::enter(&confinement)))?;
+    let (report, decoders) = match sandbox::enter(&confinement, open_device) {
+        Ok(entered) => entered,
+        Err(error) => return line.send(&Reply::Failed(Fault::Backend(error))),
+    };
+    line.send(&Reply::Confined(report))?;
 
-    let mut sessions = Sessions::new(Arc::clone(&line));
+    let decoders = Arc::new(decoders);
+    let mut sessions = Sessions::new(Arc::clone(&line), Arc::clone(&decoders));
     while let Some(request) = line.next()? {
         match request {
-            Request::Job { source, options } => run_job(source, &options, &line)?,
-            Request::Look => line.send(&Reply::Able(capabilities::look()))?,
+            Request::Job { source, options } => run_job(source, &options, &decoders, &line)?,
+            Request::Look => line.send(&Reply::Able(capabilities::look(&decoders)))?,
             Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
@@ -60,7 +67,17 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-fn run_job(source: Source, options: &JobOptions, line: &Arc<Line<Stdin>>) -> io::Result<()> {
+fn open_device(asked: Option<&Asked>) -> Result<Decoders, BackendError> {
+    let Some(Asked { spec, codecs, .. }) = asked else { return Ok(Decoders::software()) };
+    Ok(Decoders::with_device(Device::open(spec)?, codecs.clone()))
+}
+
+fn run_job(
+    source: Source,
+    options: &JobOptions,
+    decoders: &Decoders,
+    line: &Arc<Line<Stdin>>,
+) -> io::Result<()> {
     let emit = |event: JobEvent| match line.send(&Reply::Job(event)) {
         Ok(()) => ControlFlow::Continue(()),
         // The supervisor is gone, or will see what is wrong with the socket itself.
@@ -68,7 +85,7 @@ fn run_job(source: Source, options: &JobOptions, line: &Arc<Line<Stdin>>) -> io:
     };
     let trouble = Trouble::default();
     let outcome = source::open(source, line, &trouble)
-        .and_then(|demuxer| job::analyze_opened(demuxer, options, &emit));
+        .and_then(|demuxer| job::analyze_opened(demuxer, options, decoders, &emit));
     match trouble.explain(outcome) {
         Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
         Err(Fault::Stopped) => Ok(()),

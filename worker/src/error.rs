@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use decode::DecodeError;
+use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::ErrorKind;
 
@@ -14,6 +14,9 @@ pub enum Fault {
     /// The input does not decode.
     #[error(transparent)]
     Decode(DecodeError),
+    /// What was to decode does not, here.
+    #[error(transparent)]
+    Backend(BackendError),
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
@@ -38,6 +41,7 @@ impl Fault {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Fault::Decode(error) => error.kind(),
+            Fault::Backend(error) => error.kind(),
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,

@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file};
+use decode::{Decoders, Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by};
 use gate::{Decision, GateConfig, Measurements, Reason};
 use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 
@@ -158,13 +158,14 @@ pub fn analyze(
     emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
 ) -> Result<FileReport, Fault> {
     let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
-    analyze_opened(demuxer, options, emit)
+    analyze_opened(demuxer, options, &Decoders::software(), emit)
 }
 
 /// As [`analyze`], of a container that is open.
 pub(crate) fn analyze_opened(
     demuxer: Demuxer,
     options: &JobOptions,
+    decoders: &Decoders,
     emit: Emit<'_>,
 ) -> Result<FileReport, Fault> {
     let demuxer = match options.hurry() {
@@ -189,7 +190,8 @@ pub(crate) fn analyze_opened(
         job.clocks.add(Duration::ZERO, started.elapsed());
         job.unless_failed(delivered)
     };
-    let report = decode_file(demuxer, &file_options, || sink::SegmentSink::new(&job), &mut deliver);
+    let make_sink = || sink::SegmentSink::new(&job);
+    let report = decode_file_by(decoders, demuxer, &file_options, make_sink, &mut deliver);
     // A failure of ours ends the decoding early, so it explains whatever the decoder reports.
     job.take_failure()?;
     let report = report?;

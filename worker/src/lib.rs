@@ -7,6 +7,7 @@
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
 
+mod backend;
 mod capabilities;
 mod channel;
 mod descriptors;
@@ -21,6 +22,7 @@ mod line;
 mod live;
 mod probe;
 mod process;
+mod program;
 mod protocol;
 mod sandbox;
 mod session;
@@ -30,13 +32,14 @@ mod supervisor;
 mod views;
 mod wire;
 
-pub use capabilities::{Capabilities, CodecSupport};
+pub use backend::{Choice, Selection, Wanted};
+pub use capabilities::Capabilities;
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
 pub use job::{JobEvent, JobOptions, Spent, Still, analyze};
 pub use live::{LiveEvent, LiveWorker, SessionLoad};
-pub use process::WorkerProgram;
+pub use program::WorkerProgram;
 pub use protocol::Attempt;
 pub use sandbox::{SandboxLevel, SandboxReport};
 pub use session::{

@@ -6,13 +6,9 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{
-            fs::FileExt,
-            process::{CommandExt, ExitStatusExt},
-        },
+        unix::{fs::FileExt, process::ExitStatusExt},
     },
-    path::PathBuf,
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{Child, ChildStderr},
     time::{Duration, Instant},
 };
 
@@ -23,9 +19,8 @@ use rustix::{
 };
 
 use crate::{
-    Limits, SandboxReport, WorkerError,
+    Limits, SandboxReport, WorkerError, WorkerProgram,
     channel::{Backlog, Incoming, send_with},
-    entry::ARGUMENT,
     protocol::{Reply, Request},
     sandbox::Confinement,
     session::SESSION_THREADS_MAX,
@@ -37,38 +32,6 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 
 /// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Which binary becomes a worker when it is started with the worker's argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerProgram {
-    path: PathBuf,
-}
-
-impl WorkerProgram {
-    /// The binary that is running, even where its file has been replaced since.
-    pub fn current() -> WorkerProgram {
-        WorkerProgram::at("/proc/self/exe")
-    }
-
-    /// Another binary whose `main` calls [`crate::worker_main`].
-    pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
-        WorkerProgram { path: path.into() }
-    }
-
-    /// Starts it with `theirs` as its only descriptor besides stderr.
-    fn start(&self, theirs: OwnedFd) -> io::Result<Child> {
-        let mut command = Command::new(&self.path);
-        command.arg(ARGUMENT).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::piped());
-        // The server's environment holds secrets; the loader needs no more than its path.
-        command.env_clear();
-        #[expect(clippy::disallowed_methods, reason = "the dynamic loader's setting, not ours")]
-        let libraries = std::env::var_os("LD_LIBRARY_PATH");
-        command.envs(libraries.map(|path| ("LD_LIBRARY_PATH", path)));
-        // A terminal's Ctrl-C goes to the whole foreground group; ending a job is for the supervisor.
-        command.process_group(0);
-        command.spawn()
-    }
-}
 
 /// Whether the worker still holds its end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +142,7 @@ impl Process {
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),
-            threads_max: limits.threads.unwrap_or(life.threads_max()),
+            threads_max: limits.threads.unwrap_or(life.threads_max() + program.driver_threads()),
             output: OutputBudget::new(limits.output_bytes, life),
             looked: Instant::now(),
         };
@@ -190,10 +153,12 @@ impl Process {
                 Life::Open => None,
             },
             parent: std::process::id(),
+            device: program.device().cloned(),
         };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {
             Reply::Confined(report) => Ok((process, report)),
+            Reply::Failed(fault) => Err(fault.into()),
             _ => Err(ProtocolError::Unexpected("first").into()),
         }
     }

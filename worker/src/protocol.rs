@@ -7,13 +7,14 @@
 
 use std::fmt;
 
-use decode::{DecodeError, FileReport, Sampling, StreamInfo};
+use decode::{
+    Backend, BackendError, DecodeError, DeviceSpec, FileReport, Sampling, StreamInfo, Tried,
+};
 use gate::{GateConfig, Reason};
 use media::{Codec, EventType, Timestamp};
 
 use crate::{
-    Capabilities, CodecSupport, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent,
-    Still,
+    Capabilities, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
@@ -153,6 +154,18 @@ wire_enum!(Fault, "fault", {
     2 => Other { kind, message },
     3 => Unforeseen { frame_index },
     4 => Stopped,
+    5 => Backend(error),
+});
+wire_enum!(Backend, "backend", { 0 => Software, 1 => Nvdec, 2 => Vaapi });
+wire_enum!(BackendError, "backend error", {
+    1 => Library { library, reason },
+    2 => NoVideoCapability { reason, capabilities },
+    3 => NoDevice { device, reason },
+    4 => RenderNode { reason, path },
+    5 => NotBuilt { backend },
+    6 => Refused { call, detail },
+    7 => BadDevice { device, expected },
+    8 => DecodesNothing { reason },
 });
 wire_enum!(DecodeError, "decode error", {
     1 => Empty,
@@ -186,7 +199,7 @@ wire_enum!(Reason, "reason", {
     7 => NoTrigger,
 });
 wire_struct!(Capabilities { codecs, measurer });
-wire_struct!(CodecSupport { codec, decoder });
+wire_struct!(DeviceSpec { backend, device, capabilities });
 wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads });
 wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
@@ -208,6 +221,7 @@ wire_struct!(StreamInfo {
 });
 wire_struct!(FileReport {
     decoder,
+    fallback,
     frames,
     source_frames,
     source_rate,
@@ -227,6 +241,21 @@ impl Wire for &'static str {
         let text = String::get(from)?;
         let codec = Codec::ALL.into_iter().map(Codec::name).find(|name| *name == text);
         Ok(codec.unwrap_or("libav"))
+    }
+}
+
+impl Wire for Tried {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Tried { codec, bits, decoder, reason } = self;
+        codec.put(out);
+        out.push(*bits);
+        decoder.put(out);
+        reason.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Tried, ProtocolError> {
+        let (codec, bits) = (Wire::get(from)?, from.byte("bits")?);
+        Ok(Tried { codec, bits, decoder: Wire::get(from)?, reason: Wire::get(from)? })
     }
 }
 

@@ -2,14 +2,19 @@
 //!
 //! landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
 //! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
-//! child itself, while it has one thread; never left.
+//! child itself, while it has one thread; never left. A decoding device is opened in between, see
+//! `device`.
 //! What the kernel cannot give is named in the report, and the caller decides.
+
+mod device;
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
+use decode::{BackendError, DeviceSpec};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
+use media::Codec;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getppid, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
@@ -24,6 +29,9 @@ pub(crate) const SOCKET_NUMBER: i32 = 3;
 
 /// Descriptors a worker may hold: its socket, stderr, the input, and room for the next input.
 const DESCRIPTORS_MAX: u64 = 16;
+
+/// The same of a worker with a device, whose driver opens some for each decoder.
+const DEVICE_DESCRIPTORS_MAX: u64 = 1024;
 
 /// Private memory beyond the limit that the supervisor watches, so that a burst between two of its
 /// looks is stopped by the kernel, and the ordinary case by the supervisor with a clear error.
@@ -70,8 +78,8 @@ impl fmt::Display for SandboxReport {
     }
 }
 
-/// Resource limits of one worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Resource limits of one worker, and the device that it is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Confinement {
     /// Memory the supervisor allows.
     pub memory_bytes: u64,
@@ -79,13 +87,35 @@ pub(crate) struct Confinement {
     pub cpu_seconds: Option<u64>,
     /// Process id of the supervisor; 1 in many a container.
     pub parent: u32,
+    /// What it decodes with besides libav's own decoders.
+    pub device: Option<Asked>,
 }
 
-crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds, parent });
+/// A device that a worker is to decode with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub spec: DeviceSpec,
+    /// What it is asked to decode.
+    pub codecs: Vec<Codec>,
+    /// Directories besides the system's in which the loader looks for libraries.
+    pub libraries: Vec<String>,
+}
 
-/// Gives everything up. The calling process must have one thread.
-pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
+crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds, parent, device });
+crate::wire::wire_struct!(Asked { spec, codecs, libraries });
+
+/// Gives everything up but the device, which `open` opens once no path but the device's is left. The
+/// calling process must have one thread.
+pub(crate) fn enter<T>(
+    confinement: &Confinement,
+    open: impl FnOnce(Option<&Asked>) -> Result<T, BackendError>,
+) -> Result<(SandboxReport, T), BackendError> {
+    let device = confinement.device.as_ref();
     let mut missing = Vec::new();
+    if let Some(device) = device {
+        let backend = device.spec.backend.as_str();
+        missing.push(format!("closed file system ({backend} keeps its driver's files)"));
+    }
     let mut check = |what: &str, result: io::Result<()>| match result {
         Ok(()) => true,
         Err(error) => {
@@ -96,18 +126,19 @@ pub(crate) fn enter(confinement: &Confinement) -> SandboxReport {
 
     check("single thread", be_alone());
     check("parent death signal", follow(confinement.parent));
-    check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let rlimits = limits(confinement)
         .into_iter()
         .map(|(name, resource, limit)| check(name, set_limit(resource, limit)))
         .fold(true, |all, one| all & one);
-    let (landlock_abi, paths) = restrict_paths();
+    let (landlock_abi, paths) = restrict_paths(device);
     check("landlock", paths);
-    let seccomp = check("seccomp", filter_system_calls());
+    let opened = open(device)?;
+    check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
+    let seccomp = check("seccomp", filter_system_calls(device.is_some()));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
-    SandboxReport { landlock_abi, seccomp, rlimits, level }
+    Ok((SandboxReport { landlock_abi, seccomp, rlimits, level }, opened))
 }
 
 /// landlock binds the calling thread and those it starts: a library that started one while it was
@@ -135,15 +166,20 @@ fn still_child_of(parent: u32) -> io::Result<()> {
 
 fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
+    let has_device = confinement.device.is_some();
+    let descriptors = if has_device { DEVICE_DESCRIPTORS_MAX } else { DESCRIPTORS_MAX };
     let mut limits = vec![
-        // DATA, not AS: glibc reserves 64 MiB of addresses a thread and uses little of it.
-        ("memory limit", Resource::Data, memory),
-        ("descriptor limit", Resource::Nofile, DESCRIPTORS_MAX),
+        ("descriptor limit", Resource::Nofile, descriptors),
         ("file size limit", Resource::Fsize, 0),
         ("core limit", Resource::Core, 0),
-        ("memory lock limit", Resource::Memlock, 0),
         ("message queue limit", Resource::Msgqueue, 0),
     ];
+    if !has_device {
+        // DATA, not AS: glibc reserves 64 MiB of addresses a thread and uses little of it. Drivers map
+        // and lock as much as the device has; what is resident is watched from outside.
+        limits.push(("memory limit", Resource::Data, memory));
+        limits.push(("memory lock limit", Resource::Memlock, 0));
+    }
     if let Some(seconds) = confinement.cpu_seconds {
         limits.push(("CPU limit", Resource::Cpu, seconds));
     }
@@ -157,13 +193,18 @@ fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(hard) })?)
 }
 
-/// No path below `/`, no TCP port, no abstract socket or signal outside; with the ABI in force.
-fn restrict_paths() -> (u32, io::Result<()>) {
+/// No path below `/` but the device's, no TCP port, no abstract socket or signal outside; with the ABI
+/// in force.
+fn restrict_paths(device: Option<&Asked>) -> (u32, io::Result<()>) {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
+        .and_then(|ruleset| match device {
+            Some(asked) => device::allow(ruleset, &asked.libraries),
+            None => Ok(ruleset),
+        })
         .and_then(|ruleset| ruleset.restrict_self());
     match status {
         Ok(status) => landlock_outcome(status.landlock, status.ruleset),
@@ -241,13 +282,20 @@ const ALLOWED_WHERE: &[(i64, u8, u64, u64)] = &[
 ///
 /// Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that
 /// an upgrade that probes one more would end every job; a refused call gives an intruder nothing.
-fn filter_system_calls() -> io::Result<()> {
+fn filter_system_calls(has_device: bool) -> io::Result<()> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    let of_device = device::ALLOWED.iter().chain(device::ALLOWED_HERE);
+    let of_device: Vec<i64> = of_device.filter(|_| has_device).copied().collect();
+    rules.extend(of_device.iter().map(|call| (*call, Vec::new())));
     let own_pid = u64::from(std::process::id());
     // abort() signals its own thread.
     let own_signal = (libc::SYS_tgkill, 0, u64::from(u32::MAX), own_pid);
     for &(call, argument, mask, value) in ALLOWED_WHERE.iter().chain([&own_signal]) {
+        if of_device.contains(&call) {
+            // Allowed whatever its arguments are.
+            continue;
+        }
         let condition = SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask), value)
             .map_err(io::Error::other)?;
         let rule = SeccompRule::new(vec![condition]).map_err(io::Error::other)?;

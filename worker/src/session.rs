@@ -13,7 +13,7 @@ mod tools;
 
 use std::collections::VecDeque;
 
-use decode::{DecodeError, Decoder, Limits, LiveOptions, open_decoder};
+use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
 use gate::{AHEAD, Decision, FrameStamp, Gate, SignalWindow};
 use media::{AccessUnit, Codec, Frame, Signal};
 
@@ -74,10 +74,10 @@ struct Session {
 }
 
 impl Session {
-    fn open(spec: SessionSpec) -> Result<Session, Fault> {
+    fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, Fault> {
         Ok(Session {
             spec,
-            decoder: open_decoder(spec.codec, LiveOptions { limits: LIMITS })?,
+            decoder: open_decoder_by(decoders, spec.codec, LiveOptions { limits: LIMITS })?,
             window: SignalWindow::new(AHEAD),
             gate: Gate::new(spec.gate),
             clipper: spec.clip.map(Clipper::new),

@@ -18,8 +18,9 @@ use gate::GateConfig;
 
 use crate::{
     Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, ViewOptions, WorkerError,
+    WorkerProgram,
     feed::Feed,
-    process::{Life, Line, Process, WorkerProgram},
+    process::{Life, Line, Process},
     protocol::{Reply, Request},
     views::ChunkCheck,
     wire::ProtocolError,

@@ -2,6 +2,8 @@
 //! files, sessions, remote media.
 #![allow(missing_docs)]
 
+#[path = "worker/backends.rs"]
+mod backends;
 #[path = "worker/faults.rs"]
 mod faults;
 #[path = "worker/hls.rs"]

@@ -1,10 +1,10 @@
-//! A software decoder of libav.
+//! A decoder of libav, on the CPU or on a device.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
     ptr::NonNull,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -12,8 +12,8 @@ use std::{
 use ffmpeg_next::ffi;
 use media::{Codec, Extent};
 
-use super::{AvError, Packet, Parameters, RawFrame};
-use crate::{DecodeError, Limits, demux::check_extent};
+use super::{AvError, Device, Packet, Parameters, RawFrame, device, picture::format_name};
+use crate::{Backend, BackendError, DecodeError, Limits, demux::check_extent, engine::Engine};
 
 /// What asking a decoder for a picture came to.
 pub(crate) enum Output {
@@ -45,12 +45,33 @@ struct Guard {
     refused: AtomicU64,
     /// Something was logged that undamaged bytes give no cause for.
     complained: AtomicBool,
+    /// libav's number of the format in which a device gives its pictures; none for the CPU.
+    device_format: Option<i32>,
+    /// Why the device is of no use any more.
+    lost: OnceLock<String>,
+}
+
+impl Guard {
+    /// An error that the media gives no cause for is the device's.
+    fn note_device(&self, error: AvError) -> AvError {
+        let of_media = [AvError::AGAIN, AvError::END, AvError::INVALID, AvError::REFUSED];
+        if self.device_format.is_some() && !of_media.contains(&error) {
+            self.lose(format!("the device failed: {error}"));
+        }
+        error
+    }
+
+    /// Only the first reason is kept.
+    fn lose(&self, reason: String) {
+        self.lost.get_or_init(|| reason);
+    }
 }
 
 /// Owns an open `AVCodecContext`.
 pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
     guard: Arc<Guard>,
+    backend: Backend,
     /// Reused until a decoder fills it.
     spare: Option<RawFrame>,
 }
@@ -72,6 +93,27 @@ fn decoder_name(codec: Codec) -> &'static CStr {
     }
 }
 
+/// How a decoder is to be opened.
+struct Setup<'a> {
+    codec: Codec,
+    parameters: Option<&'a Parameters>,
+    threads: usize,
+    on_damage: OnDamage,
+    limits: Limits,
+    /// With the format of its pictures.
+    device: Option<(&'a Device, i32)>,
+}
+
+/// A call of libav that failed.
+struct Failed {
+    call: &'static str,
+    error: AvError,
+}
+
+fn failed(call: &'static str) -> impl FnOnce(AvError) -> Failed {
+    move |error| Failed { call, error }
+}
+
 impl Context {
     /// Opens the software decoder of `codec` on `threads` threads.
     ///
@@ -84,13 +126,44 @@ impl Context {
         limits: Limits,
     ) -> Result<Context, DecodeError> {
         super::silence_log();
-        let failed =
-            |call| move |error: AvError| DecodeError::Libav { call, detail: error.to_string() };
         // SAFETY: the name is a C string.
         let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
         if decoder.is_null() {
             return Err(DecodeError::UnsupportedCodec { name: codec.name().to_owned() });
         }
+        let setup = Setup { codec, parameters, threads, on_damage, limits, device: None };
+        Context::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
+            call,
+            detail: error.to_string(),
+        })
+    }
+
+    /// Opens the decoder of `codec` that uses `device`.
+    pub(crate) fn open_on(
+        device: &Device,
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        on_damage: OnDamage,
+        limits: Limits,
+    ) -> Result<Context, BackendError> {
+        let decoder = device::decoder_name(codec).map_or(std::ptr::null(), |name| {
+            // SAFETY: the name is a C string.
+            unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
+        });
+        let format = device.format_of(decoder).ok_or_else(|| BackendError::NotBuilt {
+            backend: format!("{} for {}", device.backend().as_str(), codec.name()),
+        })?;
+        let device = Some((device, format));
+        let setup = Setup { codec, parameters, threads: 1, on_damage, limits, device };
+        Context::make(decoder, &setup).map_err(|Failed { call, error }| BackendError::Refused {
+            call: call.to_owned(),
+            detail: error.to_string(),
+        })
+    }
+
+    /// `decoder` is a static descriptor.
+    fn make(decoder: *const ffi::AVCodec, setup: &Setup<'_>) -> Result<Context, Failed> {
+        let &Setup { codec, parameters, threads, on_damage, limits, device } = setup;
         // SAFETY: `decoder` is a static descriptor.
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
@@ -100,13 +173,27 @@ impl Context {
             on_damage,
             refused: AtomicU64::new(0),
             complained: AtomicBool::new(false),
+            device_format: device.map(|(_, format)| format),
+            lost: OnceLock::new(),
         });
-        let context = Context { raw, guard, spare: None };
+        let backend = device.map_or(Backend::Software, |(device, _)| device.backend());
+        let context = Context { raw, guard, backend, spare: None };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
             AvError::check(unsafe { ffi::avcodec_parameters_to_context(raw, parameters.as_ptr()) })
                 .map_err(failed("avcodec_parameters_to_context"))?;
+        }
+        if let Some((device, _)) = device {
+            let reference = device.reference();
+            if reference.is_null() {
+                return Err(failed("av_buffer_ref")(AvError::NO_MEMORY));
+            }
+            // SAFETY: plain fields of a context that is not open yet, which takes the reference over.
+            unsafe {
+                (*raw).hw_device_ctx = reference;
+                (*raw).get_format = Some(pick_format);
+            }
         }
         // SAFETY: plain fields of a context that is not open yet. The guard outlives the decoder's
         // threads: `drop` joins them before the fields are dropped.
@@ -133,35 +220,46 @@ impl Context {
         Ok(context)
     }
 
-    pub(crate) fn on_damage(&self) -> OnDamage {
+    /// A device's picture in this machine's memory; the frame itself where the CPU decoded it.
+    fn host_frame(&self, frame: RawFrame) -> Result<RawFrame, AvError> {
+        let Some(format) = self.guard.device_format else { return Ok(frame) };
+        if frame.format() != format {
+            // libav goes over to its own decoder without a word.
+            let name = format_name(frame.format());
+            self.guard.lose(format!("a picture came as {name}, not from the device"));
+            return Err(AvError::REFUSED);
+        }
+        frame.downloaded().inspect_err(|error| {
+            self.guard.lose(format!("a picture could not be fetched from the device: {error}"));
+        })
+    }
+}
+
+impl Engine for Context {
+    fn on_damage(&self) -> OnDamage {
         self.guard.on_damage
     }
 
-    /// `software:` and libav's name of the open decoder.
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         // SAFETY: an open context points to its static descriptor, whose name is a C string.
         let name = unsafe { CStr::from_ptr((*(*self.raw.as_ptr()).codec).name) };
-        format!("software:{}", name.to_string_lossy())
+        format!("{}:{}", self.backend.as_str(), name.to_string_lossy())
     }
 
-    /// Gives the decoder a packet; an error is the packet's fault and decoding may go on.
-    ///
-    /// The caller takes every output before it sends the next packet.
-    pub(crate) fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
         // SAFETY: both are valid; libav takes its own reference to the bytes.
         let code = unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), packet.as_ptr()) };
-        AvError::check(code).map(|_| ())
+        AvError::check(code).map(|_| ()).map_err(|error| self.guard.note_device(error))
     }
 
-    /// No packet follows; the pictures still inside come out.
-    pub(crate) fn send_end(&mut self) -> Result<(), AvError> {
+    fn send_end(&mut self) -> Result<(), AvError> {
         // SAFETY: a null packet is how libav is told.
         AvError::check(unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), std::ptr::null()) })
             .map(|_| ())
+            .map_err(|error| self.guard.note_device(error))
     }
 
-    /// The next picture in presentation order.
-    pub(crate) fn receive(&mut self) -> Result<Output, AvError> {
+    fn receive(&mut self) -> Result<Output, AvError> {
         let frame = match self.spare.take() {
             Some(frame) => frame,
             None => RawFrame::empty()?,
@@ -169,31 +267,33 @@ impl Context {
         // SAFETY: both are valid; libav resets the frame before it fills it.
         let code = unsafe { ffi::avcodec_receive_frame(self.raw.as_ptr(), frame.as_ptr()) };
         if code >= 0 {
-            return Ok(Output::Frame(frame));
+            return self.host_frame(frame).map(Output::Frame);
         }
         self.spare = Some(frame);
         match AvError(code) {
             AvError::AGAIN => Ok(Output::Hungry),
             AvError::END => Ok(Output::End),
-            error => Err(error),
+            error => Err(self.guard.note_device(error)),
         }
     }
 
-    /// The error to report when a picture was refused for its size.
-    pub(crate) fn too_large(&self) -> Option<DecodeError> {
+    fn too_large(&self) -> Option<DecodeError> {
         let refused = self.guard.refused.swap(0, Ordering::Relaxed);
         let extent = Extent { width: (refused >> 32) as u32, height: refused as u32 };
         check_extent(extent, self.guard.limits).err()
     }
 
-    /// It met damage that no error and no frame need tell of: libav's threads may hand a picture
-    /// out before its flags are set, and some decoders only log. Only asked where damage is refused.
-    pub(crate) fn complained(&self) -> bool {
+    fn lost(&self) -> Option<String> {
+        self.guard.lost.get().cloned()
+    }
+
+    /// libav's threads may hand a picture out before its flags are set, and some decoders only log.
+    /// Only asked where damage is refused.
+    fn complained(&self) -> bool {
         self.guard.on_damage != OnDamage::Conceal && self.guard.complained.load(Ordering::Relaxed)
     }
 
-    /// Forgets every picture and complaint; the next packet must be a clean start.
-    pub(crate) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.guard.complained.store(false, Ordering::Relaxed);
         // SAFETY: the context is open.
         unsafe { ffi::avcodec_flush_buffers(self.raw.as_ptr()) };
@@ -238,6 +338,28 @@ pub(super) unsafe extern "C" fn note_complaint<V>(
     }
 }
 
+/// Has libav decode on the device, or not at all: what the device does not take, it does not get to
+/// decode by itself.
+unsafe extern "C" fn pick_format(
+    context: *mut ffi::AVCodecContext,
+    offered: *const ffi::AVPixelFormat,
+) -> ffi::AVPixelFormat {
+    // SAFETY: libav passes valid pointers; `opaque` is the guard set in `make`.
+    let guard = unsafe { &*(*context).opaque.cast::<Guard>() };
+    for index in 0.. {
+        // SAFETY: the list ends with NONE, where the loop ends too.
+        let format = unsafe { *offered.add(index) };
+        if format == ffi::AVPixelFormat::AV_PIX_FMT_NONE {
+            break;
+        }
+        if Some(format as i32) == guard.device_format {
+            return format;
+        }
+    }
+    guard.lose("the device does not decode this kind of stream".to_owned());
+    ffi::AVPixelFormat::AV_PIX_FMT_NONE
+}
+
 /// libav's own allocation for every picture within the limit, cleared where damage may be shown, as it
 /// may leave parts unwritten; may run on any decoder thread.
 unsafe extern "C" fn get_buffer(
@@ -258,7 +380,8 @@ unsafe extern "C" fn get_buffer(
     let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
     // What is not cleared holds zeros or an earlier picture of the same stream: the buffers of one
     // decoder are its own, and libav clears them when it makes them.
-    if code >= 0 && guard.on_damage != OnDamage::Discard {
+    // A device's buffers are not this machine's memory.
+    if code >= 0 && guard.on_damage != OnDamage::Discard && guard.device_format.is_none() {
         // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
         // shared with anyone.
         unsafe {

@@ -11,6 +11,7 @@ pub(crate) struct AvError(pub i32);
 impl AvError {
     pub(crate) const AGAIN: AvError = AvError(ffi::AVERROR(ffi::EAGAIN));
     pub(crate) const END: AvError = AvError(ffi::AVERROR_EOF);
+    pub(crate) const INVALID: AvError = AvError(ffi::AVERROR_INVALIDDATA);
     pub(crate) const NO_MEMORY: AvError = AvError(ffi::AVERROR(ffi::ENOMEM));
     pub(crate) const IO: AvError = AvError(ffi::AVERROR(ffi::EIO));
     pub(crate) const REFUSED: AvError = AvError(ffi::AVERROR(ffi::EPERM));

@@ -32,6 +32,25 @@ impl RawFrame {
         unsafe { self.0.as_ref() }
     }
 
+    /// libav's number of the pixel format.
+    pub(super) fn format(&self) -> i32 {
+        self.raw().format
+    }
+
+    /// A copy of a device's picture in this machine's memory, with its times, marks and edges.
+    pub(super) fn downloaded(&self) -> Result<RawFrame, AvError> {
+        let copy = RawFrame::empty()?;
+        let uncut = ffi::AV_FRAME_CROP_UNALIGNED as i32;
+        // SAFETY: both frames are valid and the copy is empty; the device's picture is only read. libav
+        // leaves the left and upper edges of such a picture to be cut off here.
+        unsafe {
+            AvError::check(ffi::av_hwframe_transfer_data(copy.as_ptr(), self.as_ptr(), 0))?;
+            AvError::check(ffi::av_frame_copy_props(copy.as_ptr(), self.as_ptr()))?;
+            AvError::check(ffi::av_frame_apply_cropping(copy.as_ptr(), uncut))?;
+        }
+        Ok(copy)
+    }
+
     /// The time that the container gave, or libav's best guess from decode times.
     pub(crate) fn pts(&self) -> Option<i64> {
         known(self.raw().best_effort_timestamp)

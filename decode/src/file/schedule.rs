@@ -43,11 +43,12 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn info(&self) -> SegmentInfo {
+    /// Where sinks are given no frame before `given`.
+    pub(super) fn info(&self, given: u64) -> SegmentInfo {
         SegmentInfo {
             ordinal: self.ordinal,
-            first_frame_index: self.start.sampled,
-            continues_previous: self.segment.continues_previous,
+            first_frame_index: self.start.sampled.max(given),
+            continues_previous: self.segment.continues_previous && self.start.sampled > given,
         }
     }
 }
@@ -67,10 +68,24 @@ pub(super) struct Task {
     timebase: Timebase,
     /// Ticks from frame to frame where the container gives no times.
     pub(super) frame_ticks: i64,
+    /// See [`Round::given`].
+    pub(super) given: u64,
+}
+
+/// What one round over the file differs in from another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// Damage is concealed from the start.
+    pub(super) conceals: bool,
+    /// Decoders are opened that are faster than one thread's.
+    pub(super) is_accelerated: bool,
+    /// Sampled frames at the beginning that no sink is given again.
+    pub(super) given: u64,
 }
 
 impl Task {
-    fn new(demuxer: &Demuxer, options: &FileOptions, conceals: bool) -> Task {
+    fn new(demuxer: &Demuxer, options: &FileOptions, round: Round) -> Task {
+        let Round { conceals, is_accelerated, given } = round;
         let stream = demuxer.stream();
         let threads = options.threads.max(1);
         Task {
@@ -78,7 +93,7 @@ impl Task {
             threads,
             // These two decoders do not tell of all damage.
             conceals: conceals
-                || threads == 1
+                || (threads == 1 && !is_accelerated)
                 || matches!(stream.codec, Codec::Mpeg4 | Codec::Mjpeg),
             codec: stream.codec,
             parameters: demuxer.parameters(),
@@ -86,6 +101,7 @@ impl Task {
             may_plan: may_plan(demuxer, options),
             timebase: stream.timebase,
             frame_ticks: frame_ticks(stream),
+            given,
         }
     }
 
@@ -250,8 +266,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, conceals: bool) -> Schedule {
-        let task = Task::new(&demuxer, options, conceals);
+    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, round: Round) -> Schedule {
+        let task = Task::new(&demuxer, options, round);
         let state = State {
             demuxer,
             predicted: Position::default(),

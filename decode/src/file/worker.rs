@@ -1,26 +1,22 @@
 //! One decoding thread: a segment's packets through a decoder to the sink.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, atomic::Ordering, mpsc::SyncSender},
-};
+use std::{ops::ControlFlow, sync::mpsc::SyncSender};
 
-use media::{Extent, Frame, Pixels, Timestamp};
+use media::Extent;
 
 use super::{
     FrameSink,
+    feed::{Flow, Tally, emit, feed},
+    first::First,
     schedule::{Job, Schedule, Task},
 };
 use crate::{
     DecodeError,
-    demux::check_extent,
-    ffi::{AvError, Context, OnDamage, Output, RawFrame},
+    engine::{Engine, open_software},
+    ffi::{OnDamage, RawFrame},
     plan::Plan,
     sampling::Position,
 };
-
-/// Most errors in a row that a decoder may give while its last pictures are taken out.
-const DRAIN_ERRORS_MAX: u32 = 64;
 
 /// A decoded segment.
 pub(super) struct Decoded<O> {
@@ -44,6 +40,8 @@ pub(super) enum Halt {
     SinkEnded,
     /// A decoder that refuses damage met some.
     Damaged,
+    /// What decoded is of no use any more, and why; the media is not at fault.
+    Lost(String),
     Error(DecodeError),
 }
 
@@ -53,42 +51,18 @@ impl From<DecodeError> for Halt {
     }
 }
 
-/// What a pass over a segment noticed beside its frames.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    damaged_packets: u64,
-    first_extent: Option<Extent>,
-}
-
-impl Tally {
-    /// The decoder flagged or refused a packet; where damage is concealed that is no more than
-    /// damage, unless the picture is too large.
-    fn note_damage(&mut self, context: &Context) -> Result<(), Halt> {
-        if let Some(error) = context.too_large() {
-            return Err(error.into());
-        }
-        if context.on_damage() == OnDamage::Refuse {
-            return Err(Halt::Damaged);
-        }
-        self.damaged_packets += 1;
-        Ok(())
-    }
-}
-
-/// Whether a pass has all frames it is for.
-type Flow = Result<ControlFlow<()>, Halt>;
-
 pub(super) struct Worker<'a, S> {
     schedule: &'a Schedule,
     task: &'a Task,
+    first: &'a First<'a>,
     sink: S,
     /// A decoder on this thread alone, kept across segments until it meets damage.
-    narrow: Option<Context>,
+    narrow: Option<Box<dyn Engine>>,
 }
 
 impl<'a, S: FrameSink> Worker<'a, S> {
-    pub(super) fn new(schedule: &'a Schedule, sink: S) -> Worker<'a, S> {
-        Worker { schedule, task: &schedule.task, sink, narrow: None }
+    pub(super) fn new(schedule: &'a Schedule, first: &'a First<'a>, sink: S) -> Worker<'a, S> {
+        Worker { schedule, task: &schedule.task, first, sink, narrow: None }
     }
 
     /// Decodes until there is nothing left to do.
@@ -122,14 +96,18 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     /// A segment that begins and ends at clean starts.
     ///
     /// Only one decoder, new and on one thread, has a say about damage, so that neither the
-    /// number of threads nor their timing matters.
+    /// number of threads nor their timing matters, nor what decoded before.
     fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
-        match self.undamaged_pass(job) {
-            Err(Halt::Damaged | Halt::Error(_)) => {
-                let mut context = self.open(1, OnDamage::Conceal)?;
-                self.full_pass(job, &mut context, &mut None)
+        loop {
+            match self.undamaged_pass(job) {
+                // It starts over, with what is left to decode with.
+                Err(Halt::Lost(reason)) => self.first.lose(reason),
+                Err(Halt::Damaged | Halt::Error(_)) => {
+                    let mut context = self.open(1, OnDamage::Conceal)?;
+                    return self.full_pass(job, context.as_mut(), &mut None);
+                }
+                done => return done,
             }
-            done => done,
         }
     }
 
@@ -144,8 +122,8 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             }
         };
         let decoded = match self.plan(job) {
-            Some(planned) => self.planned_pass(job, planned, &mut context)?,
-            None => self.full_pass(job, &mut context, &mut None)?,
+            Some(planned) => self.planned_pass(job, planned, context.as_mut())?,
+            None => self.full_pass(job, context.as_mut(), &mut None)?,
         };
         if !job.is_wide {
             context.reset();
@@ -174,10 +152,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let (mut job, mut last_ticks) = (first, None);
         let end = loop {
             let is_continued = job.segment.is_continued;
-            let mut result = self.full_pass(&job, &mut context, &mut last_ticks);
+            let mut result = self.full_pass(&job, context.as_mut(), &mut last_ticks);
             if !self.task.conceals && matches!(result, Err(Halt::Error(_))) {
                 // Which error comes first depends on the timing of its threads too.
                 result = Err(Halt::Damaged);
+            }
+            if let Err(Halt::Lost(reason)) = &result {
+                self.first.lose(reason.clone());
             }
             let end = result.as_ref().map(|piece| piece.end).ok();
             self.report(Outcome { job, result }, results)?;
@@ -195,9 +176,18 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         ControlFlow::Continue(())
     }
 
-    fn open(&self, threads: usize, on_damage: OnDamage) -> Result<Context, DecodeError> {
-        let Task { codec, parameters, limits, .. } = self.task;
-        Context::open(*codec, Some(parameters), threads, on_damage, *limits)
+    /// Damage is only ever concealed by libav's own decoder.
+    fn open(&self, threads: usize, on_damage: OnDamage) -> Result<Box<dyn Engine>, DecodeError> {
+        let &Task { codec, ref parameters, limits, .. } = self.task;
+        if on_damage == OnDamage::Refuse
+            && let Some(engines) = self.first.engines()
+        {
+            match engines.open(codec, Some(parameters), on_damage, limits) {
+                Ok(engine) => return Ok(engine),
+                Err(error) => self.first.lose(error.to_string()),
+            }
+        }
+        open_software(codec, Some(parameters), threads, on_damage, limits)
     }
 
     /// What to leave out of `job`; `None` when everything has to be decoded.
@@ -218,10 +208,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         &mut self,
         job: &Job,
         planned: PlannedJob,
-        context: &mut Context,
+        context: &mut dyn Engine,
     ) -> Result<Decoded<S::Output>, Halt> {
         let PlannedJob { plan, times, end } = planned;
-        self.sink.begin(job.info());
+        self.sink.begin(job.info(self.task.given));
         let mut tally = Tally::default();
         let (sink, task, start) = (&mut self.sink, self.task, job.start);
         let mut taken = 0;
@@ -233,7 +223,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                 (Some((ticks, place)), Some(&target)) if ticks == target => {
                     let source_index = start.source_frames + place as u64;
                     let index = start.sampled + taken as u64;
-                    emit(sink, index, frame, task.at(ticks), source_index)?;
+                    emit(sink, task, index, frame, ticks, source_index)?;
                     taken += 1;
                 }
                 (Some((ticks, _)), Some(&target)) if ticks < target => sink.passed_over(),
@@ -259,10 +249,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn full_pass(
         &mut self,
         job: &Job,
-        context: &mut Context,
+        context: &mut dyn Engine,
         last_ticks: &mut Option<i64>,
     ) -> Result<Decoded<S::Output>, Halt> {
-        self.sink.begin(job.info());
+        self.sink.begin(job.info(self.task.given));
         let mut tally = Tally::default();
         let (sink, task) = (&mut self.sink, self.task);
         let mut sampler = task.sampler(job.start);
@@ -274,7 +264,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             });
             *last_ticks = Some(ticks);
             if let Some(index) = sampler.offer(task.at(ticks)) {
-                emit(sink, index, frame, task.at(ticks), source_index)?;
+                emit(sink, task, index, frame, ticks, source_index)?;
             } else {
                 sink.passed_over();
             }
@@ -285,7 +275,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         Ok(self.finish(end, tally, context))
     }
 
-    fn finish(&mut self, end: Position, tally: Tally, context: &Context) -> Decoded<S::Output> {
+    fn finish(&mut self, end: Position, tally: Tally, context: &dyn Engine) -> Decoded<S::Output> {
         Decoded {
             end,
             decoder: context.name(),
@@ -302,95 +292,4 @@ struct PlannedJob {
     times: Vec<i64>,
     /// Where the source stands after the segment.
     end: Position,
-}
-
-fn emit(
-    sink: &mut impl FrameSink,
-    index: u64,
-    frame: RawFrame,
-    pts: Timestamp,
-    source_index: u64,
-) -> Result<(), Halt> {
-    let picture = frame.into_picture()?;
-    let (extent, layout) = (picture.extent(), picture.layout());
-    let pixels = Pixels::Host(Arc::new(picture));
-    match sink.frame(index, Frame { pts, source_index, extent, layout, pixels }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Halt::SinkEnded),
-    }
-}
-
-/// Sends the needed packets and takes every picture, until `on_frame` has enough.
-fn feed(
-    context: &mut Context,
-    task: &Task,
-    job: &Job,
-    is_needed: impl Fn(usize) -> bool,
-    tally: &mut Tally,
-    on_frame: &mut impl FnMut(RawFrame) -> Flow,
-) -> Result<(), Halt> {
-    let units = &job.segment.units;
-    for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
-        job.packets_left.store(units.len() - index, Ordering::Relaxed);
-        // Later starts of the segment were not cut at: their decoder has seen it all.
-        let prefixed = match &unit.coded.prelude {
-            Some(prelude) if index == 0 => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
-            _ => None,
-        };
-        let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
-        if sent.is_err() {
-            tally.note_damage(context)?;
-        }
-        if drain(context, task, tally, on_frame)?.is_break() {
-            return Ok(());
-        }
-    }
-    job.packets_left.store(0, Ordering::Relaxed);
-    if !job.segment.is_continued {
-        // With frame threads this is where the errors of the last packets come to light.
-        if context.send_end().is_err() {
-            tally.note_damage(context)?;
-        }
-        // Whether it had enough no longer matters: there is no more.
-        drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
-    }
-    if context.complained() {
-        tally.note_damage(context)?;
-    }
-    Ok(())
-}
-
-fn drain(
-    context: &mut Context,
-    task: &Task,
-    tally: &mut Tally,
-    on_frame: &mut impl FnMut(RawFrame) -> Flow,
-) -> Flow {
-    let mut errors = 0;
-    loop {
-        match context.receive() {
-            Ok(Output::Frame(frame)) => {
-                if frame.is_damaged() || context.complained() {
-                    tally.note_damage(context)?;
-                }
-                if let Some(extent) = frame.extent() {
-                    check_extent(extent, task.limits)?;
-                    tally.first_extent = tally.first_extent.or(Some(extent));
-                }
-                if on_frame(frame)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
-            Err(_) if errors < DRAIN_ERRORS_MAX => {
-                errors += 1;
-                tally.note_damage(context)?;
-            }
-            Err(error) => return Err(libav(error).into()),
-        }
-    }
-}
-
-fn libav(error: AvError) -> DecodeError {
-    DecodeError::Libav { call: "avcodec", detail: error.to_string() }
 }

@@ -195,6 +195,12 @@ payloads! {
         width: u32,
         height: u32,
         pixel_format: String,
+        /// The decoder really used, such as `software:h264`; several joined by `+`.
+        #[schema(required = false)]
+        decoder: String,
+        /// Why the backend that was asked first did not decode all of it.
+        #[schema(required = false)]
+        decoder_fallback: String,
         /// The source ended early or is damaged.
         #[schema(required = false)]
         truncated: bool,

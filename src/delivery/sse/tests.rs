@@ -301,6 +301,8 @@ async fn a_long_event_is_sent_in_pieces() {
         width: 16,
         height: 16,
         pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
         truncated: false,
         signals,
     };

@@ -150,6 +150,7 @@ impl Job {
     fn report_of_a_cut(&self) -> FileReport {
         FileReport {
             decoder: String::new(),
+            fallback: None,
             frames: self.frames,
             source_frames: self.frames,
             source_rate: None,
@@ -160,6 +161,10 @@ impl Job {
     }
 
     fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, IngestError> {
+        if let Some(reason) = &report.fallback {
+            let (decoder, run) = (&report.decoder, self.log.run.id());
+            tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
+        }
         let Job { ingest, log, opened, signals, stills, stored, guard, is_received, .. } = self;
         let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
             let (signals, column) = signals.finish()?;

@@ -119,6 +119,8 @@ impl Decoded {
             width: extent.width,
             height: extent.height,
             pixel_format: stream.pixel_format,
+            decoder: Some(report.decoder.clone()).filter(|decoder| !decoder.is_empty()),
+            decoder_fallback: report.fallback,
             truncated: report.truncated,
             signals,
         };

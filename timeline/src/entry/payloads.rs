@@ -48,7 +48,8 @@ payload!(IngestReceived {
 });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
-    width, height, pixel_format, @optional truncated, signals,
+    width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
+    signals,
 });
 payload!(Marker {
     marker_id, run_id, stream_id, event_type, status, start_frame, end_frame, start_pts_ms,

@@ -122,6 +122,8 @@ fn frames(signals: Signals) -> FramesDecoded {
         width: 640,
         height: 360,
         pixel_format: text("yuv420p"),
+        decoder: None,
+        decoder_fallback: None,
         truncated: false,
         signals,
     }
@@ -146,8 +148,12 @@ fn frames_with_signals_inline_and_in_a_column() {
     let decoded = frames(Signals::Inline(vec![signal, bare]));
     check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
     let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
-    let decoded = FramesDecoded { truncated: true, ..frames(column) };
+    let decoded = FramesDecoded { truncated: true, ..frames(column.clone()) };
     check(Event::FramesDecoded(decoded), &format!("{start}\"truncated\":true,\"signals\":"));
+    let (decoder, decoder_fallback) = (Some(text("nvdec:h264+software:h264")), Some(text("lost")));
+    let decoded = FramesDecoded { decoder, decoder_fallback, ..frames(column) };
+    let named = "\"decoder\":\"nvdec:h264+software:h264\",\"decoder_fallback\":\"lost\",";
+    check(Event::FramesDecoded(decoded), &format!("{start}{named}\"signals\":"));
 }
 
 #[test]

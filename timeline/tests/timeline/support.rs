@@ -52,6 +52,8 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         width: 1280,
         height: 720,
         pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
         truncated: false,
         signals,
     });

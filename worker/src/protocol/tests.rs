@@ -9,7 +9,7 @@ use media::{
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
-use crate::{Chunk, Chunking, Crop, NoveltySpec, View, ViewOptions};
+use crate::{Chunk, Chunking, Crop, NoveltySpec, View, ViewOptions, sandbox::Asked};
 
 fn score() -> impl Strategy<Value = Score> {
     (0..=Score::SCALE).prop_map(Score::from_millionths)
@@ -119,13 +119,27 @@ fn sampling() -> impl Strategy<Value = Sampling> {
     prop_oneof![Just(Sampling::Every), rate().prop_map(Sampling::Fixed)]
 }
 
+fn asked() -> impl Strategy<Value = Asked> {
+    let backend = proptest::sample::select(Backend::ALL.to_vec());
+    let spec = (backend, option::of(".{0,9}"), option::of(".{0,9}"));
+    (spec, vec(codec(), 0..4), vec(".{0,9}", 0..3)).prop_map(
+        |((backend, device, capabilities), codecs, libraries)| Asked {
+            spec: DeviceSpec { backend, device, capabilities },
+            codecs,
+            libraries,
+        },
+    )
+}
+
 fn request() -> impl Strategy<Value = Request> {
     let pictures = (any::<bool>(), option::of(view_options()));
     let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), 1..99usize);
     prop_oneof![
-        (any::<u64>(), option::of(any::<u64>())).prop_map(|(memory_bytes, cpu_seconds)| {
-            Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1 })
-        }),
+        (any::<u64>(), option::of(any::<u64>()), option::of(asked())).prop_map(
+            |(memory_bytes, cpu_seconds, device)| {
+                Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1, device })
+            }
+        ),
         job.prop_map(|(len, sampling, max_frames, (stills, views), gate, threads)| Request::Job {
             source: Source::File { len },
             options: JobOptions { sampling, max_frames, stills, views, gate, threads },
@@ -225,6 +239,12 @@ fn fault() -> impl Strategy<Value = Fault> {
         Just(Fault::Stopped),
         ".{0,40}".prop_map(|message| Fault::Other { kind: media::ErrorKind::DataLoss, message }),
         any::<u64>().prop_map(|frame_index| Fault::Unforeseen { frame_index }),
+        (".{0,9}", option::of(".{0,9}")).prop_map(|(reason, capabilities)| {
+            Fault::Backend(BackendError::NoVideoCapability { reason, capabilities })
+        }),
+        (".{0,9}", ".{0,9}").prop_map(|(reason, path)| {
+            Fault::Backend(BackendError::RenderNode { reason, path })
+        }),
         option::of(".{0,10}").prop_map(|name| DecodeError::UnsupportedContainer { name }.into()),
         (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(width, height, max)| {
             DecodeError::PictureTooLarge { width, height, max }.into()
@@ -260,10 +280,13 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u32>(), session::event())
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u32>().prop_map(|session| Reply::Taken { session }),
-        (codec(), option::of(".{0,9}"), ".{0,9}").prop_map(|(codec, decoder, measurer)| {
-            let codecs = vec![CodecSupport { codec, decoder }];
-            Reply::Able(Capabilities { codecs, measurer })
-        }),
+        (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(
+            |(codec, bits, mut texts, measurer)| {
+                let (decoder, reason) = (texts.remove(0), texts.remove(0));
+                let codecs = vec![Tried { codec, bits, decoder, reason }];
+                Reply::Able(Capabilities { codecs, measurer })
+            }
+        ),
         (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
         vec(attempt, 0..4).prop_map(|attempts| {
             let attempts =

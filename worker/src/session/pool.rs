@@ -16,6 +16,7 @@ use std::{
     thread,
 };
 
+use decode::Decoders;
 use media::{AccessUnit, ErrorKind, Timestamp};
 
 use super::{Session, SessionEvent, spec::SessionSpec, tools::Tools};
@@ -35,6 +36,7 @@ pub(crate) const THREADS_MAX: usize = 16;
 /// All sessions of a worker by the server's numbers.
 pub(crate) struct Sessions<S> {
     line: Arc<Line<S>>,
+    decoders: Arc<Decoders>,
     sessions: BTreeMap<u32, Slot>,
     /// One unit of each session waits at most.
     work: SyncSender<Work>,
@@ -58,11 +60,12 @@ enum Task {
 }
 
 impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
-    pub fn new(line: Arc<Line<S>>) -> Sessions<S> {
+    pub fn new(line: Arc<Line<S>>, decoders: Arc<Decoders>) -> Sessions<S> {
         let (work, waiting) = sync_channel(SESSIONS_MAX);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Sessions {
             line,
+            decoders,
             sessions: BTreeMap::new(),
             work,
             waiting: Arc::new(Mutex::new(waiting)),
@@ -94,7 +97,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     /// Before any unit of the session is read.
     fn open(&mut self, session: u32, spec: SessionSpec) -> io::Result<()> {
         let opened = if self.sessions.len() < SESSIONS_MAX {
-            Session::open(spec)
+            Session::open(spec, &self.decoders)
         } else {
             let message = format!("a media worker holds at most {SESSIONS_MAX} sessions");
             Err(Fault::Other { kind: ErrorKind::Exhausted, message })

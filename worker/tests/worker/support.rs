@@ -20,13 +20,18 @@ use worker::{
 
 pub use skip::skip;
 
-/// A supervisor of the test's own worker: an example, so that no release build contains it.
+/// A supervisor of the test's own worker.
 pub fn supervisor() -> Supervisor {
+    Supervisor::new(program())
+}
+
+/// The test's own worker: an example, so that no release build contains it.
+pub fn program() -> WorkerProgram {
     let test = std::env::current_exe().expect("a test knows its binary");
     let profile = test.parent().and_then(Path::parent).expect("tests lie in <profile>/deps");
     let program = profile.join("examples/media-worker-test");
     assert!(program.exists(), "no {}: cargo build -p worker --examples", program.display());
-    Supervisor::new(WorkerProgram::at(program))
+    WorkerProgram::at(program)
 }
 
 /// A clip that ffmpeg makes, once for all test processes; `make setup` installs ffmpeg.

@@ -67,6 +67,8 @@ fn decoded(at: u8) -> Event {
         width: 2,
         height: 2,
         pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
         truncated: false,
         signals: Signals::Inline(Vec::new()),
     })

@@ -1,0 +1,133 @@
+//! What can decode, and why one of them cannot here.
+//!
+//! libav's own decoders are the reference: every other backend must give their bits, and hands back to
+//! them what it cannot decode. Knows no process and no setting.
+
+use media::ErrorKind;
+
+/// What turns coded pictures into frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// libav's decoders on the CPU; always there.
+    Software,
+    /// NVIDIA's decoder, through libav.
+    Nvdec,
+    /// The decoder behind a render node, through libav and libva.
+    Vaapi,
+}
+
+impl Backend {
+    /// Every backend; the devices in the order in which they are tried.
+    pub const ALL: [Backend; 3] = [Backend::Nvdec, Backend::Vaapi, Backend::Software];
+
+    /// Its name in settings, answers and the names of decoders.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Backend::Software => "software",
+            Backend::Nvdec => "nvdec",
+            Backend::Vaapi => "vaapi",
+        }
+    }
+
+    /// The backend of this name.
+    pub fn from_name(name: &str) -> Option<Backend> {
+        Backend::ALL.into_iter().find(|backend| backend.as_str() == name)
+    }
+}
+
+/// Why a backend does not decode here; it names what is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// A library that it needs is not there, or is not what its name says.
+    #[error("{library} cannot be loaded: {reason}")]
+    Library {
+        /// Name of the library.
+        library: String,
+        /// What the loader says.
+        reason: String,
+    },
+    /// The driver is there and its decoding half is not: containers are given it on demand.
+    #[error(
+        "libnvcuvid.so.1 cannot be loaded although the NVIDIA driver is there: {reason}; in a \
+         container NVIDIA_DRIVER_CAPABILITIES must name video, and it {}",
+        .capabilities.as_ref().map_or("is not set".to_owned(), |set| format!("is {set:?}"))
+    )]
+    NoVideoCapability {
+        /// What the loader says.
+        reason: String,
+        /// The variable's value; `None` where it is not set.
+        capabilities: Option<String>,
+    },
+    /// The driver is there and has no device, or not the one asked for.
+    #[error("the NVIDIA driver has no device {device}: {reason}")]
+    NoDevice {
+        /// The device asked for.
+        device: String,
+        /// What the driver says.
+        reason: String,
+    },
+    /// The render node is not there, or not for this user.
+    #[error("the render node cannot be opened: {reason}: {path}")]
+    RenderNode {
+        /// What the system says.
+        reason: String,
+        /// The node.
+        path: String,
+    },
+    /// libav was built without it.
+    #[error("this libav was built without {backend}")]
+    NotBuilt {
+        /// Name of the backend.
+        backend: String,
+    },
+    /// The device is there and libav cannot use it.
+    #[error("{call} failed: {detail}")]
+    Refused {
+        /// The libav function.
+        call: String,
+        /// What libav says.
+        detail: String,
+    },
+    /// The value of a setting names no device.
+    #[error("{device:?} is no device: {expected}")]
+    BadDevice {
+        /// What was given.
+        device: String,
+        /// What names one.
+        expected: String,
+    },
+    /// It is there and decodes none of the clips of the probe.
+    #[error("it decodes none of the clips that are tried: {reason}")]
+    DecodesNothing {
+        /// Why not the first of them.
+        reason: String,
+    },
+}
+
+impl BackendError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            BackendError::BadDevice { .. } => ErrorKind::InvalidInput,
+            BackendError::NotBuilt { .. } | BackendError::DecodesNothing { .. } => {
+                ErrorKind::Unsupported
+            }
+            _ => ErrorKind::Unavailable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_backends() {
+        for backend in Backend::ALL {
+            assert_eq!(Backend::from_name(backend.as_str()), Some(backend));
+        }
+        for other in ["", "auto", "NVDEC", "cuda"] {
+            assert_eq!(Backend::from_name(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The seam behind which a decoder sits, whatever it decodes with.
+//!
+//! An engine that is not libav's own decoder may fail for reasons that are not the media's: it says so
+//! by [`Engine::lost`], and the media is then decoded by software.
+
+use media::Codec;
+
+use crate::{
+    BackendError, DecodeError, Device, Limits,
+    ffi::{AvError, Context, OnDamage, Output, Packet, Parameters},
+};
+
+/// A decoder of one stream.
+pub(crate) trait Engine: Send {
+    /// Takes a packet; an error is the packet's fault unless the engine is [`Engine::lost`].
+    ///
+    /// The caller takes every output before it sends the next packet.
+    fn send(&mut self, packet: &Packet) -> Result<(), AvError>;
+
+    /// No packet follows; the pictures still inside come out.
+    fn send_end(&mut self) -> Result<(), AvError>;
+
+    /// The next picture in presentation order.
+    fn receive(&mut self) -> Result<Output, AvError>;
+
+    /// Forgets every picture and complaint; the next packet must be a clean start.
+    fn reset(&mut self);
+
+    /// What it does about damage.
+    fn on_damage(&self) -> OnDamage;
+
+    /// It met damage that no error and no frame need tell of.
+    fn complained(&self) -> bool;
+
+    /// The error to report when a picture was refused for its size.
+    fn too_large(&self) -> Option<DecodeError>;
+
+    /// Why it is of no use any more, for reasons that are not the media's.
+    fn lost(&self) -> Option<String>;
+
+    /// The backend's name and libav's of the decoder, such as `software:h264`.
+    fn name(&self) -> String;
+}
+
+/// Opens engines of one backend.
+pub(crate) trait OpenEngine: Send + Sync {
+    /// Opens a decoder on one thread.
+    fn open(
+        &self,
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        on_damage: OnDamage,
+        limits: Limits,
+    ) -> Result<Box<dyn Engine>, BackendError>;
+}
+
+/// What decodes: libav's own decoders, and a device that is asked first.
+#[derive(Default)]
+pub struct Decoders {
+    first: Option<First>,
+}
+
+struct First {
+    engines: Box<dyn OpenEngine>,
+    codecs: Vec<Codec>,
+}
+
+impl Decoders {
+    /// libav's own decoders alone.
+    pub fn software() -> Decoders {
+        Decoders::default()
+    }
+
+    /// `device` for these codecs, and libav's own decoders for all else.
+    pub fn with_device(device: Device, codecs: Vec<Codec>) -> Decoders {
+        Decoders::with_engines(Box::new(device), codecs)
+    }
+
+    pub(crate) fn with_engines(engines: Box<dyn OpenEngine>, codecs: Vec<Codec>) -> Decoders {
+        Decoders { first: Some(First { engines, codecs }) }
+    }
+
+    /// What is asked before libav's own decoder of `codec`.
+    pub(crate) fn first(&self, codec: Codec) -> Option<&dyn OpenEngine> {
+        let first = self.first.as_ref().filter(|first| first.codecs.contains(&codec))?;
+        Some(first.engines.as_ref())
+    }
+}
+
+/// libav's own decoder of `codec`.
+pub(crate) fn open_software(
+    codec: Codec,
+    parameters: Option<&Parameters>,
+    threads: usize,
+    on_damage: OnDamage,
+    limits: Limits,
+) -> Result<Box<dyn Engine>, DecodeError> {
+    let context = Context::open(codec, parameters, threads, on_damage, limits)?;
+    Ok(Box::new(context))
+}

@@ -1,0 +1,176 @@
+//! A device that decodes, opened through libav.
+
+use std::{
+    ffi::{CStr, CString},
+    fs::OpenOptions,
+    ptr::{self, NonNull},
+};
+
+use ffmpeg_next::ffi;
+use media::Codec;
+
+use super::{AvError, Context, OnDamage, Parameters, driver};
+use crate::{
+    Backend, BackendError, Limits,
+    engine::{Engine, OpenEngine},
+};
+
+/// Where a machine's first render node is.
+const RENDER_NODE: &str = "/dev/dri/renderD128";
+
+/// Which device to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// How it is driven; not [`Backend::Software`], which has no device.
+    pub backend: Backend,
+    /// A number of the driver's, counted from 0, or the path of a render node; `None` is the first.
+    pub device: Option<String>,
+    /// What the variable `NVIDIA_DRIVER_CAPABILITIES` says, for the error of a driver without video.
+    pub capabilities: Option<String>,
+}
+
+/// An open device; decoders of many threads share it.
+pub struct Device {
+    raw: NonNull<ffi::AVBufferRef>,
+    backend: Backend,
+}
+
+// SAFETY: libav counts references to a device atomically and serialises what its driver cannot take
+// from several threads.
+unsafe impl Send for Device {}
+// SAFETY: as above; through `&Device` only new references are made.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens a device; what is missing is named.
+    pub fn open(spec: &DeviceSpec) -> Result<Device, BackendError> {
+        super::silence_log();
+        let backend = spec.backend;
+        let kind = kind(backend).filter(|kind| is_built(*kind));
+        let kind =
+            kind.ok_or_else(|| BackendError::NotBuilt { backend: backend.as_str().to_owned() })?;
+        let device = match backend {
+            Backend::Vaapi => render_node(spec.device.as_deref())?,
+            _ => nvidia(spec)?,
+        };
+        let bad = |_| BackendError::BadDevice {
+            device: device.clone(),
+            expected: "a name without a zero byte".to_owned(),
+        };
+        let name = CString::new(device.as_str()).map_err(bad)?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: a place for one reference, a C string and no options.
+        let code = unsafe {
+            ffi::av_hwdevice_ctx_create(&mut raw, kind, name.as_ptr(), ptr::null_mut(), 0)
+        };
+        let refused = |error: AvError| BackendError::Refused {
+            call: "av_hwdevice_ctx_create".to_owned(),
+            detail: error.to_string(),
+        };
+        AvError::check(code).map_err(refused)?;
+        let raw = NonNull::new(raw).ok_or(AvError::NO_MEMORY).map_err(refused)?;
+        Ok(Device { raw, backend })
+    }
+
+    pub(super) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// A new reference for a decoder to own; null without memory.
+    pub(super) fn reference(&self) -> *mut ffi::AVBufferRef {
+        // SAFETY: the device is valid for as long as self.
+        unsafe { ffi::av_buffer_ref(self.raw.as_ptr()) }
+    }
+
+    /// The format of this device's pictures that `decoder` can give; `None` when it gives none.
+    pub(super) fn format_of(&self, decoder: *const ffi::AVCodec) -> Option<i32> {
+        kind(self.backend).and_then(|kind| format_of(decoder, kind))
+    }
+}
+
+impl OpenEngine for Device {
+    fn open(
+        &self,
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        on_damage: OnDamage,
+        limits: Limits,
+    ) -> Result<Box<dyn Engine>, BackendError> {
+        let context = Context::open_on(self, codec, parameters, on_damage, limits)?;
+        Ok(Box::new(context))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let mut raw = self.raw.as_ptr();
+        // SAFETY: one reference, given up once; decoders have their own.
+        unsafe { ffi::av_buffer_unref(&mut raw) };
+    }
+}
+
+/// Decoders by name, so that no wrapper of another library is picked: libdav1d knows no device.
+pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
+    Some(match codec {
+        Codec::H264 => c"h264",
+        Codec::H265 => c"hevc",
+        Codec::Vp8 => c"vp8",
+        Codec::Vp9 => c"vp9",
+        Codec::Av1 => c"av1",
+        // Their inverse transforms are not exact by the standard, so that devices give other bits.
+        Codec::Mpeg4 | Codec::Mjpeg => return None,
+    })
+}
+
+fn kind(backend: Backend) -> Option<ffi::AVHWDeviceType> {
+    match backend {
+        Backend::Nvdec => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA),
+        Backend::Vaapi => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI),
+        Backend::Software => None,
+    }
+}
+
+/// Some decoder of this libav can use such a device.
+fn is_built(kind: ffi::AVHWDeviceType) -> bool {
+    Codec::ALL.into_iter().filter_map(decoder_name).any(|name| {
+        // SAFETY: the name is a C string.
+        let decoder = unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) };
+        format_of(decoder, kind).is_some()
+    })
+}
+
+fn format_of(decoder: *const ffi::AVCodec, kind: ffi::AVHWDeviceType) -> Option<i32> {
+    if decoder.is_null() {
+        return None;
+    }
+    let by_device = ffi::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as i32;
+    (0..)
+        .map_while(|index| {
+            // SAFETY: `decoder` is a static descriptor; past its last entry the answer is null.
+            unsafe { ffi::avcodec_get_hw_config(decoder, index).as_ref() }
+        })
+        .find(|config| config.device_type == kind && config.methods & by_device != 0)
+        .map(|config| config.pix_fmt as i32)
+}
+
+fn nvidia(spec: &DeviceSpec) -> Result<String, BackendError> {
+    let named = spec.device.as_deref().unwrap_or("0");
+    let index: u32 = named.parse().map_err(|_| BackendError::BadDevice {
+        device: named.to_owned(),
+        expected: "the number of an NVIDIA device, counted from 0".to_owned(),
+    })?;
+    driver::check_nvidia(index, spec.capabilities.as_deref())?;
+    Ok(index.to_string())
+}
+
+fn render_node(device: Option<&str>) -> Result<String, BackendError> {
+    let path = device.unwrap_or(RENDER_NODE).to_owned();
+    if !path.starts_with('/') {
+        let expected = format!("the path of a render node, such as {RENDER_NODE}");
+        return Err(BackendError::BadDevice { device: path, expected });
+    }
+    match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(_) => Ok(path),
+        Err(error) => Err(BackendError::RenderNode { reason: error.to_string(), path }),
+    }
+}

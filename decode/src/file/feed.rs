@@ -1,0 +1,148 @@
+//! A segment's packets into a decoder and its pictures out, with what is noticed on the way.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering},
+};
+
+use media::{Extent, Frame, Pixels};
+
+use super::{
+    FrameSink,
+    schedule::{Job, Task},
+    worker::Halt,
+};
+use crate::{
+    DecodeError,
+    demux::check_extent,
+    engine::Engine,
+    ffi::{AvError, OnDamage, Output, RawFrame},
+};
+
+/// Most errors in a row that a decoder may give while its last pictures are taken out.
+const DRAIN_ERRORS_MAX: u32 = 64;
+
+/// What a pass over a segment noticed beside its frames.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) damaged_packets: u64,
+    pub(super) first_extent: Option<Extent>,
+}
+
+impl Tally {
+    /// The decoder flagged or refused a packet; where damage is concealed that is no more than
+    /// damage, unless the picture is too large.
+    fn note_damage(&mut self, context: &dyn Engine) -> Result<(), Halt> {
+        if let Some(reason) = context.lost() {
+            return Err(Halt::Lost(reason));
+        }
+        if let Some(error) = context.too_large() {
+            return Err(error.into());
+        }
+        if context.on_damage() == OnDamage::Refuse {
+            return Err(Halt::Damaged);
+        }
+        self.damaged_packets += 1;
+        Ok(())
+    }
+}
+
+/// Whether a pass has all frames it is for.
+pub(super) type Flow = Result<ControlFlow<()>, Halt>;
+
+/// Gives the sampled frame `index` to the sink, unless an earlier round has.
+pub(super) fn emit(
+    sink: &mut impl FrameSink,
+    task: &Task,
+    index: u64,
+    frame: RawFrame,
+    ticks: i64,
+    source_index: u64,
+) -> Result<(), Halt> {
+    if index < task.given {
+        sink.passed_over();
+        return Ok(());
+    }
+    let picture = frame.into_picture()?;
+    let (extent, layout) = (picture.extent(), picture.layout());
+    let (pts, pixels) = (task.at(ticks), Pixels::Host(Arc::new(picture)));
+    match sink.frame(index, Frame { pts, source_index, extent, layout, pixels }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Halt::SinkEnded),
+    }
+}
+
+/// Sends the needed packets and takes every picture, until `on_frame` has enough.
+pub(super) fn feed(
+    context: &mut dyn Engine,
+    task: &Task,
+    job: &Job,
+    is_needed: impl Fn(usize) -> bool,
+    tally: &mut Tally,
+    on_frame: &mut impl FnMut(RawFrame) -> Flow,
+) -> Result<(), Halt> {
+    let units = &job.segment.units;
+    for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
+        job.packets_left.store(units.len() - index, Ordering::Relaxed);
+        // Later starts of the segment were not cut at: their decoder has seen it all.
+        let prefixed = match &unit.coded.prelude {
+            Some(prelude) if index == 0 => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
+            _ => None,
+        };
+        let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
+        if sent.is_err() {
+            tally.note_damage(context)?;
+        }
+        if drain(context, task, tally, on_frame)?.is_break() {
+            return Ok(());
+        }
+    }
+    job.packets_left.store(0, Ordering::Relaxed);
+    if !job.segment.is_continued {
+        // With frame threads this is where the errors of the last packets come to light.
+        if context.send_end().is_err() {
+            tally.note_damage(context)?;
+        }
+        // Whether it had enough no longer matters: there is no more.
+        drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
+    }
+    if context.complained() {
+        tally.note_damage(context)?;
+    }
+    Ok(())
+}
+
+fn drain(
+    context: &mut dyn Engine,
+    task: &Task,
+    tally: &mut Tally,
+    on_frame: &mut impl FnMut(RawFrame) -> Flow,
+) -> Flow {
+    let mut errors = 0;
+    loop {
+        match context.receive() {
+            Ok(Output::Frame(frame)) => {
+                if frame.is_damaged() || context.complained() {
+                    tally.note_damage(context)?;
+                }
+                if let Some(extent) = frame.extent() {
+                    check_extent(extent, task.limits)?;
+                    tally.first_extent = tally.first_extent.or(Some(extent));
+                }
+                if on_frame(frame)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
+            Err(_) if errors < DRAIN_ERRORS_MAX => {
+                errors += 1;
+                tally.note_damage(context)?;
+            }
+            Err(error) => return Err(libav(error).into()),
+        }
+    }
+}
+
+fn libav(error: AvError) -> DecodeError {
+    DecodeError::Libav { call: "avcodec", detail: error.to_string() }
+}

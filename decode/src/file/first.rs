@@ -1,0 +1,32 @@
+//! What is asked to decode before libav's own decoders, for as long as it is of use.
+
+use std::sync::OnceLock;
+
+use crate::engine::OpenEngine;
+
+/// Shared by all threads of a file, and by every round over it.
+pub(super) struct First<'a> {
+    engines: Option<&'a dyn OpenEngine>,
+    lost: OnceLock<String>,
+}
+
+impl<'a> First<'a> {
+    pub(super) fn new(engines: Option<&'a dyn OpenEngine>) -> First<'a> {
+        First { engines, lost: OnceLock::new() }
+    }
+
+    /// What to ask first; `None` once it was lost.
+    pub(super) fn engines(&self) -> Option<&'a dyn OpenEngine> {
+        self.engines.filter(|_| self.lost.get().is_none())
+    }
+
+    /// From here on it is not asked any more; the first reason is the one to tell.
+    pub(super) fn lose(&self, reason: String) {
+        self.lost.get_or_init(|| reason);
+    }
+
+    /// Why it was given up.
+    pub(super) fn into_reason(self) -> Option<String> {
+        self.lost.into_inner()
+    }
+}

@@ -1,0 +1,244 @@
+//! A file whose first decoder is lost gives the frames of the reference, whenever that happens.
+
+use std::{
+    io::Cursor,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use media::{Codec, Frame, Pixels, Rate, Timestamp};
+
+use crate::{
+    BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
+    Sampling, SegmentInfo, decode_file, decode_file_by,
+    engine::{Engine, OpenEngine, open_software},
+    ffi::{AvError, OnDamage, Output, Packet, Parameters},
+};
+
+/// Twelve closed GOPs, and one GOP that is cut into pieces when somebody is in a hurry.
+const CLIPS: [(&str, &[u8]); 2] = [
+    ("GOPs", include_bytes!("../probe/clips/gops.mp4")),
+    ("pieces", include_bytes!("../probe/clips/long.mp4")),
+];
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The device goes with a packet.
+    Packet,
+    /// The device goes, and its pictures with it.
+    Picture,
+    /// It does not open a second decoder.
+    Open,
+    /// It takes damage for pictures, and says so.
+    Damage,
+}
+
+/// A device that decodes as the reference does until so many packets went in, over all its decoders.
+struct Flaky {
+    fault: Fault,
+    packets_left: Arc<AtomicI64>,
+}
+
+struct FlakyEngine {
+    fault: Fault,
+    packets_left: Arc<AtomicI64>,
+    inner: Box<dyn Engine>,
+    is_gone: bool,
+}
+
+impl OpenEngine for Flaky {
+    fn open(
+        &self,
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        on_damage: OnDamage,
+        limits: Limits,
+    ) -> Result<Box<dyn Engine>, BackendError> {
+        if self.fault == Fault::Open && self.packets_left.load(Ordering::Relaxed) <= 0 {
+            let (call, detail) = ("open".to_owned(), "unplugged".to_owned());
+            return Err(BackendError::Refused { call, detail });
+        }
+        let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
+        let packets_left = Arc::clone(&self.packets_left);
+        Ok(Box::new(FlakyEngine { fault: self.fault, packets_left, inner, is_gone: false }))
+    }
+}
+
+impl Engine for FlakyEngine {
+    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+        if self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0 && self.fault != Fault::Open {
+            self.is_gone = true;
+            if self.fault == Fault::Packet {
+                return Err(AvError::IO);
+            }
+        }
+        self.inner.send(packet)
+    }
+
+    fn send_end(&mut self) -> Result<(), AvError> {
+        self.inner.send_end()
+    }
+
+    fn receive(&mut self) -> Result<Output, AvError> {
+        if self.is_gone && self.fault == Fault::Picture {
+            Err(AvError::IO)
+        } else {
+            self.inner.receive()
+        }
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+    }
+
+    fn on_damage(&self) -> OnDamage {
+        self.inner.on_damage()
+    }
+
+    fn complained(&self) -> bool {
+        self.inner.complained() || (self.is_gone && self.fault == Fault::Damage)
+    }
+
+    fn too_large(&self) -> Option<DecodeError> {
+        self.inner.too_large()
+    }
+
+    fn lost(&self) -> Option<String> {
+        (self.is_gone && self.fault != Fault::Damage).then(|| "unplugged".to_owned())
+    }
+
+    fn name(&self) -> String {
+        self.inner.name().replace("software", "flaky")
+    }
+}
+
+/// Index, index in the source, time and the luma of a frame.
+type Seen = (u64, u64, Timestamp, Vec<u8>);
+
+#[derive(Default)]
+struct Recorder(Vec<Seen>);
+
+impl FrameSink for Recorder {
+    type Output = Vec<Seen>;
+
+    fn begin(&mut self, _segment: SegmentInfo) {
+        self.0.clear();
+    }
+
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+        let Pixels::Host(picture) = &frame.pixels;
+        let luma = picture.luma();
+        let rows = (0..luma.extent().height).flat_map(|y| luma.row(y)).copied().collect();
+        self.0.push((index, frame.source_index, frame.pts, rows));
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Vec<Seen> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+fn open(bytes: &'static [u8]) -> Demuxer {
+    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default()).expect("opens");
+    demuxer.in_hurry(0)
+}
+
+fn every(threads: usize) -> FileOptions {
+    FileOptions { sampling: Sampling::Every, max_frames: u64::MAX, threads, plan: true }
+}
+
+fn reference(bytes: &'static [u8], options: &FileOptions) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    decode_file(open(bytes), options, Recorder::default, |frames| {
+        seen.extend(frames);
+        ControlFlow::Continue(())
+    })
+    .expect("decodes");
+    seen
+}
+
+fn with_fault(
+    bytes: &'static [u8],
+    options: &FileOptions,
+    fault: Fault,
+    packets: i64,
+) -> (FileReport, Vec<Seen>) {
+    let flaky = Flaky { fault, packets_left: Arc::new(AtomicI64::new(packets)) };
+    let decoders = Decoders::with_engines(Box::new(flaky), vec![Codec::H264]);
+    let mut seen = Vec::new();
+    let report = decode_file_by(&decoders, open(bytes), options, Recorder::default, |frames| {
+        seen.extend(frames);
+        ControlFlow::Continue(())
+    });
+    (report.expect("decodes"), seen)
+}
+
+#[test]
+fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
+    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    for (name, bytes) in CLIPS {
+        for (threads, sampling) in
+            [(1, Sampling::Every), (2, Sampling::Every), (4, Sampling::Every), (2, slow)]
+        {
+            let options = FileOptions { sampling, ..every(threads) };
+            let expected = reference(bytes, &options);
+            for fault in [Fault::Packet, Fault::Picture, Fault::Open, Fault::Damage] {
+                for packets in [0, 1, 9, 64, 65, 130] {
+                    let case = format!("{name}, {fault:?} after {packets}, {options:?}");
+                    let (report, seen) = with_fault(bytes, &options, fault, packets);
+                    assert!(seen == expected, "{case}: {} of {}", seen.len(), expected.len());
+                    assert_eq!(report.damaged_packets, 0, "{case}");
+                    check_report(&case, fault, packets, &report);
+                }
+            }
+        }
+    }
+}
+
+/// The report names what decoded, and why it was not all by the same.
+fn check_report(case: &str, fault: Fault, packets: i64, report: &FileReport) {
+    let (flaky, software) = ("flaky:h264", "software:h264");
+    let both = format!("{flaky}+{software}");
+    assert!([flaky, software, &both].contains(&report.decoder.as_str()), "{case}: {report:?}");
+    if packets == 0 && fault != Fault::Damage {
+        assert_eq!(report.decoder, software, "{case}");
+        assert!(report.fallback.is_some(), "{case}");
+    }
+    match &report.fallback {
+        Some(reason) => {
+            assert!(reason.contains("unplugged"), "{case}: {reason}");
+            assert!(report.decoder != flaky || fault == Fault::Open, "{case}: {report:?}");
+        }
+        None => assert!(report.decoder == flaky || fault == Fault::Damage, "{case}: {report:?}"),
+    }
+}
+
+#[test]
+fn what_stays_is_used_to_the_end() {
+    for (name, bytes) in CLIPS {
+        for threads in [1, 3] {
+            let (report, seen) = with_fault(bytes, &every(threads), Fault::Packet, i64::MAX);
+            assert!(seen == reference(bytes, &every(threads)), "{name}");
+            assert_eq!((report.decoder.as_str(), report.fallback), ("flaky:h264", None), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_source_that_comes_once_is_decoded_by_the_reference() {
+    let (_, bytes) = CLIPS[0];
+    let flaky = Flaky { fault: Fault::Packet, packets_left: Arc::new(AtomicI64::new(9)) };
+    let decoders = Decoders::with_engines(Box::new(flaky), vec![Codec::H264]);
+    let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), Limits::default());
+    let demuxer = demuxer.expect("opens");
+    let report = decode_file_by(&decoders, demuxer, &every(2), Recorder::default, |_| {
+        ControlFlow::Continue(())
+    });
+    let report = report.expect("decodes");
+    assert_eq!((report.decoder.as_str(), report.frames), ("software:h264", 96));
+    assert_eq!(report.fallback, None);
+}

@@ -1,0 +1,189 @@
+//! Whether a decoder decodes: sixteen pictures of every codec, bit for bit.
+//!
+//! What a device or a library says of itself proves nothing; libav falls back without a word. The clips
+//! are ours, rendered by `probe/render.py`.
+
+use std::{io::Cursor, ops::ControlFlow};
+
+use media::{Codec, Frame, Pixels, Plane, Sample};
+
+use crate::{
+    Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, decode_file_by,
+};
+
+/// Pictures of each clip.
+const FRAMES: u64 = 16;
+
+/// What came of one clip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Its codec.
+    pub codec: Codec,
+    /// Bits of its samples.
+    pub bits: u8,
+    /// The decoder that gave the right pictures; `None` when nothing did.
+    pub decoder: Option<String>,
+    /// Why what was asked first did not.
+    pub reason: Option<String>,
+}
+
+struct Clip {
+    codec: Codec,
+    bits: u8,
+    bytes: &'static [u8],
+    /// Of all its pictures by [`Digest`].
+    digest: u64,
+}
+
+macro_rules! clip {
+    ($codec:ident, $bits:literal, $name:literal, $digest:literal) => {
+        Clip {
+            codec: Codec::$codec,
+            bits: $bits,
+            bytes: include_bytes!(concat!("probe/clips/", $name)),
+            digest: $digest,
+        }
+    };
+}
+
+const CLIPS: [Clip; 10] = [
+    clip!(H264, 8, "h264.mp4", 0xb7b4_b364_d435_0935),
+    clip!(H265, 8, "h265.mp4", 0xc163_b9bf_0a40_4335),
+    clip!(H265, 10, "h265-10.mp4", 0x0363_3640_6114_76f5),
+    clip!(Vp8, 8, "vp8.webm", 0xe6b9_5981_0e3b_5235),
+    clip!(Vp9, 8, "vp9.webm", 0xe9c0_14f1_f691_2b35),
+    clip!(Vp9, 10, "vp9-10.webm", 0x5192_9b96_0bb8_c2f5),
+    clip!(Av1, 8, "av1.mp4", 0x6c3b_91c8_25c2_9435),
+    clip!(Av1, 10, "av1-10.mp4", 0x7ef7_4920_152c_c4f5),
+    clip!(Mpeg4, 8, "mpeg4.mp4", 0x782d_f15a_12eb_9e35),
+    clip!(Mjpeg, 8, "mjpeg.mkv", 0xd303_7ecb_ccee_a135),
+];
+
+/// Has `decoders` decode every clip.
+pub fn try_clips(decoders: &Decoders) -> Vec<Tried> {
+    CLIPS.iter().map(|clip| clip.tried_by(decoders)).collect()
+}
+
+impl Clip {
+    /// What was asked first; and where that does not do, what else does.
+    fn tried_by(&self, decoders: &Decoders) -> Tried {
+        let Clip { codec, bits, .. } = *self;
+        let tried = |decoder, reason| Tried { codec, bits, decoder, reason };
+        match self.decode(decoders) {
+            Ok((decoder, None)) => tried(Some(decoder), None),
+            Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
+            Err(reason) if decoders.first(codec).is_some() => {
+                let software = self.decode(&Decoders::software()).ok();
+                tried(software.map(|(decoder, _)| decoder), Some(reason))
+            }
+            Err(reason) => tried(None, Some(reason)),
+        }
+    }
+
+    /// The decoder, and why it is not the one asked first.
+    fn decode(&self, decoders: &Decoders) -> Result<(String, Option<String>), String> {
+        let mut digest = Digest::default();
+        let demuxer = Demuxer::open(Box::new(Cursor::new(self.bytes)), Limits::default())
+            .map_err(|error| error.to_string())?;
+        let options = FileOptions {
+            sampling: Sampling::Every,
+            max_frames: u64::MAX,
+            threads: 1,
+            plan: false,
+        };
+        let report = decode_file_by(decoders, demuxer, &options, Digests::default, |frames| {
+            frames.into_iter().for_each(|frame| digest.add(frame));
+            ControlFlow::Continue(())
+        })
+        .map_err(|error| error.to_string())?;
+        if report.frames != FRAMES {
+            return Err(format!("{} gives {} of {FRAMES} frames", report.decoder, report.frames));
+        }
+        if digest.0 != self.digest {
+            return Err(format!("{} gives other pictures: {:#018x}", report.decoder, digest.0));
+        }
+        Ok((report.decoder, report.fallback))
+    }
+}
+
+/// FNV-1a of 64 bits over whole numbers: no protection against intent is needed.
+#[derive(Clone, Copy)]
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    fn add(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    /// Adds a plane's samples as sixteen bits each, however they are stored.
+    fn add_plane(&mut self, plane: Plane<'_>) {
+        let columns = plane.extent().width as usize;
+        for y in 0..plane.extent().height {
+            let row = plane.row(y);
+            match plane.sample() {
+                Sample::U8 => (row.iter().step_by(plane.step()).take(columns))
+                    .for_each(|&sample| self.add(u64::from(sample) << 8)),
+                Sample::U16 { shift } => {
+                    let samples = row.chunks_exact(2).step_by(plane.step()).take(columns);
+                    samples.for_each(|bytes| {
+                        let sample = u16::from_le_bytes([bytes[0], bytes[1]]);
+                        self.add(u64::from(sample << (8 - shift)));
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A digest a frame.
+#[derive(Default)]
+struct Digests(Vec<u64>);
+
+impl FrameSink for Digests {
+    type Output = Vec<u64>;
+
+    fn begin(&mut self, _segment: SegmentInfo) {
+        self.0.clear();
+    }
+
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
+        let Pixels::Host(picture) = &frame.pixels;
+        let mut digest = Digest::default();
+        digest.add_plane(picture.luma());
+        picture.chroma().into_iter().flatten().for_each(|plane| digest.add_plane(plane));
+        self.0.push(digest.0);
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_decodes_every_clip() {
+        let tried = try_clips(&Decoders::software());
+        let failed: Vec<&Tried> = tried.iter().filter(|tried| tried.reason.is_some()).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+        for Tried { codec, decoder, .. } in tried {
+            assert!(decoder.is_some_and(|name| name.starts_with("software:")), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn a_clip_stands_for_every_codec() {
+        for codec in Codec::ALL {
+            assert!(CLIPS.iter().any(|clip| clip.codec == codec && clip.bits == 8), "{codec:?}");
+        }
+    }
+}

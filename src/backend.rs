@@ -1,0 +1,93 @@
+//! What decodes here: the backend that the configuration asks for, tried in a real worker.
+
+use decode::Backend;
+use worker::{Capabilities, Choice, SandboxReport, Selection, Supervisor, Wanted, WorkerProgram};
+
+use crate::app::StartError;
+
+/// What media workers can do, and how isolated they are.
+#[derive(Debug)]
+pub struct Workers {
+    /// What decodes first.
+    pub backend: Backend,
+    /// Backends that were tried before it, and why they were passed over.
+    pub passed_over: Vec<(Backend, String)>,
+    /// What they can do; `None` when none starts.
+    pub capabilities: Option<Capabilities>,
+    /// How isolated they are.
+    pub sandbox: Isolation,
+}
+
+/// How isolated media workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// In every way that there is.
+    Full,
+    /// In some: the system lacks the others, or a device needs its driver's files.
+    Partial,
+    /// None starts.
+    Unavailable,
+}
+
+impl Isolation {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Isolation::Full => "full",
+            Isolation::Partial => "partial",
+            Isolation::Unavailable => "unavailable",
+        }
+    }
+
+    fn of(report: &SandboxReport) -> Isolation {
+        if report.is_full() {
+            tracing::info!(%report, "media workers are sandboxed");
+            Isolation::Full
+        } else {
+            tracing::warn!(%report, "media workers are sandboxed in part only");
+            Isolation::Partial
+        }
+    }
+}
+
+impl Workers {
+    /// Starts workers until one decodes; a device that is asked for by name and missing is an error.
+    pub(crate) fn choose(
+        program: WorkerProgram,
+        wanted: &Wanted,
+    ) -> Result<(Supervisor, Workers), StartError> {
+        let error = match Supervisor::select(&program, wanted) {
+            Ok((supervisor, selection)) => return Ok((supervisor, Workers::of(selection))),
+            Err(error) => error,
+        };
+        if let Choice::Named(backend) = wanted.choice
+            && backend != Backend::Software
+        {
+            return Err(StartError::Backend { backend: backend.as_str(), source: error });
+        }
+        tracing::error!(%error, "no media worker starts: ingest will fail");
+        let workers = Workers {
+            backend: Backend::Software,
+            passed_over: Vec::new(),
+            capabilities: None,
+            sandbox: Isolation::Unavailable,
+        };
+        Ok((Supervisor::new(program), workers))
+    }
+
+    fn of(selection: Selection) -> Workers {
+        let Selection { backend, capabilities, sandbox, passed_over } = selection;
+        let passed_over: Vec<(Backend, String)> =
+            passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
+        for (backend, reason) in &passed_over {
+            tracing::info!(backend = backend.as_str(), reason, "a decode backend is passed over");
+        }
+        for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
+            let (codec, bits, reason) = (tried.codec.name(), tried.bits, tried.reason.as_deref());
+            tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
+        }
+        tracing::info!(backend = backend.as_str(), "media is decoded");
+        let sandbox = Isolation::of(&sandbox);
+        Workers { backend, passed_over, capabilities: Some(capabilities), sandbox }
+    }
+}

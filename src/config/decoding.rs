@@ -1,0 +1,38 @@
+//! Which backend decodes.
+
+use decode::Backend;
+use worker::{Choice, Wanted};
+
+use super::Vars;
+use crate::json::Problem;
+
+/// Longest name of a device: a path.
+const DEVICE_BYTES_MAX: usize = 4096;
+
+pub(super) fn decoding(vars: &mut Vars) -> Wanted {
+    Wanted {
+        choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
+        device: vars.read("SERVICE_DECODE_DEVICE", "", device),
+        capabilities: vars.raw("NVIDIA_DRIVER_CAPABILITIES").map(str::to_owned),
+    }
+}
+
+fn choice(text: &str) -> Result<Choice, Problem> {
+    match (text, Backend::from_name(text)) {
+        ("auto", _) => Ok(Choice::Auto),
+        (_, Some(backend)) => Ok(Choice::Named(backend)),
+        ("ffmpeg-cli", None) => Err(super::missing_backend(text)),
+        _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
+    }
+}
+
+/// The number of an NVIDIA device or the path of a render node.
+fn device(text: &str) -> Result<Option<String>, Problem> {
+    let is_number = text.parse::<u32>().is_ok();
+    let is_path = text.starts_with('/') && text.len() <= DEVICE_BYTES_MAX;
+    match text {
+        "" => Ok(None),
+        _ if is_number || is_path => Ok(Some(text.to_owned())),
+        _ => Err("must be the number of an NVIDIA device or the path of a render node".into()),
+    }
+}

@@ -1,0 +1,123 @@
+//! What a worker with a decoding device keeps: its driver's libraries, and the device's files.
+//!
+//! A driver loads libraries, opens its device again for every decoder and speaks to it by `ioctl`. So
+//! such a worker reads system libraries and hardware descriptions and talks to the device; it still
+//! opens no other file, writes none, has no network and starts no process.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, AccessFs, BitFlags, PathBeneath, PathFd, RulesetCreated, RulesetCreatedAttr, RulesetError,
+};
+
+/// Where drivers lie, and what they read of the system.
+const READABLE: [&str; 14] = [
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local",
+    "/usr/share/libdrm",
+    "/usr/share/drirc.d",
+    "/run/opengl-driver",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/proc",
+    "/sys",
+];
+
+/// The devices' own files; those of other devices are not here.
+const DEVICES: [&str; 9] = [
+    "/dev/dri",
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+    "/dev/nvidia-modeset",
+    "/dev/nvidia-caps",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+];
+
+/// NVIDIA devices of one machine at most.
+const NVIDIA_DEVICES_MAX: u32 = 32;
+
+/// System calls beside those of every worker.
+pub(super) const ALLOWED: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getdents64,
+    libc::SYS_ioctl,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mlock,
+    libc::SYS_mincore,
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_prlimit64,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_clock_getres,
+];
+
+/// What x86-64 has of old, and other machines never had.
+#[cfg(target_arch = "x86_64")]
+pub(super) const ALLOWED_HERE: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const ALLOWED_HERE: &[i64] = &[];
+
+/// Adds what the device needs to a ruleset that allows nothing; what is not there is left out.
+pub(super) fn allow(
+    ruleset: RulesetCreated,
+    libraries: &[String],
+) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::from_read(ABI::V7);
+    let talk = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
+    let own = libraries.iter().map(String::as_str);
+    let numbered: Vec<String> =
+        (0..NVIDIA_DEVICES_MAX).map(|number| format!("/dev/nvidia{number}")).collect();
+    let devices = DEVICES.into_iter().chain(numbered.iter().map(String::as_str));
+    let rules = READABLE.into_iter().chain(own).map(|path| (path, read));
+    rules
+        .chain(devices.map(|path| (path, talk)))
+        .try_fold(ruleset, |ruleset, (path, access)| allow_beneath(ruleset, path, access))
+}
+
+fn allow_beneath(
+    ruleset: RulesetCreated,
+    path: &str,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    // What cannot be opened now cannot be used later either.
+    let Ok(opened) = PathFd::new(path) else { return Ok(ruleset) };
+    // The rights of a directory make no sense for a file.
+    let rights =
+        if Path::new(path).is_dir() { access } else { access & AccessFs::from_file(ABI::V7) };
+    ruleset.add_rule(PathBeneath::new(opened, rights))
+}
