@@ -1,17 +1,19 @@
-//! `sightline doctor`: what this machine can decode and measure, and why not.
+//! `sightline doctor`: what this machine can decode, measure and embed, and why not.
 //!
-//! Nothing is believed that can be tried: each codec decodes a tiny clip in a real, sandboxed
-//! worker, and the worker tries what its sandbox must refuse. The clips are two frames of FFmpeg's
-//! `testsrc`, encoded with its own encoders.
+//! Nothing is believed that can be tried: each backend decodes a tiny clip of every codec in a real,
+//! sandboxed worker, bit for bit, the worker tries what its sandbox must refuse, and the embedding
+//! model embeds a picture.
 
 mod checks;
 
 use std::path::PathBuf;
 
+use decode::Backend;
 use serde::Serialize;
-use worker::{CancelToken, Supervisor, WorkerProgram};
+use worker::{CancelToken, Choice, Supervisor, Wanted, WorkerProgram};
 
 use crate::{
+    environment,
     error::CliError,
     interrupt,
     output::{Out, Table},
@@ -26,6 +28,44 @@ pub struct DoctorArgs {
     /// Data directory of the server
     #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
     data_dir: PathBuf,
+    #[command(flatten)]
+    decode: DecodeArgs,
+    /// Image encoder of novelty in ONNX form; without it the built-in one is tried
+    #[arg(long, value_name = "PATH", env = "SERVICE_NOVELTY_MODEL_PATH")]
+    model: Option<PathBuf>,
+    /// ONNX Runtime's library; without it the loader looks for libonnxruntime.so
+    #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
+    onnxruntime: Option<PathBuf>,
+}
+
+/// What is to decode, as the server is told.
+#[derive(clap::Args)]
+pub struct DecodeArgs {
+    /// Backend that must decode here: software, nvdec or vaapi; auto for the first that does
+    #[arg(long, value_name = "NAME", env = "SERVICE_DECODE_BACKEND", default_value = "auto",
+        value_parser = choice)]
+    backend: Choice,
+    /// Number of an NVIDIA device, or path of a render node [default: the first]
+    #[arg(long, value_name = "DEVICE", env = "SERVICE_DECODE_DEVICE")]
+    device: Option<String>,
+}
+
+impl DecodeArgs {
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            choice: self.backend,
+            device: self.device.clone().filter(|device| !device.is_empty()),
+            capabilities: environment::driver_capabilities(),
+        }
+    }
+}
+
+fn choice(text: &str) -> Result<Choice, String> {
+    if text == "auto" {
+        return Ok(Choice::Auto);
+    }
+    let found = Backend::from_name(text).map(Choice::Named);
+    found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi".to_owned())
 }
 
 /// How a check ended.
@@ -38,6 +78,8 @@ enum State {
     Warn,
     /// Does not work.
     Fail,
+    /// Is not here, and nothing asks for it.
+    Absent,
 }
 
 /// One thing that was looked at.
@@ -66,10 +108,10 @@ struct Findings<'a> {
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let supervisor = Supervisor::new(WorkerProgram::current());
-    let mut checks = checks::sandbox(&supervisor);
-    checks.extend(checks::decoders(&supervisor, &cancel));
+    let mut checks = checks::sandbox(&Supervisor::new(WorkerProgram::current()));
+    checks.extend(checks::decoders(&args.decode.wanted()));
     checks.push(checks::measurer());
+    checks.push(checks::embedder(args.model.as_deref(), args.onnxruntime.as_deref()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));
     checks.push(checks::program("SERVICE_FFPROBE_PATH", "ffprobe"));
@@ -90,6 +132,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
                 State::Ok => "ok",
                 State::Warn => "warn",
                 State::Fail => "FAIL",
+                State::Absent => "no",
             };
             let cells = [check.area, &check.name, state, &check.detail];
             table.push(cells.map(str::to_owned));

@@ -17,6 +17,11 @@ pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
+/// What a container was given of an NVIDIA driver.
+pub fn driver_capabilities() -> Option<String> {
+    std::env::var("NVIDIA_DRIVER_CAPABILITIES").ok().filter(|value| !value.is_empty())
+}
+
 /// What a server needs of our environment to start; its own settings are given one by one.
 pub fn for_a_server() -> Vec<(&'static str, std::ffi::OsString)> {
     let kept =

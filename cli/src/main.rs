@@ -6,6 +6,7 @@
 
 mod analysis;
 mod analyze;
+mod bench;
 mod certs;
 mod client;
 mod completions;
@@ -57,8 +58,10 @@ enum Command {
     Markers(markers::MarkersArgs),
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs),
-    /// Say what this machine can decode and measure, and why not
+    /// Say what this machine can decode, measure and embed, and why not
     Doctor(doctor::DoctorArgs),
+    /// Measure what this machine can carry
+    Bench(bench::BenchArgs),
     /// Embed the pictures of servers that ask for it, over TCP
     EmbedServer(embed_server::EmbedServerArgs),
     /// Publish video files as live streams
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Markers(args) => markers::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::EmbedServer(args) => embed_server::run(&args),
         Command::Whip(args) => whip::run(&args),
         Command::Demo(args) => demo::run(&args),

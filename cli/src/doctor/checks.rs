@@ -1,37 +1,21 @@
 //! The single checks of `doctor`.
 
 use std::{
-    fs::File,
-    io::{self, Write},
-    ops::ControlFlow,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use decode::{FileReport, Sampling};
-use gate::{CpuMeasurer, GateConfig, Measurer};
-use media::Codec;
-use rustix::fs::{Access, MemfdFlags, access, memfd_create, statvfs};
-use worker::{CancelToken, JobSpec, Limits, SandboxLevel, Supervisor, WorkerError};
+use decode::{Backend, Tried};
+use embed::{Model, OnnxConfig, OnnxModel};
+use gate::{CpuMeasurer, Measurer};
+use rustix::fs::{Access, access, statvfs};
+use worker::{Choice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
 
 use super::{Check, State};
 use crate::{environment, output::bytes};
 
 /// A server writes some hundred bytes a frame and tens of kilobytes a still.
 const ROOM_BYTES: u64 = 1 << 30;
-
-/// Two frames of 64x48 in this codec.
-fn clip(codec: Codec) -> &'static [u8] {
-    match codec {
-        Codec::H264 => include_bytes!("clips/h264.264"),
-        Codec::H265 => include_bytes!("clips/hevc.265"),
-        Codec::Vp8 => include_bytes!("clips/vp8.webm"),
-        Codec::Vp9 => include_bytes!("clips/vp9.webm"),
-        Codec::Av1 => include_bytes!("clips/av1.webm"),
-        Codec::Mpeg4 => include_bytes!("clips/mpeg4.mkv"),
-        Codec::Mjpeg => include_bytes!("clips/mjpeg.mkv"),
-    }
-}
 
 /// The sandbox of a worker that was really started, and what it refused when tried.
 pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
@@ -68,51 +52,68 @@ fn attempts(supervisor: &Supervisor) -> Check {
     }
 }
 
-/// Each codec decodes its clip in a worker of its own.
-pub fn decoders(supervisor: &Supervisor, cancel: &CancelToken) -> Vec<Check> {
-    Codec::ALL
+/// What each backend decodes in a worker of its own, and what it lacks.
+pub fn decoders(wanted: &Wanted) -> Vec<Check> {
+    [Backend::Software, Backend::Nvdec, Backend::Vaapi]
         .into_iter()
-        .map(|codec| {
-            let (state, detail) = match decode(supervisor, cancel, clip(codec)) {
-                Ok(report) if report.frames == 2 => (State::Ok, report.decoder),
-                Ok(report) => {
-                    let detail = format!("{}: {} of 2 frames", report.decoder, report.frames);
-                    (State::Fail, detail)
-                }
-                Err(error) => (State::Fail, error.to_string()),
-            };
-            Check::new("decode", codec.name(), state, detail)
-        })
+        .flat_map(|backend| decoded_by(backend, wanted))
         .collect()
 }
 
-fn decode(
-    supervisor: &Supervisor,
-    cancel: &CancelToken,
-    clip: &[u8],
-) -> Result<FileReport, WorkerError> {
-    let spec = JobSpec {
-        input: memory_file(clip).map_err(WorkerError::Spawn)?.into(),
-        sampling: Sampling::Every,
-        max_frames: 16,
-        stills: true,
-        views: None,
-        gate: GateConfig::default(),
-        threads: 1,
-        limits: Limits::default(),
+fn decoded_by(backend: Backend, wanted: &Wanted) -> Vec<Check> {
+    let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
+    let missing = if is_needed { State::Fail } else { State::Absent };
+    let alone = Wanted { choice: Choice::Named(backend), ..wanted.clone() };
+    let tried = match Supervisor::select(&WorkerProgram::current(), &alone) {
+        Ok((_, selection)) => selection.capabilities.codecs,
+        Err(error) => {
+            return vec![Check::new("decode", backend.as_str(), missing, error.to_string())];
+        }
     };
-    supervisor.run_job(spec, cancel, &mut |_| ControlFlow::Continue(()))
-}
-
-fn memory_file(content: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create("clip", MemfdFlags::CLOEXEC)?);
-    file.write_all(content)?;
-    Ok(file)
+    let row = |tried: Tried| {
+        let depth = if tried.bits == 8 { "" } else { " 10-bit" };
+        let codec = format!("{}{depth}", tried.codec.name());
+        let name = match backend {
+            Backend::Software => codec,
+            device => format!("{} {codec}", device.as_str()),
+        };
+        let decoder = tried.decoder.unwrap_or_else(|| "nothing decodes it".to_owned());
+        match tried.reason {
+            None if decoder.starts_with(backend.as_str()) => {
+                Check::new("decode", &name, State::Ok, decoder)
+            }
+            None => Check::new("decode", &name, State::Absent, decoder),
+            Some(reason) => {
+                let state = if backend == Backend::Software { State::Fail } else { State::Absent };
+                Check::new("decode", &name, state, format!("{decoder}: {reason}"))
+            }
+        }
+    };
+    tried.into_iter().map(row).collect()
 }
 
 /// The kernel that measures frames.
 pub fn measurer() -> Check {
     Check::new("gate", "measurer", State::Ok, CpuMeasurer::new().name())
+}
+
+/// The model that embeds pictures, and what it runs on.
+pub fn embedder(model: Option<&Path>, runtime: Option<&Path>) -> Check {
+    let config = OnnxConfig {
+        runtime: runtime.map(Path::to_owned),
+        // The server's word for the built-in one.
+        model: model.filter(|model| *model != Path::new("built-in")).map(Path::to_owned),
+        ..OnnxConfig::default()
+    };
+    let check = |state, detail| Check::new("embed", "model", state, detail);
+    match OnnxModel::load(&config) {
+        Ok(model) => {
+            let (provider, dimensions) = (model.provider(), model.dimensions());
+            check(State::Ok, format!("on {provider}, {dimensions} dimensions"))
+        }
+        Err(error) if model.is_some() => check(State::Fail, error.to_string()),
+        Err(error) => check(State::Absent, error.to_string()),
+    }
 }
 
 /// Cores that decoding can use.

@@ -83,13 +83,62 @@ fn doctor_tries_every_codec_in_a_worker() {
 }
 
 #[test]
+fn doctor_says_what_a_device_lacks() {
+    // None of these is anywhere, so that a machine with a device lacks them too.
+    let rows = [("nvdec", "4000", "libcuda.so.1"), ("vaapi", "/dev/dri/none", "/dev/dri/none")];
+    for (backend, device, missing) in rows {
+        for (asked, state) in [("auto", "absent"), (backend, "fail")] {
+            let args = ["doctor", "--json", "--backend", asked, "--device", device];
+            let outcome = sightline(&args);
+            let findings: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+            let checks = findings["checks"].as_array().expect("a list");
+            let check = checks.iter().find(|check| check["name"] == backend);
+            let check = check.unwrap_or_else(|| panic!("no check of {backend}: {checks:?}"));
+            assert_eq!(check["state"], state, "{check}");
+            let detail = check["detail"].as_str().expect("text");
+            assert!(detail.contains(missing) || detail.contains(device), "{detail}");
+            assert!(state == "absent" || outcome.code == 1, "{}", outcome.stderr);
+        }
+    }
+}
+
+#[test]
+fn doctor_tells_a_driver_from_a_file_of_its_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("libcuda.so.1"), "no library").expect("written");
+    let mut command = command(&["doctor", "--backend", "nvdec"]);
+    command.env("LD_LIBRARY_PATH", dir.path());
+    let outcome = finish(command);
+    let line = outcome.stdout.lines().find(|line| line.contains("nvdec")).expect("a line");
+    assert!(line.contains("FAIL") && line.contains("libcuda.so.1 cannot be loaded"), "{line}");
+    assert!(line.contains("file too short") || line.contains("ELF"), "{line}");
+}
+
+#[test]
+fn capacity_is_measured_on_a_file_and_adds_up() {
+    let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips/gops.mp4");
+    let outcome = sightline(&["bench", "capacity", clip, "--json", "--backend", "software"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let row = &found["rows"][0];
+    assert_eq!((&row["codec"], &row["width"]), (&"h264".into(), &256.into()));
+    assert_eq!(row["decoder"], "software:h264");
+    let number = |value: &Value| value.as_f64().expect("a number");
+    assert!(number(&row["frames"]) >= 96.0 * number(&found["cores"]), "{row}");
+    let a_second = number(&row["frames_per_second"]);
+    assert_eq!(number(&row["streams"]), (a_second / number(&found["fps"])).floor(), "{row}");
+    assert!(number(&row["gate_ms_per_frame"]) <= number(&row["ms_per_frame"]), "{row}");
+}
+
+#[test]
 fn doctor_names_what_is_missing() {
     let below_a_file = concat!(env!("CARGO_BIN_EXE_sightline"), "/data");
     let mut command = command(&["doctor", "--data-dir", below_a_file]);
     command.env("SERVICE_FFMPEG_PATH", "/nowhere/ffmpeg");
     let outcome = finish(command);
     let line = |name: &str| {
-        let found = outcome.stdout.lines().find(|line| line.contains(name));
+        let is_about = |line: &&str| line.split_whitespace().nth(1) == Some(name);
+        let found = outcome.stdout.lines().find(is_about);
         found.unwrap_or_else(|| panic!("no line about {name}: {}", outcome.stdout)).to_owned()
     };
     assert!(line("ffmpeg").contains("warn"), "{}", line("ffmpeg"));

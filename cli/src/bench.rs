@@ -1,0 +1,25 @@
+//! `sightline bench`: what this machine can carry, measured on it.
+
+mod capacity;
+
+use crate::error::CliError;
+
+/// Arguments of `bench`.
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum BenchCommand {
+    /// Streams that this machine decodes and measures in real time, by codec and resolution
+    Capacity(capacity::CapacityArgs),
+}
+
+/// Runs `bench`.
+pub fn run(args: &BenchArgs) -> Result<(), CliError> {
+    match &args.command {
+        BenchCommand::Capacity(args) => capacity::run(args),
+    }
+}

@@ -1,0 +1,273 @@
+//! `sightline bench capacity`: streams that this machine keeps up with, by codec and resolution.
+//!
+//! Each row decodes, measures and decides on every core at once, one worker a core, and divides: what
+//! one frame costs one core then is what a full machine pays. Receiving, models and the log are not in
+//! it. Clips are rendered by ffmpeg from its moving test picture, or are the user's own.
+
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use decode::Sampling;
+use gate::GateConfig;
+use media::Codec;
+use serde::Serialize;
+use worker::{
+    CancelToken, JobEvent, JobSpec, Limits, Spent, Supervisor, WorkerError, WorkerProgram,
+};
+
+use crate::{
+    doctor::DecodeArgs,
+    environment,
+    error::CliError,
+    interrupt,
+    output::{Out, Table},
+};
+
+/// Time for which a row is measured at least, a clip always being decoded to its end.
+const MEASURED: Duration = Duration::from_secs(1);
+/// Length of a rendered clip: a GOP of every common camera, twice.
+const CLIP_SECONDS: u32 = 4;
+
+/// Arguments of `bench capacity`.
+#[derive(clap::Args)]
+pub struct CapacityArgs {
+    /// Video files to measure with, instead of rendered clips
+    files: Vec<PathBuf>,
+    /// Frames a second of a stream
+    #[arg(long, value_name = "RATE", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=240))]
+    fps: u32,
+    /// Heights to render
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', default_value = "360,720,1080",
+        value_parser = clap::value_parser!(u32).range(64..=4320))]
+    heights: Vec<u32>,
+    /// Print one JSON object: cores, fps, rows[{codec, width, height, decoder, frames, ms_per_frame,
+    /// gate_ms_per_frame, frames_per_second, streams}]
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    decode: DecodeArgs,
+}
+
+#[derive(Serialize)]
+struct Capacity {
+    cores: usize,
+    fps: u32,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    codec: &'static str,
+    width: u32,
+    height: u32,
+    decoder: String,
+    /// Frames measured, of all cores.
+    frames: u64,
+    /// Time of one core for a frame while all cores work, decoding and gate.
+    ms_per_frame: f64,
+    /// Of it the gate's.
+    gate_ms_per_frame: f64,
+    /// Of the whole machine.
+    frames_per_second: f64,
+    /// Of `fps` frames a second, rounded down.
+    streams: u64,
+}
+
+/// Runs `bench capacity`.
+pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    let (supervisor, _) = Supervisor::select(&WorkerProgram::current(), &args.decode.wanted())?;
+    let rendered = tempfile::tempdir()
+        .map_err(|source| CliError::Write { path: std::env::temp_dir(), source })?;
+    let clips = match args.files.as_slice() {
+        [] => render_all(rendered.path(), &args.heights, args.fps)?,
+        files => files.to_vec(),
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut rows = Vec::new();
+    for clip in &clips {
+        rows.push(measure(&supervisor, clip, cores, args.fps, &cancel)?);
+    }
+    print(&Capacity { cores, fps: args.fps, rows }, args.json)
+}
+
+/// What one core's worker did.
+#[derive(Default)]
+struct Done {
+    frames: u64,
+    spent: Spent,
+    stream: Option<(Codec, u32, u32)>,
+    decoder: String,
+}
+
+/// Every core decodes the clip over and over, at the same time.
+fn measure(
+    supervisor: &Supervisor,
+    clip: &Path,
+    cores: usize,
+    fps: u32,
+    cancel: &CancelToken,
+) -> Result<Row, CliError> {
+    let failed = |source| CliError::Analysis { path: clip.to_owned(), source };
+    let done = thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores)
+            .map(|_| scope.spawn(|| decode_for_a_while(supervisor, clip, cancel)))
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Done, WorkerError>>| {
+            thread.join().unwrap_or(Err(WorkerError::Listener))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<Done>, WorkerError>>()
+    });
+    if cancel.is_cancelled() {
+        return Err(CliError::Interrupted);
+    }
+    let done = done.map_err(failed)?;
+    let frames: u64 = done.iter().map(|done| done.frames).sum();
+    let per_frame = |of: fn(&Spent) -> u64| {
+        let us: u64 = done.iter().map(|done| of(&done.spent)).sum();
+        us as f64 / frames.max(1) as f64
+    };
+    let (decode_us, gate_us) =
+        (per_frame(|spent| spent.decode_us), per_frame(|spent| spent.gate_us));
+    let us = decode_us + gate_us;
+    let first = done.into_iter().next().unwrap_or_default();
+    let (codec, width, height) = first.stream.ok_or_else(|| failed(WorkerError::Ended))?;
+    let frames_per_second = rounded(cores as f64 * 1e6 / us.max(1.0));
+    Ok(Row {
+        codec: codec.name(),
+        width,
+        height,
+        decoder: first.decoder,
+        frames,
+        ms_per_frame: rounded(us / 1000.0),
+        gate_ms_per_frame: rounded(gate_us / 1000.0),
+        frames_per_second,
+        streams: (frames_per_second / f64::from(fps)) as u64,
+    })
+}
+
+fn decode_for_a_while(
+    supervisor: &Supervisor,
+    clip: &Path,
+    cancel: &CancelToken,
+) -> Result<Done, WorkerError> {
+    let started = Instant::now();
+    let mut done = Done::default();
+    while started.elapsed() < MEASURED {
+        let spec = JobSpec {
+            input: File::open(clip).map_err(WorkerError::Spawn)?.into(),
+            sampling: Sampling::Every,
+            max_frames: u64::MAX,
+            stills: true,
+            views: None,
+            gate: GateConfig::default(),
+            threads: 1,
+            limits: Limits::default(),
+        };
+        let report = supervisor.run_job(spec, cancel, &mut |event| {
+            match event {
+                JobEvent::Opened(stream) => {
+                    done.stream = Some((stream.codec, stream.extent.width, stream.extent.height));
+                }
+                JobEvent::Spent(Spent { decode_us, gate_us }) => {
+                    done.spent.decode_us += decode_us;
+                    done.spent.gate_us += gate_us;
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        done.frames += report.frames;
+        done.decoder = report.decoder;
+    }
+    Ok(done)
+}
+
+/// Encoders as cameras set theirs: one keyframe in two seconds, no B pictures.
+const ENCODERS: [(&str, &[&str]); 2] = [
+    ("h264", &["-c:v", "libx264", "-preset", "veryfast", "-tune", "zerolatency"]),
+    (
+        "hevc",
+        &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none:bframes=0"],
+    ),
+];
+
+/// A clip a codec and height, 16:9.
+fn render_all(dir: &Path, heights: &[u32], fps: u32) -> Result<Vec<PathBuf>, CliError> {
+    let ffmpeg = environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg").ok_or_else(|| {
+        CliError::Usage("no ffmpeg to render clips with: name video files".to_owned())
+    })?;
+    let mut clips = Vec::new();
+    for (name, encoder) in ENCODERS {
+        for height in heights {
+            let path = dir.join(format!("{name}-{height}.mp4"));
+            render(&ffmpeg, &path, encoder, *height, fps)?;
+            clips.push(path);
+        }
+    }
+    Ok(clips)
+}
+
+fn render(
+    ffmpeg: &Path,
+    path: &Path,
+    encoder: &[&str],
+    height: u32,
+    fps: u32,
+) -> Result<(), CliError> {
+    let (height, width) = (height & !1, (height * 16 / 9) & !1);
+    let source = format!("testsrc2=size={width}x{height}:rate={fps}:duration={CLIP_SECONDS}");
+    let output = Command::new(ffmpeg)
+        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", &source])
+        .args(["-pix_fmt", "yuv420p", "-g", &(2 * fps).to_string()])
+        .args(encoder)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| CliError::Read { path: ffmpeg.to_owned(), source })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(CliError::Check(format!("ffmpeg cannot render a clip: {said}")));
+    }
+    Ok(())
+}
+
+/// Two decimals.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
+    let mut out = Out::stdout();
+    if json {
+        out.json(capacity)?;
+        return out.finish();
+    }
+    let streams = format!("STREAMS AT {}/S", capacity.fps);
+    let mut table = Table::new(&["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams]);
+    for row in &capacity.rows {
+        table.push([
+            row.codec.to_owned(),
+            format!("{}x{}", row.width, row.height),
+            row.decoder.clone(),
+            format!("{:.2}", row.ms_per_frame),
+            format!("{:.0}", row.frames_per_second),
+            row.streams.to_string(),
+        ]);
+    }
+    out.table(&table)?;
+    out.finish()?;
+    eprintln!(
+        "{} cores at full load, what else runs here included; decoding and gate alone: leave room \
+         for models and the log",
+        capacity.cores
+    );
+    Ok(())
+}
