@@ -31,6 +31,7 @@ pub struct Job {
     pub max_frames: u64,
     pub threads: usize,
     pub stills: bool,
+    pub gate: GateConfig,
 }
 
 /// What came of it.
@@ -52,7 +53,7 @@ pub fn analyze(
     mut on_still: impl FnMut(Still) -> Result<(), CliError>,
 ) -> Result<Analysis, CliError> {
     let (input, bytes) = open(&job.path)?;
-    let gate = GateConfig::default();
+    let gate = job.gate;
     let spec = JobSpec {
         input: input.into(),
         sampling: job.sampling,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use decode::Sampling;
+use gate::GateConfig;
 use media::{Rate, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor, WorkerProgram};
@@ -155,6 +156,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         max_frames: args.max_frames.get(),
         threads: args.threads.map_or(cores, NonZeroUsize::get),
         stills: args.stills.is_some() || args.report.is_some(),
+        gate: GateConfig::default(),
     };
     let mut shelf = Shelf::default();
     let mut stills = Vec::new();

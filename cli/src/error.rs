@@ -22,7 +22,7 @@ pub enum Exit {
     Refused = 5,
     /// The API key is missing, wrong or not allowed to do this.
     Denied = 6,
-    /// Stored data is damaged.
+    /// Stored data is damaged, or is not what its source gives.
     Damaged = 7,
     /// Ended by Ctrl-C.
     Interrupted = 130,
@@ -38,7 +38,7 @@ Exit codes:
   4    the server does not answer
   5    the media or the request was refused; the message says why
   6    the API key is missing, wrong or not allowed to do this
-  7    stored data is damaged
+  7    stored data is damaged, or is not what its source gives
   130  ended by Ctrl-C
 
 Data goes to standard output, progress and errors to standard error.";
@@ -88,6 +88,9 @@ pub enum CliError {
     /// A file could not be published.
     #[error(transparent)]
     Live(#[from] crate::whip::WhipError),
+    /// A run does not come out as it was recorded.
+    #[error("the run is not what its source gives: {0}")]
+    Diverged(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -149,6 +152,7 @@ impl CliError {
                 _ => Exit::Failed,
             },
             CliError::Usage(_) => Exit::Usage,
+            CliError::Diverged(_) => Exit::Damaged,
             CliError::Interrupted => Exit::Interrupted,
         }
     }

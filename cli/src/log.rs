@@ -84,7 +84,7 @@ pub fn run(args: &LogArgs) -> Result<(), CliError> {
 }
 
 /// The log below a data directory, or the directory itself where it is the log.
-fn locate(dir: &Path) -> Result<PathBuf, CliError> {
+pub fn locate(dir: &Path) -> Result<PathBuf, CliError> {
     let candidates = [dir.to_owned(), dir.join("log")];
     candidates.into_iter().find(|candidate| candidate.join("journal").is_dir()).ok_or_else(|| {
         let source = io::Error::new(io::ErrorKind::NotFound, "no run log in this directory");

@@ -25,6 +25,7 @@ mod report;
 mod runs;
 mod search;
 mod upload;
+mod verify;
 mod whip;
 mod wire;
 
@@ -58,6 +59,8 @@ enum Command {
     Markers(markers::MarkersArgs),
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs),
+    /// Decode a run's source again and prove every signal, decision and still of it
+    Verify(verify::VerifyArgs),
     /// Say what this machine can decode, measure and embed, and why not
     Doctor(doctor::DoctorArgs),
     /// Measure what this machine can carry
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Search(args) => search::run(&args),
         Command::Markers(args) => markers::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::EmbedServer(args) => embed_server::run(&args),

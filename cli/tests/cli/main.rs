@@ -7,4 +7,5 @@ mod demo;
 mod log;
 mod remote;
 mod support;
+mod verify;
 mod whip;

@@ -1,0 +1,182 @@
+//! `sightline verify`: decodes a run's source again and proves what the run's timeline says of it.
+//!
+//! Every signal, every decision that led to a still and every still of each decode pass must come out
+//! again, bit for bit, on any backend. Reads the log beside a server and changes nothing.
+
+mod compare;
+mod recorded;
+
+use std::path::{Path, PathBuf};
+
+use decode::Sampling;
+use gate::GateConfig;
+use media::{RunId, Score};
+use serde::Serialize;
+use worker::{CancelToken, Supervisor, WorkerProgram};
+
+use self::{
+    compare::{Divergence, Proof},
+    recorded::Pass,
+};
+use crate::{
+    doctor::DecodeArgs,
+    error::CliError,
+    interrupt,
+    output::{Out, grouped},
+};
+
+/// Arguments of `verify`.
+#[derive(clap::Args)]
+pub struct VerifyArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// Data directory of the server, or its log
+    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
+    data_dir: PathBuf,
+    /// The source, where it is not where the run says it was
+    #[arg(long, value_name = "FILE")]
+    source: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    decode: DecodeArgs,
+    #[command(flatten)]
+    gate: GateArgs,
+}
+
+/// The server's thresholds, which decide what is selected.
+#[derive(clap::Args)]
+struct GateArgs {
+    /// Keep one frame of so many, 0 for none
+    #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES", default_value_t = 30)]
+    keepalive_frames: u32,
+    /// Scene score of a cut
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_SCENE_CUT", default_value = "0.5",
+        value_parser = score)]
+    scene_cut: Score,
+    /// Change of mean luma
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_LUMA_SHIFT", default_value = "0.15",
+        value_parser = score)]
+    luma_shift: Score,
+    /// Flicker
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_FLICKER", default_value = "0.55",
+        value_parser = score)]
+    flicker: Score,
+    /// Ghosting
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_GHOSTING", default_value = "0.55",
+        value_parser = score)]
+    ghosting: Score,
+    /// Noise
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_NOISE", default_value = "0.55",
+        value_parser = score)]
+    noise: Score,
+}
+
+fn score(text: &str) -> Result<Score, String> {
+    let found = text.parse().ok().and_then(|found| Score::from_f64(found).ok());
+    found.ok_or_else(|| "must be a number in 0 to 1".to_owned())
+}
+
+impl From<&GateArgs> for GateConfig {
+    fn from(args: &GateArgs) -> GateConfig {
+        let GateArgs { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = *args;
+        GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise }
+    }
+}
+
+#[derive(Serialize)]
+struct Verified {
+    run_id: String,
+    proven: bool,
+    passes: Vec<PassRecord>,
+}
+
+#[derive(Serialize)]
+struct PassRecord {
+    /// Sequence number of the `frames_decoded` that ends the pass.
+    seq: u64,
+    source: String,
+    decoder: String,
+    frames: u64,
+    stills: u64,
+    /// The first thing that came out differently.
+    divergence: Option<Divergence>,
+}
+
+/// Runs `verify`.
+pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    let passes = recorded::passes(&args.data_dir, args.run)?;
+    let program = WorkerProgram::current();
+    let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
+    let mut records = Vec::new();
+    for pass in &passes {
+        records.push(prove(&supervisor, args, pass, &cancel)?);
+    }
+    let first =
+        records.iter().find_map(|record| record.divergence.as_ref().map(|d| (record.seq, d)));
+    let failure = first.map(|(seq, divergence)| format!("event {seq}: {divergence}"));
+    let verified =
+        Verified { run_id: args.run.to_string(), proven: failure.is_none(), passes: records };
+    print(&verified, args.json)?;
+    failure.map_or(Ok(()), |failure| Err(CliError::Diverged(failure)))
+}
+
+fn prove(
+    supervisor: &Supervisor,
+    args: &VerifyArgs,
+    pass: &Pass,
+    cancel: &CancelToken,
+) -> Result<PassRecord, CliError> {
+    let path = match &args.source {
+        Some(path) => path.clone(),
+        None => local_path(&pass.source_uri)?,
+    };
+    let proof = compare::prove(supervisor, pass, &path, (&args.gate).into(), cancel)?;
+    let Proof { decoder, frames, stills, divergence } = proof;
+    let source = path.display().to_string();
+    Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })
+}
+
+/// The file that a source names, where it names one.
+fn local_path(uri: &str) -> Result<PathBuf, CliError> {
+    let path = uri.strip_prefix("file://").unwrap_or(uri);
+    if path.contains("://") {
+        let told = format!("{uri} is not a file here: name a copy of it with --source");
+        return Err(CliError::Usage(told));
+    }
+    Ok(Path::new(path).to_owned())
+}
+
+/// How a pass chose its frames: where every frame of the source was taken, its indices say so.
+fn sampling(pass: &Pass) -> Sampling {
+    let is_every =
+        pass.signals.iter().all(|signal| signal.source_frame_index == Some(signal.frame_index));
+    match pass.sample_fps {
+        Some(rate) if !is_every => Sampling::Fixed(rate),
+        _ => Sampling::Every,
+    }
+}
+
+fn print(verified: &Verified, json: bool) -> Result<(), CliError> {
+    let mut out = Out::stdout();
+    if json {
+        out.json(verified)?;
+        return out.finish();
+    }
+    for pass in &verified.passes {
+        let (frames, stills) = (grouped(pass.frames), grouped(pass.stills));
+        let found = match &pass.divergence {
+            None => "proven".to_owned(),
+            Some(divergence) => format!("DIVERGES: {divergence}"),
+        };
+        out.line(format_args!(
+            "event {}: {frames} frames and {stills} stills of {} by {}: {found}",
+            pass.seq, pass.source, pass.decoder
+        ))?;
+    }
+    out.finish()
+}

@@ -1,0 +1,176 @@
+//! A pass decoded again, beside what was recorded of it: the first thing that differs.
+
+use std::{fmt, path::Path};
+
+use gate::{Gate, GateConfig};
+use media::{BlobHash, Signal};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use worker::{CancelToken, Supervisor};
+
+use super::{recorded::Pass, sampling};
+use crate::{
+    analysis::{self, Job},
+    error::CliError,
+};
+
+/// What came of decoding again.
+pub struct Proof {
+    pub decoder: String,
+    pub frames: u64,
+    pub stills: u64,
+    pub divergence: Option<Divergence>,
+}
+
+/// The first thing that differs.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    pub frame_index: u64,
+    pub what: &'static str,
+    pub recorded: String,
+    pub found: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Divergence { frame_index, what, recorded, found } = self;
+        write!(f, "frame {frame_index}: {what} was recorded as {recorded} and is {found}")
+    }
+}
+
+/// A still that was made: frame, time and SHA-256.
+type Still = (u64, i64, BlobHash);
+
+/// Decodes `path` as the pass was decoded, and compares.
+pub fn prove(
+    supervisor: &Supervisor,
+    pass: &Pass,
+    path: &Path,
+    gate: GateConfig,
+    cancel: &CancelToken,
+) -> Result<Proof, CliError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let job = Job {
+        path: path.to_owned(),
+        sampling: sampling(pass),
+        // Where the pass ended at its limit, what comes after has no say in its last signals.
+        max_frames: (pass.signals.len() as u64).max(1),
+        threads: cores,
+        stills: !pass.stills.is_empty(),
+        gate,
+    };
+    let mut made: Vec<Still> = Vec::new();
+    let analysis = analysis::analyze(supervisor, &job, cancel, |still| {
+        let hash = BlobHash::from_bytes(Sha256::digest(&still.jpeg).into());
+        made.push((still.frame_index, still.pts_ms, hash));
+        Ok(())
+    })?;
+    let candidates = [
+        first_signal(&pass.signals, &analysis.signals),
+        first_decision(gate, &pass.signals, &pass.stills),
+        first_still(&pass.stills, &made),
+    ];
+    let divergence = candidates.into_iter().flatten().min_by_key(|found| found.frame_index);
+    Ok(Proof {
+        decoder: analysis.report.decoder,
+        frames: pass.signals.len() as u64,
+        stills: pass.stills.len() as u64,
+        divergence,
+    })
+}
+
+fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<Divergence> {
+    for (was, is) in recorded.iter().zip(found) {
+        let differing = fields(was).into_iter().zip(fields(is)).find(|(was, is)| was != is);
+        if let Some(((what, recorded), (_, found))) = differing {
+            return Some(Divergence { frame_index: was.frame_index, what, recorded, found });
+        }
+    }
+    differing_count("the number of frames", recorded.len(), found.len(), |at| at as u64)
+}
+
+/// A signal's fields in words.
+fn fields(signal: &Signal) -> [(&'static str, String); 9] {
+    let Signal {
+        frame_index,
+        source_frame_index,
+        pts_ms,
+        perceptual_hash,
+        luma_mean,
+        flicker_score,
+        ghosting_score,
+        noise_variance_score,
+        scene_score,
+    } = signal;
+    let optional = |number: Option<String>| number.unwrap_or_else(|| "nothing".to_owned());
+    let score = |score: media::Score| score.as_f64().to_string();
+    [
+        ("frame_index", frame_index.to_string()),
+        ("source_frame_index", optional(source_frame_index.map(|index| index.to_string()))),
+        ("pts_ms", pts_ms.to_string()),
+        ("perceptual_hash", format!("{perceptual_hash:016x}")),
+        ("luma_mean", score(*luma_mean)),
+        ("flicker_score", score(*flicker_score)),
+        ("ghosting_score", score(*ghosting_score)),
+        ("noise_variance_score", score(*noise_variance_score)),
+        ("scene_score", optional(scene_score.map(score))),
+    ]
+}
+
+/// Whether the recorded signals lead to the stills that were recorded; no stills prove nothing.
+fn first_decision(gate: GateConfig, signals: &[Signal], stills: &[Still]) -> Option<Divergence> {
+    if stills.is_empty() {
+        return None;
+    }
+    let mut gate = Gate::new(gate);
+    let mut recorded = stills.iter().map(|(frame_index, ..)| *frame_index).peekable();
+    for signal in signals {
+        let decision = gate.offer(signal);
+        let is_stored = recorded.next_if_eq(&signal.frame_index).is_some();
+        if is_stored != decision.selected {
+            let word = |selected: bool| if selected { "selected" } else { "not selected" };
+            return Some(Divergence {
+                frame_index: signal.frame_index,
+                what: "the decision",
+                recorded: word(is_stored).to_owned(),
+                found: format!("{} ({})", word(decision.selected), decision.reason.as_str()),
+            });
+        }
+    }
+    recorded.next().map(|frame_index| Divergence {
+        frame_index,
+        what: "the decision",
+        recorded: "selected".to_owned(),
+        found: "of no frame".to_owned(),
+    })
+}
+
+fn first_still(recorded: &[Still], found: &[Still]) -> Option<Divergence> {
+    for ((index, pts_ms, hash), is) in recorded.iter().zip(found) {
+        if (*index, *pts_ms, hash) != (is.0, is.1, &is.2) {
+            let (recorded, found) = (format!("{hash}"), format!("{}", is.2));
+            return Some(Divergence {
+                frame_index: *index.min(&is.0),
+                what: "the still",
+                recorded: format!("frame {index} at {pts_ms} ms, {recorded}"),
+                found: format!("frame {} at {} ms, {found}", is.0, is.1),
+            });
+        }
+    }
+    let longer = if recorded.len() > found.len() { recorded } else { found };
+    differing_count("the number of stills", recorded.len(), found.len(), |at| longer[at].0)
+}
+
+fn differing_count(
+    what: &'static str,
+    recorded: usize,
+    found: usize,
+    frame_at: impl Fn(usize) -> u64,
+) -> Option<Divergence> {
+    (recorded != found).then(|| Divergence {
+        frame_index: frame_at(recorded.min(found)),
+        what,
+        recorded: recorded.to_string(),
+        found: found.to_string(),
+    })
+}

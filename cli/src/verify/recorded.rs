@@ -1,0 +1,61 @@
+//! What a run's timeline says about its decode passes.
+
+use std::{io, path::Path};
+
+use media::{BlobHash, Rate, RunId, Seq, Signal};
+use timeline::{Event, EventKind, Timeline};
+
+use crate::{error::CliError, log::locate};
+
+/// Events read at a time.
+const PAGE: usize = 1000;
+
+/// One `frames_decoded`, and the stills that were stored with it.
+pub struct Pass {
+    pub seq: Seq,
+    pub source_uri: String,
+    pub sample_fps: Option<Rate>,
+    pub signals: Vec<Signal>,
+    /// Frame, time and SHA-256 of each, in order; none where stills are not stored.
+    pub stills: Vec<(u64, i64, BlobHash)>,
+}
+
+/// Every decode pass of `run`, in order.
+pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
+    let dir = locate(data_dir)?;
+    let failed = |source| CliError::Log { dir: dir.clone(), source };
+    let (log, _) = Timeline::open_read_only(&dir).map_err(failed)?;
+    let mut passes = Vec::new();
+    let mut stills = Vec::new();
+    let mut from = Seq(0);
+    loop {
+        let page = log.read(run, from, PAGE, None).map_err(failed)?;
+        let Some(last) = page.last().map(|event| event.head.seq) else { break };
+        for stored in &page {
+            let kind = stored.head.kind;
+            if !matches!(kind, EventKind::KeyframeStored | EventKind::FramesDecoded) {
+                continue;
+            }
+            match stored.decode().map_err(failed)? {
+                Event::KeyframeStored(still) => {
+                    stills.push((still.frame_index, still.pts_ms, still.image_sha256));
+                }
+                Event::FramesDecoded(decoded) => passes.push(Pass {
+                    seq: stored.head.seq,
+                    source_uri: decoded.source_uri,
+                    sample_fps: decoded.sample_fps,
+                    signals: log.signals(&decoded.signals).map_err(failed)?,
+                    stills: std::mem::take(&mut stills),
+                }),
+                _ => {}
+            }
+        }
+        from = Seq(last.0 + 1);
+    }
+    if passes.is_empty() {
+        let told = format!("nothing was decoded for run {run} in this log");
+        let source = io::Error::new(io::ErrorKind::NotFound, told);
+        return Err(CliError::Read { path: dir, source });
+    }
+    Ok(passes)
+}

@@ -1,0 +1,179 @@
+//! `sightline verify` on runs as a server records them, and on runs that somebody changed.
+
+use std::path::Path;
+
+use media::{BlobHash, EventType, RequestId, RunId, Score, Signal};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use timeline::{Event, FramesDecoded, KeyframeStored, NewEvent, SamplingPolicy, Signals, Timeline};
+
+use crate::support::{Outcome, sightline};
+
+const RUN: RunId = RunId::from_bytes([9; 16]);
+const CLIP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips/gops.mp4");
+const OTHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips/long.mp4");
+
+/// A decode pass as the server would record it.
+#[derive(Clone)]
+struct Pass {
+    signals: Vec<Signal>,
+    stills: Vec<KeyframeStored>,
+}
+
+/// What `analyze` finds in the clip.
+fn analysed() -> Pass {
+    let dir = TempDir::new().expect("a folder");
+    let stills = dir.path().to_str().expect("UTF-8");
+    let outcome = sightline(&["analyze", CLIP, "--json", "--stills", stills]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let list = |name: &str| found[name].as_array().expect("a list").clone();
+    Pass {
+        signals: list("signals").iter().map(signal).collect(),
+        stills: list("stills").iter().map(still).collect(),
+    }
+}
+
+fn signal(record: &Value) -> Signal {
+    let number = |name: &str| record[name].as_u64().expect("a number");
+    let score = |value: &Value| Score::from_f64(value.as_f64().expect("a score")).expect("0 to 1");
+    let hash = record["perceptual_hash"].as_str().expect("text");
+    Signal {
+        frame_index: number("frame_index"),
+        source_frame_index: record["source_frame_index"].as_u64(),
+        pts_ms: record["pts_ms"].as_i64().expect("a time"),
+        perceptual_hash: u64::from_str_radix(hash, 16).expect("hexadecimal"),
+        luma_mean: score(&record["luma_mean"]),
+        flicker_score: score(&record["flicker_score"]),
+        ghosting_score: score(&record["ghosting_score"]),
+        noise_variance_score: score(&record["noise_variance_score"]),
+        scene_score: record.get("scene_score").map(score),
+    }
+}
+
+fn still(record: &Value) -> KeyframeStored {
+    let jpeg = std::fs::read(record["path"].as_str().expect("a path")).expect("readable");
+    KeyframeStored {
+        frame_index: record["frame_index"].as_u64().expect("a number"),
+        pts_ms: record["pts_ms"].as_i64().expect("a time"),
+        event_type: EventType::SceneCut,
+        description: String::new(),
+        image_ref: String::new(),
+        image_bytes: jpeg.len() as u64,
+        image_sha256: BlobHash::from_bytes(Sha256::digest(&jpeg).into()),
+    }
+}
+
+/// A data directory whose log says `pass` about `source`.
+fn recorded(pass: &Pass, source: &str) -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    let (log, _) =
+        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opens");
+    let decoded = FramesDecoded {
+        request_id: RequestId::from_bytes([1; 8]),
+        source_uri: source.to_owned(),
+        stream_id: "main".parse().expect("a label"),
+        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+        source_fps: None,
+        sample_fps: None,
+        decoded_frames: pass.signals.len() as u64,
+        width: 256,
+        height: 192,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: Some("software:h264".to_owned()),
+        decoder_fallback: None,
+        truncated: false,
+        signals: Signals::Inline(pass.signals.clone()),
+    };
+    let stills = pass.stills.iter().cloned().map(Event::KeyframeStored);
+    let events = stills.chain([Event::FramesDecoded(decoded)]);
+    let batch = events.map(|event| NewEvent { run: RUN, event }).collect();
+    log.append_wait(batch).expect("appended");
+    log.close();
+    dir
+}
+
+fn verify(dir: &Path, more: &[&str]) -> Outcome {
+    let run = RUN.to_string();
+    let dir = dir.to_str().expect("UTF-8");
+    let args = [&["verify", &run, "--data-dir", dir, "--backend", "software"], more].concat();
+    sightline(&args)
+}
+
+#[test]
+fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
+    let pass = analysed();
+    assert!(pass.stills.len() > 1 && pass.signals.len() == 96, "{}", pass.stills.len());
+    let outcome = verify(recorded(&pass, CLIP).path(), &[]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.contains("proven"), "{}", outcome.stdout);
+
+    let moved = recorded(&pass, "https://elsewhere.example/clip.mp4");
+    let outcome = verify(moved.path(), &["--source", CLIP, "--json"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!(found["proven"], true);
+    assert_eq!(found["passes"][0]["frames"], 96);
+    assert_eq!(verify(moved.path(), &[]).code, 2, "not a file here");
+}
+
+#[test]
+fn what_was_changed_is_found_at_the_first_frame_that_differs() {
+    type Change = fn(&mut Pass);
+    let pass = analysed();
+    let rows: [(&str, Change, &str); 6] = [
+        ("a score", |pass| pass.signals[41].flicker_score = Score::ONE, "frame 41: flicker_score"),
+        ("a time", |pass| pass.signals[7].pts_ms += 1, "frame 7: pts_ms"),
+        (
+            "a frame less",
+            |pass| {
+                pass.signals.remove(60);
+            },
+            "frame 61: frame_index",
+        ),
+        (
+            "a still gone",
+            |pass| {
+                pass.stills.remove(0);
+            },
+            "frame 0: the decision",
+        ),
+        (
+            "another picture",
+            |pass| pass.stills[1].image_sha256 = BlobHash::from_bytes([3; 32]),
+            "the still",
+        ),
+        (
+            "two changes",
+            |pass| {
+                pass.signals[90].perceptual_hash ^= 1;
+                pass.signals[12].luma_mean = Score::ZERO;
+            },
+            "frame 12: luma_mean",
+        ),
+    ];
+    for (name, change, expected) in rows {
+        let mut changed = pass.clone();
+        change(&mut changed);
+        let outcome = verify(recorded(&changed, CLIP).path(), &[]);
+        assert_eq!(outcome.code, 7, "{name}: {}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.stdout.contains("DIVERGES"), "{name}: {}", outcome.stdout);
+        assert!(outcome.stderr.contains(expected), "{name}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_wrong_source_wrong_thresholds_and_no_run_are_told_apart() {
+    let pass = analysed();
+    let dir = recorded(&pass, CLIP);
+    let outcome = verify(dir.path(), &["--source", OTHER]);
+    assert_eq!(outcome.code, 7, "{}", outcome.stderr);
+    let outcome = verify(dir.path(), &["--keepalive-frames", "7"]);
+    assert!(outcome.code == 7 && outcome.stderr.contains("the decision"), "{}", outcome.stderr);
+    assert_eq!(verify(dir.path(), &["--source", "/nowhere.mp4"]).code, 3);
+    let unknown = RunId::from_bytes([8; 16]).to_string();
+    let data = dir.path().to_str().expect("UTF-8");
+    let outcome = sightline(&["verify", &unknown, "--data-dir", data]);
+    assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+}
