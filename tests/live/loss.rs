@@ -122,17 +122,22 @@ fn a_bad_path_costs_frames_and_breaks_none() {
     let started = rows.map(|(name, options)| {
         (name, Publication::start(&sightline, &server, &file, &json!({}), options))
     });
-    let (mut lost, mut asked) = (0, 0);
+    let (mut lost, mut asked, mut undecided) = (0, 0, 0);
     for (name, publication) in started {
         let run = publication.run.clone();
         let figures = publication.finish();
         let jumps = count(&figures, "jumps");
         let whole = check_whole(name, &reference, &stills(&server, &run), jumps);
-        // A busy machine sheds some; without losses most come.
-        let least = if name.starts_with("loss") { 0 } else { FRAMES / 2 };
-        assert!(whole > least, "{name}: {whole} of {FRAMES}");
-        let decided = payloads(&server, &run, "run_completed")[0]["frames"].clone();
+        let decided = count(&payloads(&server, &run, "run_completed")[0], "frames") as usize;
         println!("{name}: {whole} stills, {decided} frames of {FRAMES}; {figures}");
+        if name.starts_with("loss") {
+            // What is lost is mostly repaired; else it costs the rest of a second.
+            assert!(decided >= FRAMES / 2, "{name}: {decided} of {FRAMES}");
+        } else {
+            undecided += FRAMES - decided;
+            // A busy machine keeps fewer than it sees.
+            assert!(whole > FRAMES / 2, "{name}: {whole} stills");
+        }
         lost += count(&figures, "lost");
         asked += count(&figures, "asked");
         assert_eq!(count(&figures, "lost") > 0, name.starts_with("loss"), "{name}: {figures}");
@@ -143,6 +148,13 @@ fn a_bad_path_costs_frames_and_breaks_none() {
     let told = metric(&server, "service_live_packets_asked_total");
     assert!(told >= asked as f64, "{told} were asked for, {asked} heard of it");
     let never_came = metric(&server, "service_live_packets_lost_total");
-    assert!(never_came <= lost as f64, "{never_came} of {lost}");
+    assert!(never_came < lost as f64 / 2.0, "most of {lost} were repaired, not {never_came}");
+    // Without losses every frame comes, however the path reorders them, but for what a busy machine
+    // leaves out, and says so.
+    let shed = metric(&server, "service_live_shed_total{what=\"pictures\"}");
+    assert!(undecided as f64 <= shed, "{undecided} frames are missing, {shed} were left out");
     assert_eq!(metric(&server, "service_live_pictures_damaged_total"), 0.0);
+    let first = |part| metric(&server, &format!("service_live_first_decision_seconds_{part}"));
+    assert_eq!(first("count"), rows.len() as f64, "each session has a first decision");
+    println!("first decision after {:.3} s on average", first("sum") / first("count"));
 }
