@@ -3,31 +3,31 @@
 //! Promises that nobody asks a model without a place and a budget, that the place comes back
 //! however the ask ends, and that an owner is told once a day when its tokens run low, by the first
 //! of its runs that can take the word. Writes no event but that one: what an answer means is for
-//! those who ask. Long because every part of an ask is here.
+//! those who ask.
 
 mod days;
+mod error;
 mod spans;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
 use infer::{
-    Admission, Answer, Chain, Described, InferError, Permit, Probe, Request, SetupError, Tiered,
-    Tokens,
+    Admission, Answer, Chain, Described, InferError, Permit, Probe, Request, Tiered,
     scheduler::{Ask, Class, Load, Refused, Use},
 };
-use media::{ErrorKind, RequestId, Seq, WallTime};
+use media::{RequestId, Seq, WallTime};
 use timeline::{Event, TokenBudgetLow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
-use transport::tls::{Trust, TrustError, client_config, roots};
+use transport::tls::{Trust, client_config, roots};
 
 use crate::{
     catalog::Catalog,
     clock::wall_now,
     config::{Config, Principal},
-    ledger::{Ledger, LedgerError},
-    metrics::{Label, Metrics, RefusedAsk},
+    ledger::Ledger,
+    metrics::{Metrics, RefusedAsk},
     session::{
         Lifecycle,
         registry::{Registry, Run},
@@ -35,68 +35,10 @@ use crate::{
     telemetry::SPANS,
 };
 use days::TokenDays;
+pub use error::{InferenceError, InferenceStartError};
 pub use waiting::Waiting;
 
 const DAY_MS: i64 = 86_400_000;
-
-/// Why inference cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum InferenceStartError {
-    /// No client can be made.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// The trusted certificates cannot be used.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// What was used of the day cannot be read.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum InferenceError {
-    /// It was not let in.
-    #[error("{0}")]
-    Refused(#[from] Refused),
-    /// It was asked, or could not be.
-    #[error("{0}")]
-    Infer(#[from] InferError),
-}
-
-impl InferenceError {
-    /// The closed kind that decides what the caller is told.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            InferenceError::Refused(refused) => refused.kind(),
-            InferenceError::Infer(error) => error.kind(),
-        }
-    }
-
-    /// What kind of failure it is, in a word that is the same each time.
-    pub fn class(&self) -> &'static str {
-        match self {
-            InferenceError::Refused(refused) => RefusedAsk::of(refused).value(),
-            InferenceError::Infer(error) => class(error),
-        }
-    }
-
-    /// Tokens that it took all the same.
-    pub fn tokens(&self) -> Tokens {
-        match self {
-            InferenceError::Refused(_) => Tokens::default(),
-            InferenceError::Infer(error) => error.tokens(),
-        }
-    }
-
-    /// How long until it may be otherwise, where that is known.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            InferenceError::Refused(Refused::DaySpent { .. }) => Some(until_midnight(wall_now())),
-            _ => None,
-        }
-    }
-}
 
 /// Who asks, and for what.
 #[derive(Clone)]
@@ -370,16 +312,6 @@ fn note(days: &TokenDays, metrics: &Metrics, found: &Use) {
         metrics.token_budgets_low.inc();
         let Use { principal, used, reserved, limit, .. } = found;
         tracing::warn!(%principal, used, reserved, limit, "the tokens of the day run low");
-    }
-}
-
-fn class(error: &InferError) -> &'static str {
-    match error {
-        InferError::Failed(failed) => failed.last().map_or("failed", |one| one.failure.class()),
-        InferError::NoBackend => "no backend",
-        InferError::NotServed { .. } => "not served",
-        InferError::NoProvider { .. } => "no provider",
-        InferError::NoBudget => "no budget",
     }
 }
 

@@ -7,7 +7,7 @@ use opentelemetry::{Array, StringValue, Value};
 use tracing::{Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{Asker, class};
+use super::{Asker, error::class};
 use crate::telemetry::SPANS;
 
 /// The span of a question that is about to be asked.

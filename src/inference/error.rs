@@ -1,0 +1,84 @@
+//! Why inference cannot begin, and why there is no answer.
+
+use std::time::Duration;
+
+use infer::{InferError, SetupError, Tokens, scheduler::Refused};
+use media::ErrorKind;
+use transport::tls::TrustError;
+
+use super::until_midnight;
+use crate::{
+    clock::wall_now,
+    ledger::LedgerError,
+    metrics::{Label, RefusedAsk},
+};
+
+/// Why inference cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum InferenceStartError {
+    /// No client can be made.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The trusted certificates cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// What was used of the day cannot be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum InferenceError {
+    /// It was not let in.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// It was asked, or could not be.
+    #[error("{0}")]
+    Infer(#[from] InferError),
+}
+
+impl InferenceError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            InferenceError::Refused(refused) => refused.kind(),
+            InferenceError::Infer(error) => error.kind(),
+        }
+    }
+
+    /// What kind of failure it is, in a word that is the same each time.
+    pub fn class(&self) -> &'static str {
+        match self {
+            InferenceError::Refused(refused) => RefusedAsk::of(refused).value(),
+            InferenceError::Infer(error) => class(error),
+        }
+    }
+
+    /// Tokens that it took all the same.
+    pub fn tokens(&self) -> Tokens {
+        match self {
+            InferenceError::Refused(_) => Tokens::default(),
+            InferenceError::Infer(error) => error.tokens(),
+        }
+    }
+
+    /// How long until it may be otherwise, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            InferenceError::Refused(Refused::DaySpent { .. }) => Some(until_midnight(wall_now())),
+            _ => None,
+        }
+    }
+}
+
+/// The kind of `error`, in a word that is the same each time.
+pub(super) fn class(error: &InferError) -> &'static str {
+    match error {
+        InferError::Failed(failed) => failed.last().map_or("failed", |one| one.failure.class()),
+        InferError::NoBackend => "no backend",
+        InferError::NotServed { .. } => "not served",
+        InferError::NoProvider { .. } => "no provider",
+        InferError::NoBudget => "no budget",
+    }
+}
