@@ -173,11 +173,11 @@ impl Demuxer {
         Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
     }
 
-    /// For outputs that are wanted as soon as so many packets are decoded: longer GOPs, which are
-    /// decoded as a whole on one thread otherwise, come out in pieces.
+    /// For outputs that are wanted as soon as so many packets are decoded: a longer first GOP, which
+    /// is decoded as a whole on one thread otherwise, comes out in pieces.
     #[must_use]
     pub fn in_hurry(mut self, packets: usize) -> Demuxer {
-        self.segmenter.hold_at_most(packets);
+        self.segmenter.hold_at_first(packets);
         Demuxer { hurry: Some(packets), ..self }
     }
 

@@ -115,8 +115,9 @@ impl<P> Segmenter<P> {
         self.piece_packets = LIVE_PIECE_PACKETS;
     }
 
-    /// Holds at most so many packets while a cut is looked for, and no fewer than a piece has.
-    pub(crate) fn hold_at_most(&mut self, packets: usize) {
+    /// Holds at most so many packets, and no fewer than a piece has, before the first segment is
+    /// handed out; later ones are looked for as ever, as whole GOPs keep all threads busy.
+    pub(crate) fn hold_at_first(&mut self, packets: usize) {
         self.packets_max = packets.clamp(PIECE_PACKETS, SEGMENT_PACKETS_MAX);
     }
 
@@ -205,6 +206,7 @@ impl<P> Segmenter<P> {
             is_continued,
         });
         self.is_continued = is_continued;
+        self.packets_max = SEGMENT_PACKETS_MAX;
     }
 }
 
@@ -301,16 +303,17 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_a_hurry_gets_long_gops_in_pieces() {
-        let rows: [(usize, usize, &[usize]); 4] = [
+    fn whoever_is_in_a_hurry_gets_a_long_first_gop_in_pieces() {
+        let rows: [(usize, usize, &[usize]); 5] = [
             (30, 1024, &[30, 30, 30]),
             (30, 64, &[30, 30, 30]),
-            (100, 64, &[64, 64, 64, 64, 44]),
-            (100, 1, &[64, 64, 64, 64, 44]),
+            (100, 64, &[64, 36, 100, 100]),
+            (100, 1, &[64, 36, 100, 100]),
+            (200, 1, &[64, 64, 64, 8, 200, 200]),
         ];
         for (gop, hold, expected) in rows {
             let mut segmenter = Segmenter::new();
-            segmenter.hold_at_most(hold);
+            segmenter.hold_at_first(hold);
             for at in 0..gop * 3 {
                 let kind = if at % gop == 0 { 'S' } else { 'p' };
                 segmenter.push(unit(kind, Some(at as i64)));
