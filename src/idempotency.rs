@@ -6,17 +6,18 @@
 //! whose table is full begins nothing new under a key. Knows no HTTP.
 
 mod records;
+mod trace;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use media::{RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
 use sha2::{Digest, Sha256};
-use timeline::{Event, EventKind, Timeline, TimelineError};
+use timeline::{Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
 };
 use records::State;
+pub use trace::Trace;
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -45,8 +47,9 @@ pub const TRACED_MAX: usize = 1 << 16;
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 /// Records forgotten in one step.
 const EXPIRED_AT_ONCE: usize = 1000;
-/// Requests that were cut off, looked at where an owner's table is full.
-pub const IDLE_AT_ONCE: usize = 8;
+/// Time from one look for requests that were cut off to the next of the same owner: a look reads
+/// [`TRACED_MAX`] events.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Why room cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -127,17 +130,6 @@ pub enum Begun {
     },
 }
 
-/// What the log says of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trace {
-    /// It did nothing.
-    Nothing,
-    /// It did something in this run.
-    Run(RunId),
-    /// Too much happened since to find out.
-    Unknown,
-}
-
 /// A request that was begun and has no answer that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupted {
@@ -154,12 +146,15 @@ pub struct Idempotency {
     ledger: Ledger,
     clock: AgeClock,
     under_way: Mutex<HashSet<Scope>>,
+    /// When room was last looked for, by owner.
+    looked: Mutex<HashMap<Principal, Instant>>,
 }
 
 impl Idempotency {
     /// The records in `ledger`, without those whose time is over by `clock`.
     pub fn open(ledger: Ledger, clock: AgeClock) -> Result<Arc<Idempotency>, LedgerError> {
-        let keys = Idempotency { ledger, clock, under_way: Mutex::default() };
+        let keys =
+            Idempotency { ledger, clock, under_way: Mutex::default(), looked: Mutex::default() };
         keys.expire(keys.clock.now())?;
         Ok(Arc::new(keys))
     }
@@ -230,25 +225,38 @@ impl Idempotency {
     }
 
     /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
-    /// they keep nothing that a repetition needs. Looks at [`IDLE_AT_ONCE`] of them.
+    /// they keep nothing that a repetition needs. Looks once in [`LOOK_EVERY`].
     pub fn make_room(&self, owner: &Principal, timeline: &Timeline) -> Result<bool, KeysError> {
-        let idle = |scope: &Scope| !self.under_way().contains(scope);
-        let begun = self.ledger.read(|view| records::begun_of(view, owner, idle, IDLE_AT_ONCE))?;
-        let mut made = false;
-        for (scope, past) in begun {
-            // Nobody else begins it while it is looked at.
-            if !self.under_way().insert(scope.clone()) {
-                continue;
-            }
-            let looked_at = UnderWay { keys: self, scope };
-            if past.trace(timeline, None, TRACED_MAX)? == Trace::Nothing {
-                let (scope, request) = (&looked_at.scope, &past.request_id);
-                // It may have been answered since it was listed.
-                made |=
-                    self.ledger.write(|change| records::remove_begun(change, scope, request))?;
+        if !self.looks_now(owner) {
+            return Ok(false);
+        }
+        let begun = self.ledger.read(|view| records::begun_of(view, owner))?;
+        // Nobody else begins one while it is looked at.
+        let held = begun.into_iter().filter_map(|(scope, past)| {
+            let is_idle = self.under_way().insert(scope.clone());
+            is_idle.then(|| (UnderWay { keys: self, scope }, past))
+        });
+        let idle = trace::idle(held.collect(), timeline, TRACED_MAX)?;
+        Ok(self.ledger.write(|change| {
+            // One may have been answered since it was listed.
+            idle.iter().try_fold(false, |made, (held, past)| {
+                Ok(records::remove_begun(change, &held.scope, &past.request_id)? || made)
+            })
+        })?)
+    }
+
+    /// Whether it is time to look for room of `owner`; it is remembered as done.
+    fn looks_now(&self, owner: &Principal) -> bool {
+        // Every change is one insert or retain: a panic leaves the map usable.
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.retain(|_, at| at.elapsed() < LOOK_EVERY);
+        match looked.entry(owner.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(never) => {
+                never.insert(Instant::now());
+                true
             }
         }
-        Ok(made)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {
@@ -333,59 +341,6 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.keys.under_way().remove(&self.scope);
-    }
-}
-
-impl Interrupted {
-    /// Where events tell that the request did something; `run` alone is looked at where the
-    /// request was about one, and at most `reads_max` events are read.
-    pub fn trace(
-        &self,
-        timeline: &Timeline,
-        run: Option<RunId>,
-        reads_max: usize,
-    ) -> Result<Trace, TimelineError> {
-        let (mut from, last, mut reads) = (Seq(self.after.0 + 1), timeline.head(), 0);
-        while from <= last {
-            let (heads, next) = match run {
-                Some(run) => {
-                    let heads = timeline.heads_of(run, from, STEP);
-                    let next = heads.last().map_or(last, |head| head.seq).0 + 1;
-                    (heads, next)
-                }
-                None => (timeline.heads(from, STEP), from.0 + STEP as u64),
-            };
-            for head in heads.iter().filter(|head| says_who_asked(head.kind)) {
-                if reads == reads_max {
-                    return Ok(Trace::Unknown);
-                }
-                reads += 1;
-                let Some(parts) = timeline.get_parts(head.seq)? else { continue };
-                if request_of(&parts.decode()?).is_some_and(|id| id.to_string() == self.request_id)
-                {
-                    return Ok(Trace::Run(head.run));
-                }
-            }
-            from = Seq(next);
-        }
-        Ok(Trace::Nothing)
-    }
-}
-
-/// The kinds with which the effects of a request begin.
-fn says_who_asked(kind: EventKind) -> bool {
-    use EventKind::{AnalysisGenerated, InferenceCompleted, IngestReceived, RunCreated, RunFailed};
-    matches!(kind, RunCreated | IngestReceived | AnalysisGenerated | InferenceCompleted | RunFailed)
-}
-
-fn request_of(event: &Event) -> Option<RequestId> {
-    match event {
-        Event::RunCreated(event) => Some(event.request_id),
-        Event::IngestReceived(event) => Some(event.request_id),
-        Event::AnalysisGenerated(event) => Some(event.request_id),
-        Event::InferenceCompleted(event) => Some(event.request_id),
-        Event::RunFailed(event) => event.request_id,
-        _ => None,
     }
 }
 

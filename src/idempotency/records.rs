@@ -138,26 +138,21 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
-/// Up to `limit` requests of `owner` that have begun, were not answered and are `idle`.
+/// The requests of `owner` that have begun and were not answered, [`RECORDS_MAX`] at most.
 pub(super) fn begun_of(
     view: &ReadTransaction,
     owner: &Principal,
-    idle: impl Fn(&Scope) -> bool,
-    limit: usize,
 ) -> Result<Vec<(Scope, Interrupted)>> {
     let mut begun = Vec::new();
     let Some(records) = ledger::table(view, RECORDS)? else { return Ok(begun) };
     for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
         let (key, value) = entry?;
         let (_, fingerprint, request_id, head, status, ..) = value.value();
-        let scope = Scope { owner: owner.clone(), digest: key.value().1 };
-        if status == 0 && idle(&scope) {
+        if status == 0 && begun.len() < RECORDS_MAX {
+            let scope = Scope { owner: owner.clone(), digest: key.value().1 };
             let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
             let past = Interrupted { fingerprint, request_id, after: Seq(head) };
             begun.push((scope, past));
-        }
-        if begun.len() == limit {
-            break;
         }
     }
     Ok(begun)

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use timeline::Event;
+
 use super::*;
 
 const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
@@ -134,18 +136,87 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
         let past = Interrupted { fingerprint: None, request_id: id(at).to_string(), after: Seq(0) };
         records::put(change, &scope(&at.to_string()), later(at as i64), &State::Begun(past))
     };
-    keys.ledger.write(|change| (0..3).try_for_each(|at| put(change, at))).expect("written");
-    // The second one did something, and the third is under way.
+    keys.ledger.write(|change| (0..40).try_for_each(|at| put(change, at))).expect("written");
+    // All but the first and the last did something, and the last is under way.
     let run = RunId::from_bytes([1; 16]);
-    let failed = timeline::RunFailed { request_id: Some(id(1)), reason: "x".to_owned() };
-    let event = timeline::NewEvent { run, event: Event::RunFailed(failed) };
-    log.append_wait(vec![event]).expect("durable");
-    let Begun::Interrupted(_under_way, _) = begin(&keys, "2", later(3)) else { panic!("begun") };
+    let failed = |at| {
+        let failed = timeline::RunFailed { request_id: Some(id(at)), reason: "x".to_owned() };
+        timeline::NewEvent { run, event: Event::RunFailed(failed) }
+    };
+    log.append_wait((1..39).map(failed).collect()).expect("durable");
+    let Begun::Interrupted(under_way, _) = begin(&keys, "39", later(40)) else { panic!("begun") };
     assert!(keys.make_room(&owner, &log).expect("readable"));
-    assert!(!keys.make_room(&owner, &log).expect("readable"), "no more than that");
-    let left = |key: &str| keys.ledger.read(|view| records::find(view, &scope(key)));
-    let left = ["0", "1", "2"].map(|key| left(key).expect("readable").is_some());
-    assert_eq!(left, [false, true, true]);
+    let is_left = |key: &str| {
+        let found = keys.ledger.read(|view| records::find(view, &scope(key)));
+        found.expect("readable").is_some()
+    };
+    assert!(!is_left("0"));
+    assert!((1..40).all(|at| is_left(&at.to_string())));
+    drop(under_way);
+    assert!(!keys.make_room(&owner, &log).expect("readable"), "it was looked a moment ago");
+    assert!(is_left("39"));
+}
+
+#[test]
+fn a_look_back_over_the_log_ends_at_its_bound() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let id = |at: u64| RequestId::from_bytes(at.to_le_bytes());
+    let failed = |at: u64| timeline::NewEvent {
+        run: RunId::from_bytes([1; 16]),
+        event: Event::RunFailed(timeline::RunFailed {
+            request_id: Some(id(at)),
+            reason: "x".to_owned(),
+        }),
+    };
+    // Longer than a step: the look crosses its border.
+    let events = STEP as u64 + 10;
+    log.append_wait((1..=events).map(failed).collect()).expect("durable");
+    let past = |at: u64, after: u64| Interrupted {
+        fingerprint: None,
+        request_id: id(at).to_string(),
+        after: Seq(after),
+    };
+    let begun = [(900_000, 0), (5, 0), (900_001, events - 20), (events - 3, events - 20)];
+    let idle = |reads| {
+        let begun = begun.map(|(at, after)| (at, past(at, after))).to_vec();
+        let idle = trace::idle(begun, &log, reads).expect("readable");
+        idle.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    assert_eq!(idle(usize::MAX), [900_000, 900_001]);
+    assert_eq!(idle(events as usize), [900_000, 900_001]);
+    assert_eq!(idle(20), [900_001], "the older ones may have done something");
+    assert_eq!(idle(19), [0; 0]);
+    let none = trace::idle(Vec::<((), Interrupted)>::new(), &log, 1).expect("readable");
+    assert!(none.is_empty());
+}
+
+/// What a reasoning does before it says anything is repeated; nothing that it said is.
+#[test]
+fn accepting_a_reasoning_alone_is_no_effect() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let (run, id) = (RunId::from_bytes([1; 16]), RequestId::from_bytes([7; 8]));
+    let past = Interrupted { fingerprint: None, request_id: id.to_string(), after: Seq(0) };
+    let accepted = |decoded_frames| {
+        Event::IngestReceived(timeline::IngestReceived {
+            request_id: id,
+            ingest: timeline::JsonText::parse("{}").expect("JSON"),
+            decoded_frames,
+            source_uri: None,
+            sampling_policy: None,
+            sample_fps: None,
+        })
+    };
+    let append = |event| {
+        log.append_wait(vec![timeline::NewEvent { run, event }]).expect("durable");
+    };
+    append(accepted(None));
+    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Nothing);
+    // Where its run is not known, nothing that follows is looked for.
+    assert_eq!(past.trace(&log, None, 9).expect("readable"), Trace::Run(run));
+    append(accepted(Some(3)));
+    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Run(run));
 }
 
 #[test]

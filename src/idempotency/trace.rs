@@ -1,0 +1,114 @@
+//! What the log tells of requests that were begun and never answered.
+
+use std::collections::HashSet;
+
+use media::{RequestId, RunId, Seq};
+use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+
+use super::{Interrupted, STEP};
+
+/// What the log says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// It did nothing.
+    Nothing,
+    /// It did something in this run.
+    Run(RunId),
+    /// Too much happened since to find out.
+    Unknown,
+}
+
+impl Interrupted {
+    /// Where events tell that the request did something; `run` alone is looked at where the
+    /// request was about one, and at most `reads_max` events are read.
+    pub fn trace(
+        &self,
+        timeline: &Timeline,
+        run: Option<RunId>,
+        reads_max: usize,
+    ) -> Result<Trace, TimelineError> {
+        let (mut from, last, mut reads) = (Seq(self.after.0 + 1), timeline.head(), 0);
+        while from <= last {
+            let (heads, next) = match run {
+                Some(run) => {
+                    let heads = timeline.heads_of(run, from, STEP);
+                    let next = heads.last().map_or(last, |head| head.seq).0 + 1;
+                    (heads, next)
+                }
+                None => (timeline.heads(from, STEP), from.0 + STEP as u64),
+            };
+            for head in heads.iter().filter(|head| tells(head.kind, run.is_some())) {
+                if reads == reads_max {
+                    return Ok(Trace::Unknown);
+                }
+                reads += 1;
+                let Some(event) = read(timeline, head)? else { continue };
+                // Of a reasoning it promises work, and is followed by what was done.
+                let is_promise = matches!(&event, Event::IngestReceived(event)
+                    if run.is_some() && event.decoded_frames.is_none());
+                if !is_promise && request_of(&event).is_some_and(|id| id == self.request_id) {
+                    return Ok(Trace::Run(head.run));
+                }
+            }
+            from = Seq(next);
+        }
+        Ok(Trace::Nothing)
+    }
+}
+
+/// Which of `begun` did nothing, as one look back over the log tells: reads at most `reads_max`
+/// events, and takes those for busy that it cannot get back to.
+pub(super) fn idle<T>(
+    mut begun: Vec<(T, Interrupted)>,
+    timeline: &Timeline,
+    reads_max: usize,
+) -> Result<Vec<(T, Interrupted)>, TimelineError> {
+    let Some(after) = begun.iter().map(|(_, past)| past.after.0).min() else { return Ok(begun) };
+    let head = timeline.head().0;
+    let (mut busy, mut reads, mut seen_from) = (HashSet::new(), 0, after + 1);
+    let steps = (after + 1..=head).step_by(STEP).collect::<Vec<_>>();
+    'back: for first in steps.into_iter().rev() {
+        let heads = timeline.heads(Seq(first), STEP.min((head + 1 - first) as usize));
+        for head in heads.iter().rev().filter(|head| tells(head.kind, false)) {
+            if reads == reads_max {
+                seen_from = head.seq.0 + 1;
+                break 'back;
+            }
+            reads += 1;
+            if let Some(id) = read(timeline, head)?.as_ref().and_then(request_of) {
+                busy.insert(id);
+            }
+        }
+    }
+    begun.retain(|(_, past)| past.after.0 + 1 >= seen_from && !busy.contains(&past.request_id));
+    Ok(begun)
+}
+
+/// The kinds with which the effects of a request begin; `in_its_run` those too that follow a
+/// promise in it.
+fn tells(kind: EventKind, in_its_run: bool) -> bool {
+    use EventKind::{
+        AnalysisGenerated, FramesDecoded, InferenceCompleted, IngestReceived, RunCreated,
+        RunFailed, SemanticChunkInferred,
+    };
+    matches!(kind, RunCreated | IngestReceived | AnalysisGenerated | InferenceCompleted | RunFailed)
+        || in_its_run && matches!(kind, SemanticChunkInferred | FramesDecoded)
+}
+
+fn read(timeline: &Timeline, head: &EventHead) -> Result<Option<Event>, TimelineError> {
+    timeline.get_parts(head.seq)?.map(|parts| parts.decode()).transpose()
+}
+
+fn request_of(event: &Event) -> Option<String> {
+    let id: Option<RequestId> = match event {
+        Event::RunCreated(event) => Some(event.request_id),
+        Event::IngestReceived(event) => Some(event.request_id),
+        Event::FramesDecoded(event) => Some(event.request_id),
+        Event::SemanticChunkInferred(event) => Some(event.request_id),
+        Event::AnalysisGenerated(event) => Some(event.request_id),
+        Event::InferenceCompleted(event) => Some(event.request_id),
+        Event::RunFailed(event) => event.request_id,
+        _ => None,
+    };
+    id.map(|id| id.to_string())
+}
