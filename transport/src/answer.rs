@@ -41,6 +41,9 @@ where
     let mut response = if too_large || request.headers().len() > HEADERS_MAX {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         refusal::response(status, "request headers too large", site.refusal_headers)
+    } else if !names_its_host(&request) {
+        let text = "a request names its host once";
+        refusal::response(StatusCode::BAD_REQUEST, text, site.refusal_headers)
     } else {
         let close = request.version() < Version::HTTP_2;
         let expired: Expired = Arc::new(AtomicBool::new(false));
@@ -66,6 +69,13 @@ where
     let mut debt = Debt::new(in_flight.activity());
     debt.set(true);
     response.map(|_| CountedBody { body, debt, _in_flight: in_flight })
+}
+
+/// Whether it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none, those on the
+/// way and here may take it for requests of different sites.
+fn names_its_host<B>(request: &Request<B>) -> bool {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    request.version() != Version::HTTP_11 || hosts == 1
 }
 
 /// The length that every version tells: none where there is no body by definition (RFC 9110 8.6), and

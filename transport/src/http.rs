@@ -4,11 +4,11 @@ use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::Router;
 use http::{HeaderValue, StatusCode};
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
 };
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -22,6 +22,7 @@ use crate::{
     crowd::{Crowd, Place},
     idle::IdleStream,
     listener::Listener,
+    preface::{Version, greet},
     refusal::{self, Headers},
 };
 
@@ -187,7 +188,8 @@ async fn connection(
     }
     let Some(tls) = tls else { return converse(stream, site, limits, stop, place).await };
     match timeout(HANDSHAKE, shake_hands(tls, stream, site.refusal_headers)).await {
-        Ok(Ok(Some(stream))) => converse(stream, site, limits, stop, place).await,
+        // Boxed: a connection without TLS then has no room for it.
+        Ok(Ok(Some(stream))) => Box::pin(converse(stream, site, limits, stop, place)).await,
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -221,25 +223,46 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let activity = Arc::clone(&place.activity);
     // Also cancelled by the socket, of a peer that keeps it open for nothing.
     let retire = stop.child_token();
-    let io = TokioIo::new(IdleStream::new(
+    let stream = IdleStream::new(
         stream,
         limits.idle,
         Arc::clone(&activity),
         retire.clone(),
         site.refusal_headers,
-    ));
+    );
+    let greeted = retire.run_until_cancelled(greet(stream)).await;
+    let (version, stream) = match greeted {
+        Some(Ok(greeted)) => greeted,
+        Some(Err(error)) => return tracing::debug!(%error, "a peer said nothing"),
+        None => return,
+    };
+    let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let answer = answer(request, site.clone(), limits, activity.begin());
         // Boxed: an idle connection, or one that streams, then has no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });
-    let builder = builder(&limits);
-    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = retire.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let result = match version {
+        Version::Http1 => {
+            let mut connection = http1(&limits).serve_connection(io, service);
+            tokio::select! {
+                result = &mut connection => result,
+                () = retire.cancelled() => {
+                    Pin::new(&mut connection).graceful_shutdown();
+                    connection.await
+                }
+            }
+        }
+        Version::Http2 => {
+            // Boxed: the others then have no room for it.
+            let mut connection = Box::pin(http2(&limits).serve_connection(io, service));
+            tokio::select! {
+                result = &mut connection => result,
+                () = retire.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
         }
     };
     if let Err(error) = result {
@@ -247,10 +270,9 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         // `IdleStream` times the head, and answers 408 where hyper only closes.
         .header_read_timeout(None)
@@ -258,7 +280,11 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .max_headers(HEADERS_MAX)
         .max_buf_size(limits.header_bytes_max + 4096);
     builder
-        .http2()
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         // Room for a head past the limit, which `answer` then refuses with our headers: the
         // library counts 32 bytes more a field than HTTP/1.1 writes.

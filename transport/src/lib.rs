@@ -17,6 +17,7 @@ mod http3;
 mod idle;
 mod listener;
 pub mod percent;
+mod preface;
 mod refusal;
 pub mod rtp;
 pub mod tls;

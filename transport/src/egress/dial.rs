@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{Egress, EgressError, Target, Wait};
+use super::{Egress, EgressError, Target, Wait, address::AllowedNetworks};
 
 /// How long a name may take.
 const DNS: Duration = Duration::from_secs(5);
@@ -71,12 +71,10 @@ impl Egress {
             Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => self.look_up(host, port).await?,
         };
-        for address in &addresses {
-            if let Some(rule) = self.0.networks.refusal(address.ip()) {
-                return Err(EgressError::Blocked { host: host.to_owned(), rule });
-            }
+        match blocked(&self.0.networks, &addresses) {
+            Some(rule) => Err(EgressError::Blocked { host: host.to_owned(), rule }),
+            None => Ok(addresses),
         }
-        Ok(addresses)
     }
 
     async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
@@ -107,6 +105,12 @@ impl Egress {
     }
 }
 
+/// Why a host with these addresses is not connected to: one bad address is enough, as a name that
+/// has one is either wrong or hostile.
+fn blocked(networks: &AllowedNetworks, addresses: &[SocketAddr]) -> Option<&'static str> {
+    addresses.iter().find_map(|address| networks.refusal(address.ip()))
+}
+
 /// Tries one address after the other; each gets its share of what time is left.
 async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
     let end = Instant::now() + CONNECT;
@@ -128,4 +132,28 @@ async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream,
         }
     }
     Err(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_address_among_several_is_enough() {
+        let (good, also_good, bad) = ("1.1.1.1:443", "[2606:4700::1111]:443", "10.0.0.1:443");
+        let rows: [(&[&str], bool); 6] = [
+            (&[good], false),
+            (&[good, also_good], false),
+            (&[bad], true),
+            (&[bad, good, also_good], true),
+            (&[good, bad, also_good], true),
+            (&[good, also_good, bad], true),
+        ];
+        for (addresses, is_blocked) in rows {
+            let found: Vec<SocketAddr> =
+                addresses.iter().map(|text| text.parse().expect("an address")).collect();
+            let rule = blocked(&AllowedNetworks::default(), &found);
+            assert_eq!(rule.is_some(), is_blocked, "{addresses:?}: {rule:?}");
+        }
+    }
 }

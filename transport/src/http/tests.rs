@@ -82,15 +82,29 @@ fn head_of(total: usize) -> Vec<u8> {
 async fn every_silence_and_excess_has_its_answer() {
     let served = start(short()).await;
     let limit = Limits::default().header_bytes_max;
-    let many = format!("GET / HTTP/1.1\r\nconnection: close\r\n{}\r\n", "x-a: b\r\n".repeat(999));
-    let cases: [(&str, Vec<u8>, &str); 11] = [
-        ("whole request", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), "HTTP/1.1 200"),
+    let many = format!(
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{}\r\n",
+        "x-a: b\r\n".repeat(999)
+    );
+    let cases: [(&str, Vec<u8>, &str); 14] = [
+        ("no host", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), "HTTP/1.1 400"),
+        (
+            "two hosts",
+            b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n".to_vec(),
+            "HTTP/1.1 400",
+        ),
+        ("an old version without", b"GET / HTTP/1.0\r\n\r\n".to_vec(), "HTTP/1.0 200"),
+        (
+            "whole request",
+            b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_vec(),
+            "HTTP/1.1 200",
+        ),
         ("half a head", b"GET / HTTP/1.1\r\nhost".to_vec(), "HTTP/1.1 408"),
         ("one byte", b"G".to_vec(), "HTTP/1.1 408"),
         ("nothing", Vec::new(), ""),
         (
             "half a body",
-            b"POST /echo HTTP/1.1\r\ncontent-length: 9\r\n\r\nhalf".to_vec(),
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf".to_vec(),
             "HTTP/1.1 408",
         ),
         ("head at the limit", head_of(limit), "HTTP/1.1 200"),
@@ -98,7 +112,11 @@ async fn every_silence_and_excess_has_its_answer() {
         ("head far past it", head_of(limit * 2), "HTTP/1.1 431"),
         ("many small headers", many.into_bytes(), "HTTP/1.1 200"),
         ("no HTTP", b"GET / HTTP/9.9\r\n\r\n".to_vec(), "HTTP/1.1 400"),
-        ("a broken header", b"GET / HTTP/1.1\r\na b: c\r\n\r\n".to_vec(), "HTTP/1.1 400"),
+        (
+            "a broken header",
+            b"GET / HTTP/1.1\r\nhost: a\r\na b: c\r\n\r\n".to_vec(),
+            "HTTP/1.1 400",
+        ),
     ];
     for (name, bytes, expected) in cases {
         let reply = exchange(&served, &bytes).await;
@@ -136,13 +154,15 @@ async fn in_a_full_server_what_waits_for_its_peer_gives_way() {
     let served = start_for(Limits::default(), 1).await;
     let mut first = TcpStream::connect(served.addr).await.expect("accepted");
     first.write_all(b"GET / HTTP/1.1\r\nhost").await.expect("sent");
-    let reply = exchange(&served, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await;
+    let reply = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 200"), "the unused connection gives way: {reply:?}");
     assert_eq!(first.read(&mut [0; 8]).await.unwrap_or(0), 0, "closed");
     let mut busy = TcpStream::connect(served.addr).await.expect("accepted");
-    busy.write_all(b"GET /slow HTTP/1.1\r\nconnection: close\r\n\r\n").await.expect("sent");
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("sent");
     tokio::time::sleep(IDLE).await;
-    let reply = exchange(&served, b"GET / HTTP/1.1\r\n\r\n").await;
+    let reply = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("\r\nx-id: 7\r\n"), "{reply:?}");
     let mut slow = String::new();
     busy.read_to_string(&mut slow).await.expect("readable");
@@ -212,7 +232,7 @@ async fn answers_that_nobody_takes_and_pings_for_nothing_end_a_connection() {
 async fn a_head_that_drips_is_given_up_on() {
     let served = start(short()).await;
     let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
-    stream.write_all(b"GET / HTTP/1.1\r\nx-pad: ").await.expect("sent");
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-pad: ").await.expect("sent");
     let (mut reader, mut writer) = stream.split();
     let drips = async {
         loop {
