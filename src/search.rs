@@ -325,7 +325,7 @@ impl Running {
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
             let Some(described) = Described::of(&stored) else { continue };
             let snippet = excerpt(described.text(), &self.needle).to_owned();
-            let (head, pts_ms) = (stored.head, described.pts_ms);
+            let (head, pts_ms) = (stored.head, described.at_ms());
             let index_name = described.index_name.map(|name| name.into_owned());
             hits.push(Hit {
                 seq: head.seq,

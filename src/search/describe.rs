@@ -14,7 +14,10 @@ pub(super) struct Described<'a> {
     summary: Option<Cow<'a, str>>,
     /// Media time, ms.
     #[serde(default)]
-    pub(super) pts_ms: Option<i64>,
+    pts_ms: Option<i64>,
+    /// Media time of what lasts, ms: a chunk.
+    #[serde(default)]
+    start_pts_ms: Option<i64>,
     /// The caller's index.
     #[serde(borrow, default)]
     pub(super) index_name: Option<Cow<'a, str>>,
@@ -26,6 +29,11 @@ impl<'a> Described<'a> {
         // A payload without these fields, or with others under their names, describes nothing.
         let described: Described<'a> = serde_json::from_str(&stored.payload).ok()?;
         (!described.text().is_empty()).then_some(described)
+    }
+
+    /// When it is or begins in media time, ms.
+    pub(super) fn at_ms(&self) -> Option<i64> {
+        self.pts_ms.or(self.start_pts_ms)
     }
 
     /// The text that is searched; an empty description is none.

@@ -81,7 +81,7 @@ impl<T> Shown<T> {
 
     /// A frame here, selected for a reason or not, may be shown.
     pub fn wants(&self, place: Place, selected: Option<Reason>) -> bool {
-        match selected {
+        match telling(selected) {
             Some(reason) => self.ahead_of(reason) < self.places,
             // Frames at even distances are shown in order, and a selected one takes its place.
             None => place.is_even && self.selected.len() + self.even.len() < self.places,
@@ -90,7 +90,7 @@ impl<T> Shown<T> {
 
     /// Takes what it wants.
     pub fn take(&mut self, selected: Option<Reason>, frame: T) {
-        match selected {
+        match telling(selected) {
             Some(reason) => {
                 self.selected.insert(self.ahead_of(reason), (reason, frame));
                 self.selected.truncate(self.places);
@@ -104,6 +104,12 @@ impl<T> Shown<T> {
         // Reasons are declared from the strongest to the weakest.
         self.selected.partition_point(|(other, _)| *other as u8 <= reason as u8)
     }
+}
+
+/// A reason that tells something of the picture. A keepalive tells that time has passed, and the
+/// earliest of a chunk would take all places: frames at even distances show more of it.
+fn telling(selected: Option<Reason>) -> Option<Reason> {
+    selected.filter(|reason| *reason != Reason::PeriodicKeepalive)
 }
 
 /// Puts chunks together, frame by frame in the order of the file.
@@ -152,5 +158,64 @@ impl Chunker {
         chunk.views = selected.chain(even).take(self.shown.places).collect();
         chunk.views.sort_by_key(|view| view.frame_index);
         Some(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Score;
+
+    use super::*;
+
+    /// Frames that are shown of `len`, of which these are selected.
+    fn shown(len: u32, places: u8, selected: &[(u64, Reason)]) -> Vec<u64> {
+        let options = ViewOptions {
+            chunks: Chunking::Frames(len),
+            per_chunk: places,
+            max_edge: None,
+            crop: None,
+            novelty: None,
+        };
+        let (mut grid, mut shown) = (Grid::new(&options), Shown::new(&options));
+        for frame_index in 0..u64::from(len) {
+            let signal = Signal {
+                frame_index,
+                source_frame_index: None,
+                pts_ms: frame_index as i64 * 40,
+                perceptual_hash: 0,
+                luma_mean: Score::ZERO,
+                flicker_score: Score::ZERO,
+                ghosting_score: Score::ZERO,
+                noise_variance_score: Score::ZERO,
+                scene_score: None,
+            };
+            let place = grid.place(&signal);
+            let reason = selected.iter().find(|(at, _)| *at == frame_index).map(|(_, why)| *why);
+            if shown.wants(place, reason) {
+                shown.take(reason, frame_index);
+            }
+        }
+        let frames = shown.selected.into_iter().map(|(_, frame)| frame).chain(shown.even);
+        let mut frames: Vec<u64> = frames.take(places.into()).collect();
+        frames.sort_unstable();
+        frames
+    }
+
+    #[test]
+    fn what_tells_most_is_shown_and_then_the_whole_span() {
+        use Reason::{InitialFrame, PeriodicKeepalive, SceneCut};
+        let keepalives: Vec<_> = (0..4).map(|at| (at * 30, PeriodicKeepalive)).collect();
+        let with = |more: &[(u64, Reason)]| [&keepalives[..], more].concat();
+        let rows: [(&str, u32, u8, Vec<(u64, Reason)>, &[u64]); 6] = [
+            ("nothing selected", 120, 4, vec![], &[0, 30, 60, 90]),
+            ("keepalives take no place", 240, 4, with(&[]), &[0, 60, 120, 180]),
+            ("a cut does", 240, 4, with(&[(100, SceneCut)]), &[0, 60, 100, 120]),
+            ("the first frame is one of the even", 240, 2, vec![(0, InitialFrame)], &[0, 120]),
+            ("one place", 240, 1, with(&[(100, SceneCut)]), &[100]),
+            ("one place and no cut", 240, 1, with(&[]), &[0]),
+        ];
+        for (name, len, places, selected, expected) in rows {
+            assert_eq!(shown(len, places, &selected), expected, "{name}");
+        }
     }
 }
