@@ -6,17 +6,20 @@ use axum::{Json, extract::State};
 use http::Uri;
 use media::{EventType, Label, RunId, Score, Seq};
 use serde::Serialize;
-use timeline::{Event, SemanticChunkInferred, Timeline, TimelineError};
+use timeline::{Event, SemanticChunkInferred, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App,
+    ApiError, ApiResult, App,
     extract::{Owned, Params},
     openapi::terms,
     page::{PageQuery, linked, paging},
     wire::{fraction_or_null, shown},
 };
-use crate::{json::parsed, session::registry::Run};
+use crate::{
+    json::parsed,
+    session::registry::{NoSuchChunk, Run},
+};
 
 /// What a model said of a chunk.
 #[derive(Serialize, ToSchema)]
@@ -87,9 +90,11 @@ fn read(
     timeline: &Timeline,
     run: &Run,
     wanted: &Wanted,
-) -> Result<(Vec<Interaction>, Option<Seq>), TimelineError> {
+) -> Result<(Vec<Interaction>, Option<Seq>), ApiError> {
     let mut found = Vec::new();
-    for seq in run.said_of_chunks(timeline, wanted.from)? {
+    let chunks = run.said_of_chunks(timeline, wanted.from)?;
+    let unknown = |NoSuchChunk| ApiError::field("cursor", "is none of this run's interactions");
+    for seq in chunks.map_err(unknown)? {
         let Some(stored) = timeline.get(seq)? else { continue };
         let Event::SemanticChunkInferred(chunk) = stored.decode()? else { continue };
         if wanted.index.is_some() && chunk.index_name != wanted.index {
@@ -126,7 +131,9 @@ struct RunInteractions {
 
 /// List what models said of the chunks of a run.
 ///
-/// Chunks that no model answered for are among the run's events only.
+/// Chunks that no model answered for are among the run's events only. Models answer in any order:
+/// of a run under way, a chunk before the page that was read last may be answered later, so read
+/// from the start once the run has ended, or follow its events.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),

@@ -6,10 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use infer::scheduler::Class;
-use media::Extent;
+use media::{Extent, Rate};
 use serde::Serialize;
 use utoipa::ToSchema;
-use worker::NoveltySpec;
+use worker::{Chunking, NoveltySpec};
 
 use super::{
     ApiError, ApiResult, App,
@@ -23,7 +23,7 @@ use crate::{
     inference::Asker,
     labels::Words,
     session::{
-        reason::{Description, Models, Novelty, Reason, Reasoned, Semantics, Terms},
+        reason::{Description, Models, Novelty, Outage, Reason, Reasoned, Semantics, Terms},
         registry::Run,
         runner::{Ingest, Ingested},
     },
@@ -96,6 +96,7 @@ fn asked(
     caller: &Caller,
     run: &Arc<Run>,
     wanted: Option<Wanted>,
+    rate: Option<Rate>,
 ) -> Result<Semantics, ApiError> {
     let Some(Wanted { mut views, mut inquiry, ask }) = wanted else { return Ok(Semantics::Off) };
     let inference = Arc::clone(&app.inference);
@@ -121,16 +122,29 @@ fn asked(
         class: Class::Offline,
         patience: Some(PATIENCE),
     };
-    let describer = Arc::new(Models { inference, asker, ask });
+    let outage = Arc::new(Outage::new(app.config.inference.outage));
+    let describer = Arc::new(Models { inference, asker, ask, outage });
     // What changed since the moment before is another question for each chunk.
-    let eyes = app.live.eyes().filter(|_| !inquiry.compares);
-    let novelty = eyes.map(|eyes| Novelty {
-        eyes: eyes.clone(),
-        rule: app.config.novelty.rule,
-        metrics: Arc::clone(&app.metrics),
-    });
+    let rule = app.config.novelty.rule;
+    let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
+    let eyes = app.live.eyes().filter(|_| repeats);
+    let novelty =
+        eyes.map(|eyes| Novelty { eyes: eyes.clone(), rule, metrics: Arc::clone(&app.metrics) });
     views.novelty = novelty.as_ref().map(|novelty| NoveltySpec { side: novelty.eyes.side() });
     Ok(Semantics::Chunks(Description { views, inquiry, describer, novelty }))
+}
+
+/// A chunk lasts longer than an answer may be repeated: hardly any would be, and every picture
+/// would be embedded for it.
+fn outlasts(chunks: Chunking, rate: Option<Rate>, longest_ms: u64) -> bool {
+    match (chunks, rate) {
+        (Chunking::Span { ms }, _) => u64::from(ms) > longest_ms,
+        (Chunking::Frames(frames), Some(rate)) => {
+            u64::from(frames) * 1000 * u64::from(rate.den()) > longest_ms * u64::from(rate.num())
+        }
+        // The source's own rate is not known yet.
+        (Chunking::Frames(_), None) => false,
+    }
 }
 
 /// Reason over a source: decode it, have models describe its chunks, emit markers of both.
@@ -157,7 +171,7 @@ pub async fn reason(
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
-    let semantics = asked(&app, &caller, &run, request.semantics)?;
+    let semantics = asked(&app, &caller, &run, request.semantics, request.rate)?;
     let views = match &semantics {
         Semantics::Chunks(description) => Some(description.views),
         Semantics::Off | Semantics::Missing(_) => None,
@@ -224,6 +238,28 @@ impl Figures {
                 chunks_analyzed: totals.chunks_analyzed,
             },
             truncated: ingested.truncated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_chunks_repeat_no_answer() {
+        let rate = |num, den| Rate::new(num, den);
+        let rows = [
+            (Chunking::Span { ms: 2000 }, None, false),
+            (Chunking::Span { ms: 2001 }, None, true),
+            (Chunking::Frames(30), None, false),
+            (Chunking::Frames(30), rate(15, 1), false),
+            (Chunking::Frames(31), rate(15, 1), true),
+            (Chunking::Frames(59), rate(30_000, 1001), false),
+            (Chunking::Frames(60), rate(30_000, 1001), true),
+        ];
+        for (chunks, rate, expected) in rows {
+            assert_eq!(outlasts(chunks, rate, 2000), expected, "{chunks:?} {rate:?}");
         }
     }
 }

@@ -17,10 +17,14 @@ pub struct InferenceConfig {
     pub backends: Vec<BackendConfig>,
     /// What may be asked of them at once.
     pub limits: Limits,
+    /// How long a reasoning waits for backends that are away.
+    pub outage: Duration,
 }
 
 pub(super) fn inference(vars: &mut Vars) -> InferenceConfig {
-    InferenceConfig { backends: backends(vars), limits: limits(vars) }
+    let outage = vars.read("SERVICE_REASON_OUTAGE_MS", "60000", whole(0, 3_600_000));
+    let outage = Duration::from_millis(outage);
+    InferenceConfig { backends: backends(vars), limits: limits(vars), outage }
 }
 
 fn limits(vars: &mut Vars) -> Limits {

@@ -7,12 +7,14 @@ mod describer;
 mod driver;
 mod ledger;
 mod model;
+mod outage;
 mod reuse;
 
 pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
 pub use driver::{Driver, Subject, Told};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
+pub use outage::Outage;
 pub use reuse::{Judge, Novelty};
 
 use std::sync::Arc;

@@ -29,6 +29,7 @@ mod reclaim;
 mod run;
 
 use change::Change;
+pub use chunks::NoSuchChunk;
 pub use job::{JobProgress, JobToken};
 use job_ends::JobEnds;
 pub use run::{JobGuard, Origin, Run, Snapshot};

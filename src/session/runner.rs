@@ -3,6 +3,7 @@
 //! A job lives on a thread of its own and does not end with the request that asked for it; stop,
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
+mod error;
 mod job;
 mod probe;
 mod reason;
@@ -10,11 +11,11 @@ mod record;
 mod stores;
 mod under_way;
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{ErrorKind, Label, Rate, RequestId, Rotation, StreamId};
-use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy, TimelineError};
+use media::{Label, Rate, RequestId, Rotation, StreamId};
+use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
@@ -23,21 +24,22 @@ use worker::{Supervisor, WorkerError};
 use super::{
     admission::{Admission, Place, QueueFull},
     reason::{Reason, Reasoned},
-    registry::{JobGuard, JobProgress, Registry, Run, RunError},
-    remote::{RemoteError, RemoteSources},
+    registry::{JobGuard, JobProgress, Registry, Run},
+    remote::RemoteSources,
 };
 use crate::{
     blocking::{Died, blocking},
-    disk::{Low, Reserve},
-    ledger::{Ledger, LedgerError},
+    config::Principal,
+    disk::Reserve,
+    ledger::Ledger,
     metrics::Metrics,
-    quota::QuotaError,
     source::Source,
     telemetry::SPANS,
 };
 use job::Job;
 use under_way::{JobKind, Note, UnderWay};
 
+pub use error::IngestError;
 pub use record::Stored;
 pub use under_way::INTERRUPTED;
 
@@ -88,94 +90,6 @@ pub struct Ingested {
     pub truncated: bool,
 }
 
-/// Why an ingest came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum IngestError {
-    /// The run does not take it.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// Too many jobs wait.
-    #[error(transparent)]
-    QueueFull(#[from] QueueFull),
-    /// The source is no media that is served, or the worker could not cope with it.
-    #[error(transparent)]
-    Worker(WorkerError),
-    /// The source did not come from its host.
-    #[error(transparent)]
-    Remote(RemoteError),
-    /// Stills or signals could not be stored.
-    #[error(transparent)]
-    Store(#[from] TimelineError),
-    /// The job would store more than a quota allows.
-    #[error(transparent)]
-    Quota(#[from] QuotaError),
-    /// The job would take the disk's reserve.
-    #[error("{0}")]
-    DiskLow(Low),
-    /// No thread could be started.
-    #[error("cannot start a thread for the job: {0}")]
-    Thread(#[source] io::Error),
-    /// The server is shutting down.
-    #[error("the server is shutting down")]
-    Shutdown,
-    /// What is under way cannot be noted.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The job's thread died: our bug.
-    #[error("the job ended without a result")]
-    Lost,
-}
-
-impl IngestError {
-    /// The closed kind that decides what the caller is told.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            IngestError::Run(error) => error.kind(),
-            IngestError::QueueFull(_) => ErrorKind::Exhausted,
-            IngestError::Worker(error) => error.kind(),
-            IngestError::Remote(error) => error.kind(),
-            IngestError::Store(error) => error.kind(),
-            IngestError::Quota(error) => error.kind(),
-            IngestError::DiskLow(_) => ErrorKind::Exhausted,
-            IngestError::Ledger(error) => error.kind(),
-            IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
-            IngestError::Lost => ErrorKind::Internal,
-        }
-    }
-
-    /// What the owner of the source is told: how a worker died is for the log.
-    pub fn told(&self) -> String {
-        use WorkerError::{Exited, Killed, Protocol};
-        match self {
-            IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)) => {
-                "the media worker crashed on this source".to_owned()
-            }
-            error => error.to_string(),
-        }
-    }
-
-    /// The worker died, hung or used too much: what it said until then is worth nothing.
-    pub fn ends_the_run(&self) -> bool {
-        use WorkerError::{
-            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,
-            ThreadLimit, WallClock,
-        };
-        let IngestError::Worker(error) = self else { return false };
-        matches!(
-            error,
-            Killed { .. }
-                | Exited { .. }
-                | Protocol(_)
-                | MemoryLimit { .. }
-                | ThreadLimit { .. }
-                | FirstFrameTimeout { .. }
-                | Stalled { .. }
-                | WallClock { .. }
-                | OutputBudget { .. }
-        )
-    }
-}
-
 /// What jobs need.
 pub struct RunnerParts {
     /// Every run.
@@ -214,6 +128,8 @@ pub struct Runner {
     parts: RunnerParts,
     under_way: UnderWay,
     admission: Admission,
+    /// Places of reasonings, kept until their models have answered.
+    reasonings: Admission,
     /// Places of looks into files, which wait for no job.
     looks: Admission,
     jobs: TaskTracker,
@@ -222,19 +138,23 @@ pub struct Runner {
 
 /// File jobs that may wait for a place.
 pub const QUEUE_MAX: usize = 64;
+/// Reasonings at once, of which most wait for their models: each keeps the pictures that it asks
+/// about.
+pub const REASONINGS_MAX: usize = 64;
 
 impl Runner {
     /// A runner of as many jobs at once as `parts` says.
     pub fn new(parts: RunnerParts) -> Arc<Runner> {
         let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
+        let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let under_way = UnderWay::new(parts.ledger.clone());
-        Arc::new(Runner { parts, under_way, admission, looks, jobs, closing })
+        Arc::new(Runner { parts, under_way, admission, reasonings, looks, jobs, closing })
     }
 
     /// Jobs that wait for a place.
     pub fn waiting(&self) -> usize {
-        self.admission.waiting()
+        self.admission.waiting() + self.reasonings.waiting()
     }
 
     /// Runs `ingest` on `run` and returns once its events are durable.
@@ -317,14 +237,14 @@ impl Runner {
     ) -> Result<T, IngestError> {
         let (run, request_id) = (Arc::clone(guard.run()), note.request);
         let waiting = guard.token().waiting.clone();
-        let place = if self.closing.is_cancelled() {
+        let places = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.admission.enter_for(&run.origin().principal, note.kind.stay());
+            let entering = self.places(&run.origin().principal, note.kind);
             waiting.run_until_cancelled(entering).await.transpose()?
         };
-        let outcome = match place {
-            Some(place) => self.on_thread(guard, place, job).await,
+        let outcome = match places {
+            Some((_asks, place)) => self.on_thread(guard, place, job).await,
             None => Err(IngestError::Worker(WorkerError::Cancelled)),
         };
         match outcome {
@@ -341,6 +261,19 @@ impl Runner {
             }
             outcome => outcome,
         }
+    }
+
+    /// Waits for the places of a job: one to ask in, for a reasoning, and one to decode in.
+    async fn places(
+        &self,
+        owner: &Principal,
+        kind: JobKind,
+    ) -> Result<(Option<Place>, Place), QueueFull> {
+        let asks = match kind {
+            JobKind::Ingest => None,
+            JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
+        };
+        Ok((asks, self.admission.enter_for(owner, kind.stay()).await?))
     }
 
     /// A stop and a delete have said why in an event of their own; a shutdown says it here.

@@ -82,7 +82,7 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     write(dir.path(), events);
     let server = Setup::new(dir.path()).start();
     let path = format!("/v1/runs/{RUN}/interactions");
-    let rows: [(&str, &[u64]); 8] = [
+    let rows: [(&str, &[u64]); 7] = [
         ("", &[0, 1, 3, 4]),
         ("?index=door", &[0, 1]),
         ("?index=yard", &[3]),
@@ -90,7 +90,6 @@ fn what_models_said_is_listed_without_what_they_did_not() {
         ("?limit=1", &[0]),
         ("?limit=2&cursor=2&other=1", &[1, 3]),
         ("?index=yard&cursor=2", &[3]),
-        ("?cursor=99", &[]),
     ];
     for (query, expected) in rows {
         let reply = server.get(&format!("{path}{query}"));
@@ -118,6 +117,21 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     }
     for query in ["index=", "limit=0", "cursor=x"] {
         assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
+    }
+}
+
+#[test]
+fn a_cursor_that_names_no_interaction_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), vec![created(), chunk(0, None, None), chunk(1, None, Some("timeout"))]);
+    let server = Setup::new(dir.path()).start();
+    // The run's first event, a chunk without an answer, and nothing at all.
+    for (cursor, status) in [(1, 422), (2, 200), (3, 422), (4, 422), (u64::MAX, 422)] {
+        let reply = server.get(&format!("/v1/runs/{RUN}/interactions?cursor={cursor}"));
+        assert_eq!(reply.status, status, "{cursor}");
+        if status == 422 {
+            assert!(reply.text.contains("cursor"), "{}", reply.text);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use infer::scripted::{Seen, Step};
 use serde_json::{Value, json};
 
@@ -82,6 +83,19 @@ fn shown(seen: &Seen) -> (Vec<String>, usize) {
     (captions.map(str::to_owned).collect(), pictures.count())
 }
 
+/// Columns and rows of the first picture of a question, as its JPEG's frame header tells (T.81
+/// B.2.2).
+fn picture_size(seen: &Seen) -> (u16, u16) {
+    let body = String::from_utf8_lossy(&seen.body).into_owned();
+    let encoded = body.split("data:image/jpeg;base64,").nth(1).expect("a picture");
+    let encoded = encoded.split('"').next().expect("an end");
+    let jpeg = STANDARD.decode(encoded).expect("base64");
+    let start = jpeg.windows(2).position(|pair| matches!(pair, [0xff, 0xc0 | 0xc2]));
+    let at = start.expect("a frame header") + 5;
+    let number = |at: usize| u16::from_be_bytes([jpeg[at], jpeg[at + 1]]);
+    (number(at + 2), number(at))
+}
+
 #[test]
 fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     let Some(clips) = clips("a_clip_is_described_chunk_by_chunk_and_marked_so") else { return };
@@ -150,16 +164,27 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
         (&json!("a van"), &json!(0.875))
     );
     assert_eq!(metadata["trace"]["trace_id"], "trace-1");
-    check_questions(&model, &inferred);
+    let signals = payloads(&server, &run, "frames_decoded")[0]["signals"].clone();
+    let times = signals.as_array().expect("an array").iter();
+    let times: Vec<i64> = times.map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
+    check_questions(&model, &inferred, &times);
 
     let said = server.get(&format!("/v1/runs/{run}/interactions?index=yard")).json();
     assert_eq!((&said["count"], &said["run_id"]), (&json!(3), &json!(run)));
+    let asked = json!({"query": "and it is", "run_id": run});
+    let found = server.post("/v1/search", &asked).json();
+    let hits = found["hits"].as_array().expect("an array");
+    let mut starts: Vec<_> = hits.iter().map(|hit| hit["pts_ms"].clone()).collect();
+    starts.sort_by_key(Value::as_i64);
+    let of_chunks: Vec<_> = inferred.iter().map(|chunk| chunk["start_pts_ms"].clone()).collect();
+    assert_eq!(starts, of_chunks, "where in the video they are");
     let again = reason(&server, &run, &more);
     assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
 }
 
-/// Every question shows two pictures of its chunk with times within it, and the caller's words.
-fn check_questions(model: &Model, inferred: &[Value]) {
+/// Every question shows two pictures of its chunk, each with the time of a frame in it, and the
+/// caller's words.
+fn check_questions(model: &Model, inferred: &[Value], frames_ms: &[i64]) {
     let seen = model.server.seen();
     assert_eq!(seen.len(), inferred.len());
     for question in &seen {
@@ -169,13 +194,15 @@ fn check_questions(model: &Model, inferred: &[Value]) {
         assert!(said.contains("Where is the van?"), "{said}");
         let times = captions.iter().map(|caption| {
             let seconds = caption.rsplit("at ").next().and_then(|text| text.split(' ').next());
-            (seconds.and_then(|text| text.parse::<f64>().ok()).expect("a time") * 1000.0) as i64
+            let seconds = seconds.and_then(|text| text.parse::<f64>().ok()).expect("a time");
+            (seconds * 1000.0).round() as i64
         });
         let times: Vec<i64> = times.collect();
         let chunk = inferred.iter().find(|chunk| {
             let (start, end) = (chunk["start_pts_ms"].as_i64(), chunk["end_pts_ms"].as_i64());
-            times.iter().all(|time| start <= Some(*time + 1) && Some(*time - 1) <= end)
+            times.iter().all(|time| start <= Some(*time) && Some(*time) <= end)
         });
+        assert!(times.iter().all(|time| frames_ms.contains(time)), "{times:?} of {frames_ms:?}");
         assert!(chunk.is_some() && times[0] < times[1], "{captions:?}");
     }
 }
@@ -262,7 +289,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
     assert_eq!(versions, ["describe-1", "describe-1+chain-1", "describe-1+chain-1"]);
     assert!(!prompt(&chained[0]).contains("<previous>"));
     assert!(prompt(&chained[1]).contains("a van, and it is van waits"), "{}", prompt(&chained[1]));
-    let (compared, versions) = asked(json!({"visual_diff": true, "semantic_frames_per_chunk": 3}));
+    let (compared, versions) = asked(json!({"visual_diff": true}));
     assert_eq!(versions, ["describe-1", "diff-1", "diff-1"]);
     let mut pictures: Vec<usize> = compared.iter().map(|seen| shown(seen).1).collect();
     pictures.sort_unstable();
@@ -273,13 +300,18 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
         "{versions:?}"
     );
     assert_eq!(shown(&clips[0]).1, 4);
-    let small = json!({
-        "semantic_frame_max_edge": 64, "crop": {"x": 0.25, "y": 0, "width": 0.5, "height": 1},
-        "max_frames": 30,
-    });
-    let whole = asked(json!({"max_frames": 30})).0[0].body.len();
-    let cropped = asked(small).0[0].body.len();
-    assert!(cropped * 4 < whole, "{cropped} of {whole} bytes");
+    let half = json!({"x": 0.25, "y": 0, "width": 0.5, "height": 1});
+    let rows = [
+        (json!({}), (640, 480)),
+        (json!({"semantic_frame_max_edge": 64}), (64, 48)),
+        (json!({"crop": half}), (320, 480)),
+        (json!({"crop": half, "semantic_frame_max_edge": 96}), (64, 96)),
+    ];
+    for (more, expected) in rows {
+        let mut wanted = json!({"max_frames": 30});
+        wanted.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
+        assert_eq!(picture_size(&asked(wanted).0[0]), expected, "{more}");
+    }
     let schema = json!({"type": "object", "required": ["event_type"]});
     let (own, _) = asked(json!({"max_frames": 30, "output_schema": schema}));
     let sent = String::from_utf8_lossy(&own[0].body).into_owned();
@@ -295,14 +327,16 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
     let model =
         Model::start(|_| Step::chat(&finding("van waits", 0.9)).after(Duration::from_millis(200)));
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
-    let run = server.create_run();
-    let more = json!({"chunk_size": 5, "vlm_concurrency": 64});
-    let reply = reason(&server, &run, &more);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 18);
     // No more than a principal may have under way, whatever it asks for.
-    assert_eq!(model.server.in_flight_max(), 4);
-    wait_until("every place comes back", || in_flight(&server) == 0);
+    for (asked, at_once) in [(1, 1), (2, 2), (64, 4)] {
+        let run = server.create_run();
+        let more = json!({"chunk_size": 5, "vlm_concurrency": asked});
+        let reply = reason(&server, &run, &more);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 18);
+        assert_eq!(model.server.in_flight_max(), at_once, "{asked}");
+        wait_until("every place comes back", || in_flight(&server) == 0);
+    }
 }
 
 #[test]

@@ -33,7 +33,8 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         let model = Model::start(move |_| step.clone());
         let dir = dir.path().join(name.replace(' ', "-"));
         std::fs::create_dir_all(&dir).expect("made");
-        let server = model.behind(Setup::new(&dir).root(&clips)).start();
+        let setup = model.behind(Setup::new(&dir).root(&clips));
+        let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
         let run = server.create_run();
         let reply =
             reason(&server, &run, &json!({"max_frames": 30, "semantic_timeout_ms": timeout_ms}));
@@ -106,7 +107,10 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
             let path = format!("/v1/runs/{run}{action}");
             assert_eq!(server.call(method, &path).send().status, 200);
             let reply = asking.join().expect("no panic");
-            println!("{action:?} ended the reasoning within {:?}", stopped.elapsed());
+            // The model would keep it for two minutes; it is asked to end within one second.
+            let took = stopped.elapsed();
+            println!("{action:?} ended the reasoning within {took:?}");
+            assert!(took < Duration::from_secs(10), "{action:?} took {took:?}");
             assert_eq!(reply.status, last, "{}", reply.text);
         });
         wait_until("nothing is asked any more", || model.server.in_flight() == 0);
@@ -185,21 +189,63 @@ fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
     });
 }
 
-/// Every way in which a model can fail, one after the other.
-fn weather(number: usize) -> Step {
+/// One of the ways in which a model can fail, drawn by the number of the question; now and then it
+/// is down for so many questions that nobody asks it any more.
+fn weather(number: u64) -> Step {
     let good = finding("van waits", 0.9);
-    match number % 12 {
-        0 | 6 => Step::chat(&good),
-        1 => Step::html(500),
-        2 => Step::rate_limited(Some("0")),
-        3 => Step::chat("{"),
-        4 => Step::chat(r#"{"event_type": []}"#),
-        5 => Step::hang(),
-        7 => Step::close(),
-        8 => Step::cut(good, 7),
-        9 => Step::drip(good, Duration::from_millis(50)),
-        10 => Step::raw("not HTTP"),
+    if number % 150 >= 110 {
+        return Step::html(503);
+    }
+    // SplitMix64: as good as random, and the same each time.
+    let mut drawn = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    match (drawn ^ (drawn >> 27)) % 15 {
+        0..=3 => Step::chat(&good),
+        4 => Step::html(500),
+        5 => Step::rate_limited(Some("0")),
+        6 => Step::chat("{"),
+        7 => Step::chat(r#"{"event_type": []}"#),
+        8 => Step::hang(),
+        9 => Step::close(),
+        10 => Step::cut(good, 7),
+        11 => Step::drip(good, Duration::from_millis(50)),
+        12 => Step::raw("not HTTP"),
+        13 => Step::chat(&"x".repeat(10_000_000)),
         _ => Step::chat_finished(&good, "length"),
+    }
+}
+
+/// What the server says of inferences that are under way or wait, in every unit: nothing once all
+/// is given back.
+fn load(server: &Server) -> f64 {
+    let metrics = server.get("/v1/metrics").text;
+    let gauges = metrics.lines().filter(|line| {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        let of_what = name.strip_prefix("service_inference_").unwrap_or_default();
+        matches!(of_what, "waiting" | "in_flight" | "image_bytes" | "tokens_in_flight")
+    });
+    let values: Vec<f64> =
+        gauges.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    assert!(values.len() == 6, "{values:?}");
+    values.iter().sum()
+}
+
+/// A run that reasons in bad weather, and its state at the end; stopped midway where `is_stopped`.
+fn weathered(server: &Server, more: &Value, is_stopped: bool) -> (String, &'static str) {
+    let run = server.create_run();
+    let reply = std::thread::scope(|scope| {
+        let reasoning = scope.spawn(|| reason(server, &run, more));
+        if is_stopped {
+            std::thread::sleep(Duration::from_millis(300));
+            let stop = server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status;
+            assert!(matches!(stop, 200 | 409), "{stop}");
+        }
+        reasoning.join().expect("no panic")
+    });
+    match (reply.status, is_stopped) {
+        (200, _) => (run, "completed"),
+        (409, true) => (run, "cancelled"),
+        (status, _) => panic!("{status}: {}", reply.text),
     }
 }
 
@@ -211,42 +257,50 @@ fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
     let dir = tempfile::tempdir().expect("a directory");
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let model = Model::start(move |_| weather(counted.fetch_add(1, Ordering::SeqCst)));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let model = Model::start(move |_| weather(counted.fetch_add(1, Ordering::SeqCst) as u64));
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let server = setup.var("SERVICE_REASON_OUTAGE_MS", "1000").start();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let runs: Vec<String> = std::thread::scope(|scope| {
+    let goes_on = || Instant::now() < until;
+    let question = json!({"model": MODEL, "prompt": "p", "timeout_ms": 400});
+    let batch = json!({"requests": vec![question; 8], "max_parallel": 4});
+    let runs: Vec<(String, &str)> = std::thread::scope(|scope| {
         let loops: Vec<_> = (0..3_u64)
             .map(|number| {
                 let server = &server;
                 scope.spawn(move || {
                     let mut runs = Vec::new();
-                    while Instant::now() < until {
-                        let run = server.create_run();
+                    while goes_on() {
                         let more = json!({
                             "chunk_size": 10, "semantic_timeout_ms": 300 + 100 * number,
                             "temporal_chain": number == 2,
+                            "second_pass_model": LARGE, "second_pass_threshold": 0.95,
                         });
-                        let reply = reason(server, &run, &more);
-                        assert_eq!(reply.status, 200, "{}", reply.text);
-                        runs.push(run);
+                        runs.push(weathered(server, &more, runs.len() % 7 == 6));
                     }
                     runs
                 })
             })
             .collect();
+        scope.spawn(|| {
+            while goes_on() {
+                let reply = server.post("/v1/infer/batch", &batch);
+                assert!(matches!(reply.status, 200 | 503), "{}", reply.text);
+            }
+        });
         loops.into_iter().flat_map(|one| one.join().expect("no panic")).collect()
     });
     let questions = asked.load(Ordering::SeqCst);
     println!("{} runs, {questions} questions in {seconds} s", runs.len());
-    for run in &runs {
-        assert_eq!(state(&server, run), "completed");
+    for (run, expected) in &runs {
+        assert_eq!(state(&server, run), *expected);
         let inferred = payloads(&server, run, "semantic_chunk_inferred");
-        assert_eq!(inferred.len(), 9);
+        assert!(inferred.len() == 9 || *expected == "cancelled", "{}", inferred.len());
         for chunk in inferred {
-            let failed = chunk["semantic_error"].is_string();
-            assert_eq!(chunk["semantic_fallback_used"], failed);
+            let failed = chunk["semantic_fallback_used"] == true;
             assert_eq!(chunk["event_type"] == "van_waits", !failed, "{chunk}");
+            assert!(!failed || chunk["semantic_error"].is_string(), "{chunk}");
         }
     }
-    wait_until("every place comes back", || in_flight(&server) == 0);
+    wait_until("every place comes back", || load(&server) == 0.0);
 }

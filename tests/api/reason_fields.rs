@@ -26,6 +26,7 @@ fn every_field_has_its_bounds() {
         (json!({"semantic_prompt": "x".repeat(4097)}), "semantic_prompt"),
         (json!({"semantic_prompt": "x".repeat(4096)}), "source_uri"),
         (json!({"semantic_frames_per_chunk": 5}), "semantic_frames_per_chunk"),
+        (json!({"semantic_frames_per_chunk": 2, "visual_diff": true}), "semantic_frames_per_chunk"),
         (json!({"semantic_frame_max_edge": 63}), "semantic_frame_max_edge"),
         (json!({"semantic_timeout_ms": 99}), "semantic_timeout_ms"),
         (json!({"crop": []}), "crop"),

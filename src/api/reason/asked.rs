@@ -103,7 +103,7 @@ pub struct ReasonRequest {
     #[schema(inline)]
     semantic_prompt: Option<SemanticPrompt>,
     /// Pictures shown of a chunk: those that the gate selected first, then evenly spaced ones.
-    /// 1 when missing, of a clip 4.
+    /// 1 when missing, of a clip 4; with `visual_diff` no more than 1.
     #[schema(inline)]
     semantic_frames_per_chunk: Option<ChunkPictures>,
     /// Pixels of the longer edge above which pictures are scaled down.
@@ -264,8 +264,12 @@ fn views(fields: &mut Fields<'_>, inquiry: &Inquiry) -> ViewOptions {
     let per_chunk = fields.optional("semantic_frames_per_chunk", ChunkPictures::read);
     let max_edge = fields.optional("semantic_frame_max_edge", MaxEdge::read);
     let crop = fields.object("crop", crop);
+    if inquiry.compares && per_chunk.is_some_and(|pictures| pictures > 1) {
+        let why = "must be 1 with visual_diff, which shows one picture and the one before";
+        fields.refuse("semantic_frames_per_chunk", why);
+    }
     let chunks = if inquiry.is_clip {
-        Chunking::Span { ms: (clip_s * 1000.0).ceil() as u32 }
+        Chunking::Span { ms: (clip_s * 1000.0).round().max(1.0) as u32 }
     } else {
         Chunking::Frames(frames as u32)
     };

@@ -1,7 +1,7 @@
 //! Asks models about chunks as they come, and records what they say as they say it.
 //!
-//! Holds the pictures of as many chunks as are asked about and no more: whoever sends the next one
-//! waits. Ends at once when it is cancelled; asks under way are dropped with it.
+//! Holds the pictures of as many chunks as are asked about, and of a few that wait for an answer:
+//! whoever sends the next one waits. Ends at once when it is cancelled; asks under way are dropped with it.
 
 use std::{
     future::pending,
@@ -9,10 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use embed::Newness;
 use gate::Reason;
 use infer::{Finding, Tokens};
-use media::{ErrorKind, EventType, Label, RequestId, StreamId};
-use timeline::{Appended, Event, SemanticChunkGenerated, SemanticChunkInferred};
+use media::{EventType, Label, RequestId, StreamId};
+use timeline::{SemanticChunkGenerated, SemanticChunkInferred};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -21,23 +22,24 @@ use worker::Chunk;
 use super::{
     describer::{Answered, Describer, Unanswered},
     ledger::{Inquiry, Ledger, Question, Span, Totals},
-    reuse::{Answer, Judge, Judged, Judging, Standing},
+    reuse::{Answer, Judge, Judged, Judging, Standing, Turn},
 };
 use crate::{
     analysis::Insight,
     labels::Words,
-    metrics::Metrics,
-    session::{
-        patience::patiently,
-        registry::{Registry, Run, RunError},
-    },
+    metrics::{Metrics, NoveltyDecision},
+    session::registry::{Registry, Run, RunError},
     telemetry::SPANS,
 };
+use writing::Unwritten;
 
 mod record;
+mod writing;
 
-/// How long the events of a chunk wait for room in the log.
-const LOG_PATIENCE: Duration = Duration::from_secs(30);
+/// Chunks that wait for the answer to another, beside those that are asked about.
+const WAITING_MAX: usize = 16;
+/// Chunks that wait for the log.
+const UNWRITTEN_MAX: usize = 16;
 
 /// What the events of a reasoning share.
 #[derive(Clone, Debug)]
@@ -132,6 +134,7 @@ struct Work {
     judge: Option<Judge>,
     judging: Option<Judging>,
     standing: Standing<Asking>,
+    unwritten: Unwritten,
 }
 
 impl Work {
@@ -145,11 +148,13 @@ impl Work {
             judge,
             judging: None,
             standing: Standing::default(),
+            unwritten: Unwritten::default(),
         }
     }
 
     fn goes_on(&self) -> bool {
-        self.is_open || self.judging.is_some() || !self.asks.is_empty()
+        let is_at_work = self.judging.is_some() || !self.asks.is_empty();
+        self.is_open || is_at_work || self.unwritten.len() > 0
     }
 
     /// Answers may be repeated: there is a judge, at work or not.
@@ -158,7 +163,11 @@ impl Work {
     }
 
     fn takes_more(&self) -> bool {
-        self.is_open && self.judging.is_none() && self.ledger.has_room()
+        let waiting = self.standing.waiting();
+        let has_room = waiting < WAITING_MAX
+            && self.unwritten.len() < UNWRITTEN_MAX
+            && self.ledger.has_room(waiting);
+        self.is_open && self.judging.is_none() && has_room
     }
 }
 
@@ -168,6 +177,23 @@ impl Outcome {
             Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
             Outcome::Unanswered(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
             _ => (Tokens::default(), Duration::ZERO),
+        }
+    }
+}
+
+/// Why asks end before their time.
+enum End {
+    /// They were cancelled, or their run has ended.
+    Cut,
+    /// This failed.
+    Failed(RunError),
+}
+
+impl From<RunError> for End {
+    fn from(error: RunError) -> End {
+        match error {
+            RunError::Terminal(_) | RunError::NotFound => End::Cut,
+            error => End::Failed(error),
         }
     }
 }
@@ -191,30 +217,24 @@ impl Driver {
         cancel: CancellationToken,
     ) -> Told {
         let mut work = Work::new(Ledger::new(inquiry), judge);
-        let (mut is_cut, mut failed) = (false, None);
-        while work.goes_on() {
+        let ended = loop {
+            self.write(&mut work, &cancel);
+            if !work.goes_on() {
+                break Ok(());
+            }
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => {
-                    is_cut = true;
-                    break;
-                }
+                () = cancel.cancelled() => break Err(End::Cut),
                 Some(done) = work.asks.join_next() => {
                     // A panic in an ask is our bug, and the job's end.
-                    let Ok(done) = done else {
-                        failed = Some(RunError::Unfinished);
-                        break;
-                    };
-                    match self.record(&mut work, done, &cancel).await {
-                        Ok(()) => {}
-                        Err(RunError::Terminal(_) | RunError::NotFound) => {
-                            is_cut = true;
-                            break;
-                        }
-                        Err(error) => {
-                            failed = Some(error);
-                            break;
-                        }
+                    let Ok(done) = done else { break Err(End::Failed(RunError::Unfinished)) };
+                    if let Some(closed) = self.close(&mut work, done) {
+                        work.unwritten.push(closed);
+                    }
+                }
+                written = work.unwritten.written() => {
+                    if let Err(error) = self.take_in(&mut work, written) {
+                        break Err(error.into());
                     }
                 }
                 judged = judged(&mut work.judging) => {
@@ -231,44 +251,24 @@ impl Driver {
                     }
                 },
             }
-        }
-        // The permits of asks that were given up are back once this returns.
+        };
+        // The permits of asks that were given up are back once this is done.
         work.asks.shutdown().await;
+        let ended = match ended {
+            // What was said until then is kept, where the run still takes it.
+            Err(End::Cut) => {
+                work.standing = Standing::default();
+                let rest = self.write_rest(&mut work, &cancel).await;
+                Err(rest.err().map_or(End::Cut, End::from))
+            }
+            ended => ended,
+        };
+        let (is_cut, failed) = match ended {
+            Ok(()) => (false, None),
+            Err(End::Cut) => (true, None),
+            Err(End::Failed(error)) => (false, Some(error)),
+        };
         Told { insights: work.insights, totals: work.ledger.totals(), is_cut, failed }
-    }
-
-    /// Writes what came of a chunk, and has the chunks that waited for it go on.
-    async fn record(
-        &self,
-        work: &mut Work,
-        done: Done,
-        cancel: &CancellationToken,
-    ) -> Result<(), RunError> {
-        let chunk_index = done.chunk_index;
-        let Some(closed) = self.close(work, done) else { return Ok(()) };
-        let Closed { span, insight, inferred, generated, is_answered } = closed;
-        let kept = (is_answered && work.reuses()).then(|| inferred.clone());
-        let events =
-            vec![Event::SemanticChunkInferred(inferred), Event::SemanticChunkGenerated(generated)];
-        let appended = self.commit(events, cancel).await?;
-        work.insights.push((span, Arc::clone(&insight)));
-        let seq = appended.first().map(|appended| appended.seq);
-        let answer = kept.zip(seq).map(|(said, seq)| Answer { seq, said, insight });
-        for (asking, answer) in work.standing.close(chunk_index, answer) {
-            self.begin(work, asking, answer);
-        }
-        Ok(())
-    }
-
-    /// Appends the events of a chunk; waits a while where the log has no room for them.
-    async fn commit(
-        &self,
-        events: Vec<Event>,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Appended>, RunError> {
-        let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
-        let attempt = |_| self.registry.commit(&self.run, events.clone());
-        patiently(LOG_PATIENCE, cancel, lacks_room, attempt).await
     }
 
     /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
@@ -277,16 +277,30 @@ impl Driver {
         self.metrics.keyframes.inc_by(chosen as u64);
         let strongest = chunk.views.iter().filter_map(|view| view.reason).min_by_key(priority);
         let event_type = strongest.map_or(EventType::ContextObservation, Reason::event_type);
-        let is_waited_for = same_as.is_some_and(|other| work.ledger.is_asked(other));
+        let chunk_index = chunk.index;
+        let turn = same_as.map(|other| {
+            let is_asked = work.ledger.is_asked(other) || work.unwritten.contains(other);
+            (other, work.standing.turn(chunk_index, other, is_asked))
+        });
         let question = work.ledger.ask(chunk, work.started.elapsed());
         let asking = Asking { question, event_type };
-        match same_as {
-            Some(other) if is_waited_for => work.standing.wait(other, asking),
-            other => {
-                let answer = other.and_then(|other| work.standing.answer(other));
-                self.begin(work, asking, answer);
-            }
+        match turn {
+            None => self.begin(work, asking, None),
+            Some((_, Turn::Answered(answer))) => self.stand(work, asking, Some(answer)),
+            Some((other, Turn::Waits)) => work.standing.wait(chunk_index, other, asking),
+            Some((_, Turn::Deputy)) => self.stand(work, asking, None),
         }
+    }
+
+    /// Has `answer` stand for a chunk that shows nothing new; where there is none, asks.
+    fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+        let decision = match answer {
+            Some(_) => NoveltyDecision::Reuse,
+            // Of what it shows nothing has been described.
+            None => NoveltyDecision::of_newness(Newness::First),
+        };
+        self.metrics.novelty_decisions.of(decision).inc();
+        self.begin(work, asking, answer);
     }
 
     /// Asks, unless there is an answer.

@@ -123,12 +123,12 @@ impl Ledger {
         }
     }
 
-    /// Another chunk may be asked about.
-    pub fn has_room(&self) -> bool {
-        self.asked.len() < self.inquiry.places()
+    /// Another chunk may be asked about, where `waiting` of those that are open are not.
+    pub fn has_room(&self, waiting: usize) -> bool {
+        self.asked.len().saturating_sub(waiting) < self.inquiry.places()
     }
 
-    /// Chunk `index` is asked about, and not closed.
+    /// Chunk `index` is open.
     pub fn is_asked(&self, index: u64) -> bool {
         self.asked.contains_key(&index)
     }

@@ -1,13 +1,18 @@
 //! Asks the configured backends, in the place that admission gives a job.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use infer::{Image, OutputSchema, Prompt, Request, Tiered, scheduler::Refused};
+use infer::{Image, InferError, OutputSchema, Prompt, Request, Tiered, Tokens, scheduler::Refused};
 use timeline::Pass;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::describer::{Answered, Describer, Describing, Sent, Unanswered};
 use super::ledger::Question;
+use super::outage::{Outage, Try};
 use crate::{
     inference::{Asker, Inference, InferenceError},
     session::patience::patiently,
@@ -39,11 +44,31 @@ pub struct Models {
     pub asker: Asker,
     /// What is shared.
     pub ask: Ask,
+    /// What is known of their outages.
+    pub outage: Arc<Outage>,
+}
+
+/// What was spent on a chunk in vain.
+#[derive(Default)]
+struct Spent {
+    tokens: Tokens,
+    latency: Duration,
+    attempts: u32,
+}
+
+impl Spent {
+    fn add(&mut self, error: &InferError) {
+        self.tokens = self.tokens + error.tokens();
+        self.latency += error.latency();
+        self.attempts += error.attempts();
+    }
 }
 
 impl Describer for Models {
     fn describe(&self, question: Question) -> Describing {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
+        let outage = Arc::clone(&self.outage);
+        let mut chunk = Try { chunk: question.chunk_index, again: 0, since: Instant::now() };
         let tiered = self.ask.tiered(question.prompt, question.images);
         Box::pin(async move {
             let (inference, tiered) = (&*inference, &tiered);
@@ -58,9 +83,33 @@ impl Describer for Models {
             let patience = asker.patience.unwrap_or_default();
             // Whoever gives the ask up drops it.
             let never = CancellationToken::new();
-            let described = patiently(patience, &never, lacks_room, attempt).await;
-            let described = described.map_err(|error| unanswered(error, &tiered.first.model))?;
-            let answer = described.answer;
+            let mut spent = Spent::default();
+            let described = loop {
+                let error = match patiently(patience, &never, lacks_room, attempt).await {
+                    Ok(described) => break described,
+                    Err(error) => error,
+                };
+                let failed = match &error {
+                    InferenceError::Infer(error) => error.failed(),
+                    InferenceError::Refused(_) => &[],
+                };
+                let pause = outage.pause(failed, chunk, Instant::now());
+                if let InferenceError::Infer(error) = &error {
+                    spent.add(error);
+                }
+                let Some(pause) = pause else {
+                    return Err(unanswered(&error, &tiered.first.model, spent));
+                };
+                tracing::info!(chunk.chunk, %error, ?pause, "a chunk is asked about again");
+                // Without a place: others ask meanwhile.
+                sleep(pause).await;
+                chunk.again += 1;
+            };
+            outage.answered(Instant::now());
+            let mut answer = described.answer;
+            answer.tokens = answer.tokens + spent.tokens;
+            answer.latency += spent.latency;
+            answer.attempts += spent.attempts;
             let second_failed = described.second_failed.map(|error| {
                 let model = tiered.second_model.as_deref();
                 tracing::warn!(model, %error, "a second pass has no answer");
@@ -117,16 +166,15 @@ impl Ask {
 }
 
 /// A second pass that fails leaves the first one's answer: what failed is the first.
-fn unanswered(error: InferenceError, model: &str) -> Unanswered {
-    let sent = match &error {
-        InferenceError::Infer(error) => Some(Sent {
-            provider: error.failed().last().map(|failed| failed.provider.to_string()),
-            model: model.to_owned(),
-            tokens: error.tokens(),
-            latency: error.latency(),
-            attempts: error.attempts(),
-        }),
+fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
+    let provider = match error {
+        InferenceError::Infer(error) => error.failed().last().map(|one| one.provider.to_string()),
         InferenceError::Refused(_) => None,
     };
+    // What was never let in was never sent.
+    let is_sent = provider.is_some() || spent.attempts > 0;
+    let Spent { tokens, latency, attempts } = spent;
+    let sent =
+        is_sent.then(|| Sent { provider, model: model.to_owned(), tokens, latency, attempts });
     Unanswered { reason: error.to_string(), sent }
 }

@@ -5,7 +5,11 @@
 //! asked about, and only where that chunk stands still in itself; all of its own views must show
 //! nothing new. Whatever goes wrong is answered by asking.
 
-use std::{collections::BTreeMap, pin::Pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use embed::{Newness, Reuse, ReuseRule, Seen};
@@ -60,11 +64,25 @@ pub(super) struct Answer {
     pub insight: Arc<Insight>,
 }
 
-/// Answers that may stand for other chunks, and the chunks that wait for one.
+/// Answers that may stand for other chunks, and the chunks that wait for one. Where a chunk gets no
+/// answer, the next one that shows the same is asked about in its place.
 pub(super) struct Standing<T> {
     /// The answer to the latest chunk that was asked about.
     latest: Option<(u64, Arc<Answer>)>,
-    waiting: BTreeMap<u64, Vec<T>>,
+    /// Chunks and what is known of them, by the one whose answer they wait for.
+    waiting: BTreeMap<u64, VecDeque<(u64, T)>>,
+    /// Chunks that are asked about, by the one in whose place they are.
+    deputies: BTreeMap<u64, u64>,
+}
+
+/// What becomes of a chunk that shows all that an earlier one does.
+pub(super) enum Turn {
+    /// The earlier one's answer stands for it.
+    Answered(Arc<Answer>),
+    /// That answer is to come.
+    Waits,
+    /// There is none: it is asked about in the earlier one's place.
+    Deputy,
 }
 
 impl Judge {
@@ -88,11 +106,10 @@ impl Judge {
             return None;
         };
         let newness = seen.iter().find_map(|seen| newness(self.reuse.judge(seen)));
-        let decision = newness.map_or(NoveltyDecision::Reuse, NoveltyDecision::of_newness);
+        // What shows nothing new is counted once it is known whether there is an answer.
+        let Some(newness) = newness else { return self.anchor };
+        let decision = NoveltyDecision::of_newness(newness);
         self.novelty.metrics.novelty_decisions.of(decision).inc();
-        if newness.is_none() {
-            return self.anchor;
-        }
         self.forget();
         if self.stands_still(&seen) {
             self.anchor = seen.into_iter().next_back().map(|last| {
@@ -168,36 +185,51 @@ impl Answer {
 
 impl<T> Default for Standing<T> {
     fn default() -> Standing<T> {
-        Standing { latest: None, waiting: BTreeMap::new() }
+        Standing { latest: None, waiting: BTreeMap::new(), deputies: BTreeMap::new() }
     }
 }
 
 impl<T> Standing<T> {
-    /// The answer to `chunk`, if it stands for others.
-    pub fn answer(&self, chunk: u64) -> Option<Arc<Answer>> {
-        let latest = self.latest.as_ref().filter(|(index, _)| *index == chunk);
-        latest.map(|(_, answer)| Arc::clone(answer))
+    /// How many chunks wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
     }
 
-    /// Has `one` wait for the answer to `chunk`.
-    pub fn wait(&mut self, chunk: u64, one: T) {
-        self.waiting.entry(chunk).or_default().push(one);
-    }
-
-    /// Closes `chunk`: whatever waited for it goes on, with its answer if there is one.
-    pub fn close(
-        &mut self,
-        chunk: u64,
-        answer: Option<Answer>,
-    ) -> impl Iterator<Item = (T, Option<Arc<Answer>>)> + use<T> {
-        let answer = answer.map(Arc::new);
-        if let Some(answer) = &answer
-            && self.latest.as_ref().is_none_or(|(index, _)| *index < chunk)
-        {
-            self.latest = Some((chunk, Arc::clone(answer)));
+    /// What becomes of `chunk`, which shows all that `other` does; `other` is asked about and not
+    /// closed where it `is_asked`.
+    pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> Turn {
+        let latest = self.latest.as_ref().filter(|(index, _)| *index == other);
+        if let Some((_, answer)) = latest {
+            return Turn::Answered(Arc::clone(answer));
         }
-        let waited = self.waiting.remove(&chunk).unwrap_or_default();
-        waited.into_iter().map(move |one| (one, answer.clone()))
+        if is_asked || self.deputies.contains_key(&other) {
+            return Turn::Waits;
+        }
+        self.deputies.insert(other, chunk);
+        Turn::Deputy
+    }
+
+    /// Has `chunk` wait for the answer to `other`.
+    pub fn wait(&mut self, chunk: u64, other: u64, one: T) {
+        self.waiting.entry(other).or_default().push_back((chunk, one));
+    }
+
+    /// Closes `chunk`: whatever waited for it goes on with its answer, or the first of it without.
+    pub fn close(&mut self, chunk: u64, answer: Option<Answer>) -> Vec<(T, Option<Arc<Answer>>)> {
+        let stood_for = self.deputies.iter().find(|(_, deputy)| **deputy == chunk);
+        let other = stood_for.map_or(chunk, |(other, _)| *other);
+        self.deputies.remove(&other);
+        let Some(answer) = answer.map(Arc::new) else {
+            let Some(waiting) = self.waiting.get_mut(&other) else { return Vec::new() };
+            let Some((deputy, one)) = waiting.pop_front() else { return Vec::new() };
+            self.deputies.insert(other, deputy);
+            return vec![(one, None)];
+        };
+        if self.latest.as_ref().is_none_or(|(index, _)| *index < other) {
+            self.latest = Some((other, Arc::clone(&answer)));
+        }
+        let waited = self.waiting.remove(&other).unwrap_or_default();
+        waited.into_iter().map(|(_, one)| (one, Some(Arc::clone(&answer)))).collect()
     }
 }
 

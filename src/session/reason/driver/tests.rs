@@ -7,7 +7,7 @@ use std::sync::{
 
 use media::{Extent, Timestamp, WallTime};
 use serde_json::{Value, json};
-use timeline::{Options, Pass, Timeline};
+use timeline::{Event, Options, Pass, Timeline};
 use tokio::sync::Semaphore;
 use worker::View;
 

@@ -68,15 +68,15 @@ fn a_question_shows_each_picture_with_its_time() {
 fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
     let mut ledger = Ledger::new(inquiry());
     ledger.ask(chunk(0, &[0]), MS(0));
-    assert!(ledger.has_room());
+    assert!(ledger.has_room(0));
     ledger.ask(chunk(1, &[0]), MS(0));
-    assert!(!ledger.has_room());
+    assert!(!ledger.has_room(0));
     assert!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)).is_some());
-    assert!(ledger.has_room(), "answered in any order");
+    assert!(ledger.has_room(0), "answered in any order");
     assert_eq!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)), None, "once");
     let mut chain = Ledger::new(Inquiry { is_chained: true, concurrency: 64, ..inquiry() });
     chain.ask(chunk(0, &[0]), MS(0));
-    assert!(!chain.has_room());
+    assert!(!chain.has_room(0));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::session::reason::reuse;
+use crate::{metrics::NoveltyDecision, session::reason::reuse};
 
 /// Chunk `index` with one view of this colour, half a second after the one before.
 fn coloured(index: u64, colour: [u8; 3]) -> Chunk {
@@ -81,6 +81,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
         Scripted::new(0, |index| if index == 0 { Err("lost") } else { Ok(said(index)) });
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let metrics = Arc::clone(&driver.metrics);
     let (to, taken) = mpsc::channel(1);
     let judge = Some(reuse::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
@@ -98,7 +99,64 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     to.send(coloured(2, RED)).await.expect("taken");
     drop(to);
     assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
-    let expected =
-        [("", 0), ("d 1", 1), ("d 2", 2)].map(|(d, index)| (index, (d.to_owned(), None)));
+    let expected = [
+        (0, (String::new(), None)),
+        (1, ("d 1".to_owned(), None)),
+        (2, ("d 1".to_owned(), Some(1))),
+    ];
     assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
+    let counted = [NoveltyDecision::First, NoveltyDecision::Reuse]
+        .map(|decision| metrics.novelty_decisions.of(decision).get());
+    assert_eq!(counted, [1, 1], "what was asked is no reuse");
+}
+
+/// All that fail are asked one after the other, and each of them once.
+#[tokio::test]
+async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
+    let describer = Scripted::new(0, |index| if index < 3 { Err("lost") } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+    for index in 0..5 {
+        to.send(coloured(index, RED)).await.expect("taken");
+    }
+    drop(to);
+    while describer.seen.lock().expect("whole").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    told.await.expect("no panic");
+    let lost = |index| (index, (String::new(), None));
+    let expected = [
+        lost(0),
+        lost(1),
+        lost(2),
+        (3, ("d 3".to_owned(), None)),
+        (4, ("d 3".to_owned(), Some(3))),
+    ];
+    assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
+    let asked: Vec<_> =
+        describer.seen.lock().expect("whole").iter().map(|q| q.chunk_index).collect();
+    assert_eq!(asked, [0, 1, 2, 3]);
+}
+
+/// A still scene must not hold up the next one.
+#[tokio::test]
+async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
+    let describer = Scripted::new(0, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(2), judge, taken, CancellationToken::new()));
+    for (index, colour) in [RED, RED, RED, BLUE].into_iter().enumerate() {
+        to.send(coloured(index as u64, colour)).await.expect("taken");
+    }
+    drop(to);
+    while describer.seen.lock().expect("whole").len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 4);
 }

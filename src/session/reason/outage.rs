@@ -1,0 +1,182 @@
+//! Whether a chunk is asked about again: its backends may be away for a moment, and not for good.
+//!
+//! Pure: time is an argument. Recorded footage can wait, so a restart of a model server or a rate
+//! limit costs a reasoning time and no chunk. Once nothing has been answered for the whole patience
+//! nothing more is waited for, until something is answered again.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use infer::{Failed, Failure};
+
+/// Longest time that one chunk is asked about again and again.
+const CHUNK_PATIENCE: Duration = Duration::from_secs(600);
+/// Pauses double from the first to the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Times that a chunk is asked about again where the question may be what the backend fails on.
+const SUSPECT_MAX: u32 = 2;
+
+/// What is known of the backends of one reasoning.
+pub struct Outage {
+    patience: Duration,
+    /// When something was answered last, or first asked.
+    answered: Mutex<Option<Instant>>,
+}
+
+/// A chunk that has no answer yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Try {
+    /// The chunk.
+    pub chunk: u64,
+    /// Times that it was asked again.
+    pub again: u32,
+    /// When it was first asked.
+    pub since: Instant,
+}
+
+/// What a failure tells of asking once more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Prospect {
+    None,
+    /// The question itself may be what it fails on.
+    Suspect,
+    /// The backend is away, or busy.
+    Good,
+}
+
+impl Outage {
+    /// Nothing has been asked yet; outages of up to `patience` are waited out.
+    pub fn new(patience: Duration) -> Outage {
+        Outage { patience, answered: Mutex::new(None) }
+    }
+
+    /// A backend answered.
+    pub(super) fn answered(&self, now: Instant) {
+        *self.known() = Some(now);
+    }
+
+    /// How long to wait until the chunk is asked about again, which `failed` has not answered for;
+    /// `None` where it is given up.
+    pub(super) fn pause(&self, failed: &[Failed], chunk: Try, now: Instant) -> Option<Duration> {
+        let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
+        let answered = *self.known().get_or_insert(chunk.since);
+        let tries_on = match prospect {
+            Prospect::None => false,
+            Prospect::Suspect => chunk.again < SUSPECT_MAX,
+            Prospect::Good => true,
+        };
+        let rest = failed.iter().filter_map(|one| rest(&one.failure)).min().unwrap_or_default();
+        let pause = PAUSE_FIRST.saturating_mul(1 << chunk.again.min(10)).min(PAUSE_MAX).max(rest);
+        // Those that failed together do not come back together: golden sections lie apart.
+        let spread = (chunk.chunk as f64 * 0.618_033_988_75).fract() / 2.0;
+        let pause = pause + pause.mul_f64(spread);
+        let ends = (answered + self.patience).min(chunk.since + CHUNK_PATIENCE);
+        (tries_on && now + pause < ends).then_some(pause)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Instant>> {
+        // One assignment: a panic leaves it usable.
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn prospect(failure: &Failure) -> Prospect {
+    match failure {
+        Failure::Refused
+        | Failure::Open
+        | Failure::RateLimited { .. }
+        | Failure::Http { status: 502..=504 } => Prospect::Good,
+        Failure::Closed | Failure::Http { status: 500..=599 } => Prospect::Suspect,
+        _ => Prospect::None,
+    }
+}
+
+fn rest(failure: &Failure) -> Option<Duration> {
+    match failure {
+        Failure::RateLimited { retry_after } => *retry_after,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use infer::Tokens;
+
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn failed(failure: Failure) -> Failed {
+        let (tokens, latency) = (Tokens::default(), Duration::ZERO);
+        Failed { provider: "a".into(), failure, tokens, attempts: 1, latency }
+    }
+
+    #[test]
+    fn what_passes_is_waited_out_and_what_does_not_is_given_up() {
+        let limited = |after| Failure::RateLimited { retry_after: after };
+        let rows: [(&str, Vec<Failure>, u32, Option<u64>); 15] = [
+            ("away", vec![Failure::Refused], 0, Some(250)),
+            ("for longer", vec![Failure::Refused], 3, Some(2000)),
+            ("no longer than this", vec![Failure::Refused], 40, Some(5000)),
+            ("left alone", vec![Failure::Open], 0, Some(250)),
+            ("overloaded", vec![Failure::Http { status: 503 }], 0, Some(250)),
+            ("busy, and does not say until when", vec![limited(None)], 0, Some(250)),
+            ("busy, and says so", vec![limited(Some(MS(9000)))], 0, Some(9000)),
+            ("busy for longer than there is time", vec![limited(Some(MS(90_000)))], 0, None),
+            ("closed", vec![Failure::Closed], 1, Some(500)),
+            ("closed on this question", vec![Failure::Closed], 2, None),
+            ("an error on this question", vec![Failure::Http { status: 500 }], 2, None),
+            ("a refused question", vec![Failure::Http { status: 400 }], 0, None),
+            ("too slow", vec![Failure::Timeout { after: MS(1) }], 0, None),
+            ("one of two is away", vec![Failure::Empty, Failure::Refused], 0, Some(250)),
+            ("nobody was asked", vec![], 0, None),
+        ];
+        for (name, failures, again, expected) in rows {
+            let now = Instant::now();
+            let outage = Outage::new(MS(60_000));
+            let failures: Vec<Failed> = failures.into_iter().map(failed).collect();
+            let chunk = Try { chunk: 0, again, since: now };
+            assert_eq!(outage.pause(&failures, chunk, now), expected.map(MS), "{name}");
+        }
+    }
+
+    #[test]
+    fn patience_counts_from_the_last_answer_and_ends_for_each_chunk() {
+        let start = Instant::now();
+        let outage = Outage::new(MS(60_000));
+        let away = [failed(Failure::Refused)];
+        let pause = |since: u64, now: u64| {
+            let chunk = Try { chunk: 0, again: 0, since: start + MS(since) };
+            outage.pause(&away, chunk, start + MS(now)).is_some()
+        };
+        assert!(pause(0, 59_000));
+        assert!(!pause(0, 60_000), "nothing was answered for a minute");
+        assert!(!pause(90_000, 90_000), "nor is anything waited for that comes later");
+        outage.answered(start + MS(100_000));
+        assert!(pause(90_000, 150_000));
+        for answered in (100_000..700_000).step_by(10_000) {
+            outage.answered(start + MS(answered));
+        }
+        assert!(!pause(90_000, 690_000), "a chunk that the others do not stand for");
+        let none = Outage::new(Duration::ZERO);
+        let chunk = Try { chunk: 0, again: 0, since: start };
+        assert_eq!(none.pause(&away, chunk, start), None, "without patience nothing is");
+    }
+
+    #[test]
+    fn chunks_that_failed_together_come_back_apart() {
+        let now = Instant::now();
+        let outage = Outage::new(MS(60_000));
+        let limited = [failed(Failure::RateLimited { retry_after: Some(MS(1000)) })];
+        let mut pauses: Vec<Duration> = (0..8)
+            .map(|chunk| outage.pause(&limited, Try { chunk, again: 0, since: now }, now))
+            .map(|pause| pause.expect("waits"))
+            .collect();
+        pauses.sort_unstable();
+        assert!(pauses.iter().all(|pause| (MS(1000)..MS(1500)).contains(pause)), "{pauses:?}");
+        assert!(pauses.windows(2).all(|pair| pair[1] - pair[0] > MS(20)), "{pauses:?}");
+    }
+}

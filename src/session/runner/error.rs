@@ -1,0 +1,102 @@
+//! Why an ingest or a reasoning came to nothing.
+
+use std::io;
+
+use media::ErrorKind;
+use timeline::TimelineError;
+use worker::WorkerError;
+
+use crate::{
+    disk::Low,
+    ledger::LedgerError,
+    quota::QuotaError,
+    session::{admission::QueueFull, registry::RunError, remote::RemoteError},
+};
+
+/// Why an ingest came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The run does not take it.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Too many jobs wait.
+    #[error(transparent)]
+    QueueFull(#[from] QueueFull),
+    /// The source is no media that is served, or the worker could not cope with it.
+    #[error(transparent)]
+    Worker(WorkerError),
+    /// The source did not come from its host.
+    #[error(transparent)]
+    Remote(RemoteError),
+    /// Stills or signals could not be stored.
+    #[error(transparent)]
+    Store(#[from] TimelineError),
+    /// The job would store more than a quota allows.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// The job would take the disk's reserve.
+    #[error("{0}")]
+    DiskLow(Low),
+    /// No thread could be started.
+    #[error("cannot start a thread for the job: {0}")]
+    Thread(#[source] io::Error),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Shutdown,
+    /// What is under way cannot be noted.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The job's thread died: our bug.
+    #[error("the job ended without a result")]
+    Lost,
+}
+
+impl IngestError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            IngestError::Run(error) => error.kind(),
+            IngestError::QueueFull(_) => ErrorKind::Exhausted,
+            IngestError::Worker(error) => error.kind(),
+            IngestError::Remote(error) => error.kind(),
+            IngestError::Store(error) => error.kind(),
+            IngestError::Quota(error) => error.kind(),
+            IngestError::DiskLow(_) => ErrorKind::Exhausted,
+            IngestError::Ledger(error) => error.kind(),
+            IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
+            IngestError::Lost => ErrorKind::Internal,
+        }
+    }
+
+    /// What the owner of the source is told: how a worker died is for the log.
+    pub fn told(&self) -> String {
+        use WorkerError::{Exited, Killed, Protocol};
+        match self {
+            IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)) => {
+                "the media worker crashed on this source".to_owned()
+            }
+            error => error.to_string(),
+        }
+    }
+
+    /// The worker died, hung or used too much: what it said until then is worth nothing.
+    pub fn ends_the_run(&self) -> bool {
+        use WorkerError::{
+            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,
+            ThreadLimit, WallClock,
+        };
+        let IngestError::Worker(error) = self else { return false };
+        matches!(
+            error,
+            Killed { .. }
+                | Exited { .. }
+                | Protocol(_)
+                | MemoryLimit { .. }
+                | ThreadLimit { .. }
+                | FirstFrameTimeout { .. }
+                | Stalled { .. }
+                | WallClock { .. }
+                | OutputBudget { .. }
+        )
+    }
+}

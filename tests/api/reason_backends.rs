@@ -1,0 +1,109 @@
+//! Reasoning and who is asked: before all is decoded, another backend, and none that serves a model.
+
+use infer::scripted::Step;
+use serde_json::json;
+
+use super::reason::{LARGE, finding, payloads, reason, wait_until};
+use crate::support::{Setup, clips, model::Model};
+
+#[test]
+fn models_are_asked_before_the_source_is_decoded() {
+    let Some(clips) = clips("models_are_asked_before_the_source_is_decoded") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::hang());
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let more = json!({
+        "source_uri": "surv_bottle-detection.mp4", "max_frames": 1000, "chunk_size": 5,
+        "semantic_timeout_ms": 120_000,
+    });
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| reason(&server, &run, &more));
+        wait_until("four are asked", || model.server.seen().len() == 4);
+        let kinds = server.kinds(&run);
+        assert_eq!(kinds, ["run_created", "ingest_received"], "the rest is held back");
+        assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        assert_eq!(asking.join().expect("no panic").status, 409);
+    });
+    let decoded = &payloads(&server, &run, "frames_decoded")[0]["decoded_frames"];
+    assert!(decoded.as_u64().is_some_and(|frames| frames < 1000), "{decoded}");
+}
+
+#[test]
+fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
+    let name = "another_backend_answers_for_one_that_refuses_and_that_is_told";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat(&finding("van waits", 0.2)));
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let backend = |name: &str, base: &str, priority: u8| {
+        format!(
+            "[[backends]]\nname = \"{name}\"\ntype = \"openai_compat\"\nbase_url = \"{base}\"\n\
+             priority = {priority}\n"
+        )
+    };
+    let dead = format!("http://{}", unused.expect("a port"));
+    let config = backend("dead", &dead, 1) + &backend("alive", &model.server.base_url(), 2);
+    let path = dir.path().join("backends.toml");
+    std::fs::write(&path, config).expect("written");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
+    let run = server.create_run();
+    let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
+    let reply = reason(&server, &run, &more);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    assert_eq!((&chunk["provider"], &chunk["tier"]), (&json!("alive"), &json!("second")));
+    assert_eq!(chunk["provider_fallback_used"], true, "{chunk}");
+    // Of both passes.
+    assert_eq!((&chunk["prompt_tokens"], &chunk["completion_tokens"]), (&json!(24), &json!(10)));
+    assert_eq!(reply.json()["tokens"]["total_tokens"], 34);
+}
+
+#[test]
+fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
+    let Some(clips) = clips("a_model_that_no_backend_serves_leaves_it_to_the_gate") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = "[[backends]]\nname = \"small\"\ntype = \"openai_compat\"\n\
+         base_url = \"http://127.0.0.1:9\"\nmodel = \"qwen3-vl-4b\"\n\
+         upstream_model = \"own\"\npriority = 1\n";
+    let path = dir.path().join("backends.toml");
+    std::fs::write(&path, config).expect("written");
+    let setup = Setup::new(dir.path()).root(&clips);
+    let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
+    let run = server.create_run();
+    let reply = reason(&server, &run, &json!({"max_frames": 30, "model": LARGE}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let told = &payloads(&server, &run, "semantic_fallback_activated")[0];
+    let why = told["reason"].as_str().expect("a text");
+    assert!(why.contains("serves the model"), "{why}");
+    let run = server.create_run();
+    let second = json!({"max_frames": 30, "second_pass_model": LARGE});
+    let refused = reason(&server, &run, &second);
+    assert_eq!(refused.status, 422, "{}", refused.text);
+    assert_eq!(refused.fields(), ["second_pass_model"]);
+}
+
+/// A restart of a model server, and one that is loading its model.
+#[test]
+fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
+    let Some(clips) = clips("a_model_that_is_away_for_a_moment_costs_no_chunk") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.number {
+        3..=9 => Step::close(),
+        10..=20 => Step::html(503),
+        21..=24 => Step::rate_limited(Some("1")),
+        _ => Step::chat(&finding("van waits", 0.9)),
+    });
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let reply = reason(&server, &run, &json!({"chunk_size": 5}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+    assert_eq!(inferred.len(), 18);
+    for chunk in &inferred {
+        assert_eq!(chunk["event_type"], "van_waits", "{chunk}");
+    }
+    let attempts: u64 = inferred.iter().filter_map(|chunk| chunk["attempts"].as_u64()).sum();
+    assert!(attempts > 18, "what was asked in vain is told: {attempts}");
+}
