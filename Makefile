@@ -7,7 +7,7 @@ OUT ?= demo-out
 FEATURES := --features sightline/h3-experimental
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
-.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-log bench-embed clean
+.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,13 @@ bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebR
 bench-http: ## HTTP/3 beside HTTP/2 with TLS, on loopback
 	$(CARGO) build --release --locked -q --workspace --bins --example http_cost $(FEATURES)
 	target/release/examples/http_cost target/release/sightline-server
+
+bench-reason: build ## What models add to decoding: good ones, then ten minutes of failing ones
+	benches/reason.py bound target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
+	benches/reason.py chaos target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
+
+bench-search: ## A million descriptions: memory, and the time of a search
+	$(CARGO) run --release --locked -q -p search --example search_cost
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost

@@ -68,11 +68,11 @@ pub use describe::Instruction;
 pub use session::{End, PatchError, PromptError, Session};
 
 /// Sessions on the port, offers that have not connected included.
-const SESSIONS_MAX: usize = 16_384;
+pub const SESSIONS_MAX: usize = 16_384;
 /// How long an offer waits for its publisher.
-const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// How long a publisher may be silent.
-const LOST_AFTER: Duration = Duration::from_secs(10);
+pub const LOST_AFTER: Duration = Duration::from_secs(10);
 /// How long a session that has ended is remembered, so that ending it again succeeds.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Sessions that are remembered.

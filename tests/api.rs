@@ -11,6 +11,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/damage.rs"]
+mod damage;
 #[path = "api/database.rs"]
 mod database;
 #[path = "api/edges.rs"]
@@ -61,6 +63,8 @@ mod mutants;
 mod paging;
 #[path = "api/reason.rs"]
 mod reason;
+#[path = "api/reason_backends.rs"]
+mod reason_backends;
 #[path = "api/reason_ends.rs"]
 mod reason_ends;
 #[path = "api/reason_fields.rs"]
@@ -93,6 +97,8 @@ mod slow;
 mod stream;
 #[path = "api/traces.rs"]
 mod traces;
+#[path = "api/upload_memory.rs"]
+mod upload_memory;
 #[path = "api/uploads.rs"]
 mod uploads;
 #[path = "api/webhook_failures.rs"]

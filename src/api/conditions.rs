@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, header};
+use utoipa::IntoParams;
 
 /// What tells two versions of a thing apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,25 @@ pub struct Version {
     pub etag: String,
     /// When it was last changed, where that is told: whole seconds.
     pub modified: Option<SystemTime>,
+}
+
+/// The conditions of a request that [`evaluate`] reads.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `evaluate` reads")]
+pub struct Conditions {
+    /// Versions that the caller wants; with another one 412.
+    #[param(rename = "if-match")]
+    if_match: Option<String>,
+    /// A date since which it must not have changed, or 412; read where `if-match` is absent.
+    #[param(rename = "if-unmodified-since")]
+    if_unmodified_since: Option<String>,
+    /// Versions that the caller has.
+    #[param(rename = "if-none-match")]
+    if_none_match: Option<String>,
+    /// A date since which it must have changed, or 304; read where `if-none-match` is absent.
+    #[param(rename = "if-modified-since")]
+    if_modified_since: Option<String>,
 }
 
 /// What the conditions of a request come to.

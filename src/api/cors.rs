@@ -12,12 +12,12 @@ use crate::config::Origins;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
-     x-api-key, x-attach-config, x-tenant-id",
+    "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, \
+     last-event-id, range, x-api-key, x-attach-config, x-tenant-id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "accept-patch, accept-post, etag, idempotency-replayed, link, location, retry-after, \
-     x-request-id, x-service-run-id",
+    "accept-patch, accept-post, accept-ranges, content-disposition, content-range, etag, \
+     idempotency-replayed, link, location, retry-after, x-request-id, x-service-run-id",
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 

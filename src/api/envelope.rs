@@ -71,8 +71,11 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         if let Some(refusal) = error.refusal() {
             app.metrics.refusals.of(refusal).inc();
         }
-        let is_plain = path.starts_with(whip::BASE);
-        response = if is_plain { error.plain(request_id) } else { error.envelope(request_id) };
+        response = if fails_in_plain_text(&path) {
+            error.plain(request_id)
+        } else {
+            error.envelope(request_id)
+        };
     }
     let headers = response.headers_mut();
     for (name, value) in DEFAULTS {
@@ -89,6 +92,11 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     app.metrics.http.answered(template, &method, status, took.as_secs_f64());
     tracing::info!(%request_id, %method, path, status, us = took.as_micros() as u64, "request");
     response
+}
+
+/// Whether every failure at `path` is plain text: of WHIP and of serving files.
+pub fn fails_in_plain_text(path: &str) -> bool {
+    path.starts_with(whip::BASE) || path.starts_with("/v1/files/")
 }
 
 /// The span of a request, in the words of OpenTelemetry's conventions and ours.

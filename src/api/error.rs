@@ -87,7 +87,7 @@ pub enum ApiError {
     Database(#[from] DatabaseError),
     /// A webhook that is not made or changed.
     #[error("{0}")]
-    Webhook(#[from] WebhookError),
+    Webhook(WebhookError),
     /// As many event streams are open as may be.
     #[error("{0}")]
     Stream(StreamRefusal),
@@ -370,11 +370,7 @@ impl ApiError {
                 match self {
                     // What the log says of itself names files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
-                    ApiError::Ledger(_)
-                    | ApiError::Upload(UploadError::Ledger(_))
-                    | ApiError::Webhook(WebhookError::Ledger(_)) => {
-                        "records cannot be stored now".to_owned()
-                    }
+                    ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
                     ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
                         "descriptions cannot be read now".to_owned()
                     }
@@ -476,10 +472,21 @@ impl From<UploadError> for ApiError {
     fn from(error: UploadError) -> ApiError {
         match error {
             UploadError::Quota(error) => ApiError::Quota(error),
+            UploadError::Ledger(error) => ApiError::Ledger(error),
             UploadError::TooLarge { .. } => {
                 ApiError::Plain(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
             }
             error => ApiError::Upload(error),
+        }
+    }
+}
+
+impl From<WebhookError> for ApiError {
+    fn from(error: WebhookError) -> ApiError {
+        match error {
+            WebhookError::Log(error) => ApiError::Log(error),
+            WebhookError::Ledger(error) => ApiError::Ledger(error),
+            error => ApiError::Webhook(error),
         }
     }
 }
@@ -501,7 +508,67 @@ impl From<IngestError> for ApiError {
             IngestError::Store(error) => ApiError::Log(error),
             IngestError::Quota(error) => ApiError::Quota(error),
             IngestError::DiskLow(low) => ApiError::DiskLow(low),
+            IngestError::Ledger(error) => ApiError::Ledger(error),
             error => ApiError::Ingest(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::PathBuf};
+
+    use super::*;
+
+    const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
+
+    fn full() -> TimelineError {
+        TimelineError::DiskFull { file: PathBuf::from("/srv/secret/journal") }
+    }
+
+    fn damaged() -> TimelineError {
+        let file = PathBuf::from("/srv/secret/journal");
+        TimelineError::Damaged { file, offset: 7, what: "a bad checksum" }
+    }
+
+    fn failed_write() -> TimelineError {
+        TimelineError::Poisoned { reason: "cannot sync /srv/secret/journal".to_owned() }
+    }
+
+    #[test]
+    fn a_failure_of_ours_tells_nothing_of_the_disk() {
+        let records = || LedgerError::from(redb::Error::Io(io::Error::other("/srv/secret/ledger")));
+        let upload = UploadError::Io {
+            what: "write",
+            path: PathBuf::from("/srv/secret/uploads"),
+            source: io::Error::other("no"),
+        };
+        const EVENTS: &str = "events cannot be stored now";
+        const RECORDS: &str = "records cannot be stored now";
+        let rows: [(ApiError, u16, &str); 13] = [
+            (full().into(), 503, EVENTS),
+            (failed_write().into(), 503, EVENTS),
+            (TimelineError::Closed.into(), 503, EVENTS),
+            (RunError::Log(failed_write()).into(), 503, EVENTS),
+            (IngestError::Store(full()).into(), 503, EVENTS),
+            (IngestError::Run(RunError::Log(full())).into(), 503, EVENTS),
+            (WebhookError::Log(full()).into(), 503, EVENTS),
+            (damaged().into(), 500, "internal error"),
+            (RunError::Log(damaged()).into(), 500, "internal error"),
+            (upload.into(), 500, "internal error"),
+            (WebhookError::Ledger(records()).into(), 503, RECORDS),
+            (UploadError::Ledger(records()).into(), 503, RECORDS),
+            (IngestError::Ledger(records()).into(), 503, RECORDS),
+        ];
+        for (error, status, message) in rows {
+            let name = format!("{error:?}");
+            assert_eq!(error.status_and_code().0, status, "{name}");
+            let body = error.body(REQUEST);
+            assert_eq!((body.message.as_str(), body.details.len()), (message, 0), "{name}");
+            for response in [error.envelope(REQUEST), error.plain(REQUEST)] {
+                let waits = response.headers().contains_key(header::RETRY_AFTER);
+                assert_eq!(waits, status == 503, "{name}");
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Outcome, Version, allows_range, evaluate},
+    conditions::{Conditions, Outcome, Version, allows_range, evaluate},
     error::ApiError,
     extract::{Caller, Params},
     openapi::{Fails, terms},
@@ -111,7 +111,7 @@ fn told(error: SourceError) -> ApiError {
 /// One range of bytes is served; a set of several is answered with the whole file.
 #[utoipa::path(
     get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
-    params(FileHeaders),
+    params(FileHeaders, Conditions),
     responses(
         (status = 200, description = "The bytes", content_type = "application/octet-stream", body = terms::Bytes, headers(
             ("etag" = String, description = "The version"),
@@ -124,6 +124,7 @@ fn told(error: SourceError) -> ApiError {
         )),
         (status = 304, description = "The caller has it"),
         (status = 404, description = "No such file", content_type = "text/plain", body = String),
+        (status = 503, description = "Records cannot be read now", content_type = "text/plain", body = String),
         Fails<412>, Fails<416>,
     ),
 )]
@@ -218,10 +219,10 @@ fn disposition(kind: &str, name: &str) -> String {
     text
 }
 
-/// What may be said of the version and the range that are wanted.
+/// What may be said of the range that is wanted.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "says what `evaluate` and `wanted` read")]
+#[expect(dead_code, reason = "says what `wanted` and `allows_range` read")]
 struct FileHeaders {
     /// One range of bytes.
     #[param(rename = "range")]
@@ -229,9 +230,6 @@ struct FileHeaders {
     /// The version that the range is of.
     #[param(rename = "if-range")]
     if_range: Option<String>,
-    /// Versions that the caller has.
-    #[param(rename = "if-none-match")]
-    if_none_match: Option<String>,
 }
 
 /// Which page of a list of files.
@@ -310,7 +308,7 @@ fn cursor(value: &Value) -> Result<StoredName, Problem> {
 #[utoipa::path(
     get, path = "/v1/files", operation_id = "listFiles", tag = "files",
     params(FilesQuery),
-    responses((status = 200, description = "A page", body = FilePage)),
+    responses((status = 200, description = "A page", body = FilePage), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -338,6 +336,7 @@ pub async fn list(
     responses(
         (status = 200, description = "Removed", body = FileRemoved),
         (status = 404, description = "No such upload", content_type = "text/plain", body = String),
+        (status = 503, description = "Records cannot be read or written now", content_type = "text/plain", body = String),
     ),
 )]
 pub async fn delete(

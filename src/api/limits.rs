@@ -2,6 +2,8 @@
 //!
 //! Values come from the constants and settings that enforce them, never from here.
 
+mod live;
+
 use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroU64},
@@ -122,6 +124,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     limits.extend(of_remote(&app));
     limits.extend(of_media());
     limits.extend(of_reason());
+    limits.extend(live::of_live(&app));
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
     if let Some(stored) = limits.get_mut("principal_stored") {
@@ -246,6 +249,10 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
             Limit::most(config.streams.principal, "at once").by("SERVICE_MAX_PRINCIPAL_STREAMS"),
         ),
         ("file_jobs", Limit::most(app.jobs, "at once")),
+        // One place is left to jobs that no model holds up.
+        ("reasonings_decoding", Limit::most(app.jobs.saturating_sub(1).max(1), "at once")),
+        ("reasonings", Limit::most(session::runner::REASONINGS_MAX, "at once")),
+        ("reasoning_outage", milliseconds(config.inference.outage).by("SERVICE_REASON_OUTAGE_MS")),
         ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
         ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),

@@ -11,11 +11,11 @@ use http::{HeaderMap, StatusCode, Uri, header};
 use media::{BlobHash, RequestId, RunId, Seq};
 use serde::Serialize;
 use timeline::{Event, EventKind, Timeline, TimelineError};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
-    conditions::{Outcome, Version, evaluate},
+    conditions::{Conditions, Outcome, Version, evaluate},
     error::ApiError,
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
@@ -80,19 +80,10 @@ pub async fn list(
     Ok(linked(Json(answer), &uri, next))
 }
 
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "says what `evaluate` reads")]
-struct IfNoneMatch {
-    /// Versions that the caller has.
-    #[param(rename = "if-none-match")]
-    if_none_match: Option<String>,
-}
-
 /// Fetch a still.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
-    params(IfNoneMatch),
+    params(Conditions),
     responses(
         (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
             ("etag" = String, description = "The hash in quotes"),

@@ -22,7 +22,7 @@ use utoipa::{
     },
 };
 
-use super::{error, extract::BODY_BYTES_MAX, whip};
+use super::{envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, whip};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -183,7 +183,7 @@ fn finish(path: &str, operation: &mut Operation) {
         }
     }
     let responses = &mut operation.responses.responses;
-    let is_plain = path.starts_with(whip::BASE);
+    let is_plain = fails_in_plain_text(path);
     for status in fails {
         let response = || if is_plain { plain_failure(status) } else { failure(status) };
         responses.entry(status.to_string()).or_insert_with(response);

@@ -254,7 +254,7 @@ pub struct WebhookRemoved {
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/webhooks/{webhook_id}", operation_id = "deleteWebhook",
     tag = "webhooks",
-    responses((status = 200, description = "Removed", body = WebhookRemoved)),
+    responses((status = 200, description = "Removed", body = WebhookRemoved), Fails<503>),
 )]
 pub async fn remove(
     State(app): State<Arc<App>>,
@@ -311,7 +311,7 @@ pub struct DeadLetterList {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/webhooks/{webhook_id}/dead-letters",
     operation_id = "listDeadLetters", tag = "webhooks",
-    responses((status = 200, description = "The dead letters", body = DeadLetterList)),
+    responses((status = 200, description = "The dead letters", body = DeadLetterList), Fails<503>),
 )]
 pub async fn dead_letters(
     State(app): State<Arc<App>>,
@@ -353,6 +353,7 @@ pub struct Redelivery {
     operation_id = "redeliverDeadLetters", tag = "webhooks",
     responses(
         (status = 200, description = "They are sent again", body = Redelivery),
+        Fails<503>,
     ),
 )]
 pub async fn redeliver(

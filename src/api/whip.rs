@@ -3,7 +3,7 @@
 //! Successes are SDP or empty, failures plain text, as WHIP clients expect them. What a session
 //! does is in `live`; here are only its headers and statuses.
 
-mod attach;
+pub mod attach;
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 const OFFER_TYPE: HeaderValue = HeaderValue::from_static(SDP);
 const FRAGMENT_TYPE: HeaderValue = HeaderValue::from_static(FRAGMENT);
 /// Bytes of an offer or a fragment.
-const SDP_BYTES_MAX: usize = 64 << 10;
+pub const SDP_BYTES_MAX: usize = 64 << 10;
 
 /// Says how to publish; what browsers ask before they do is answered before any route.
 #[utoipa::path(
@@ -243,7 +243,7 @@ async fn text(body: RawBody) -> Result<String, ApiError> {
 
 fn refused(error: LiveError) -> ApiError {
     match error {
-        LiveError::Run(error) => ApiError::Run(error),
+        LiveError::Run(error) => error.into(),
         error => ApiError::Live(error),
     }
 }

@@ -1,8 +1,13 @@
 //! Credentials, tenants, ownership, browsers and rates.
 
+use std::time::Instant;
+
 use serde_json::json;
 
+use super::routes::book::{self, Book};
 use crate::support::{ALICE, BOB, Setup};
+
+const MISSING: &str = "run-00000000000000000000000000000000";
 
 #[test]
 fn both_headers_carry_the_same_credential() {
@@ -38,40 +43,83 @@ fn both_headers_carry_the_same_credential() {
     assert_eq!(server.call("GET", "/v1/ready").key(None).send().status, 401);
 }
 
+/// Another's run, in every route that the document gives runs, and one that there never was.
 #[test]
 fn a_foreign_run_is_indistinguishable_from_a_missing_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(dir.path()).start();
     let run = server.create_run();
-    let missing = "run-00000000000000000000000000000000";
-    let routes = [
-        ("GET", "", json!(null)),
-        ("DELETE", "", json!(null)),
-        ("POST", "/stop", json!(null)),
-        ("POST", "/keepalive", json!(null)),
-        ("GET", "/state", json!(null)),
-        ("POST", "/ingest", json!({"source_uri": "x.mp4"})),
-        ("POST", "/analyze", json!({"model": "m"})),
-        ("GET", "/events", json!(null)),
-        ("GET", "/markers", json!(null)),
-        ("GET", "/keyframes", json!(null)),
+    let bodies = [
+        ("/ingest", json!({"source_uri": "x.mp4"})),
+        ("/analyze", json!({"model": "m"})),
+        ("/reason", json!({"source_uri": "x.mp4", "model": "qwen3-vl-4b"})),
+        ("/webhooks", json!({"url": "https://example.com/hook"})),
+        ("/feedback", json!({"rating": 5, "category": "c"})),
     ];
-    for (method, rest, body) in routes {
-        let [foreign, absent, malformed] = [&*run, missing, "x"].map(|id| {
-            let path = format!("/v1/runs/{id}{rest}");
-            let call = server.call(method, &path).key(Some(BOB));
-            let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
-            let text = reply.text.replace(reply.header("x-request-id"), "");
-            (reply.status, text)
+    let mut compared = 0;
+    for (method, template) in Book::new(&server).operations() {
+        if !template.contains("{id}") {
+            continue;
+        }
+        let body = bodies.iter().find(|(end, _)| method == "POST" && template.ends_with(end));
+        let asked = [&*run, MISSING, "x"].map(|id| {
+            let path = book::path(&template, id);
+            let call = server.call(&method, &path).key(Some(BOB));
+            let reply = body.map_or(json!({}), |(_, body)| body.clone());
+            let reply = if method == "POST" { call.json(&reply).send() } else { call.send() };
+            let told = reply.header("x-request-id").to_owned();
+            let mut headers = reply.headers.clone();
+            headers.remove("x-request-id");
+            headers.remove("date");
+            (reply.status, reply.text.replace(&told, ""), headers)
         });
-        assert_eq!(foreign.0, 404, "{method} {rest}: {}", foreign.1);
-        assert_eq!(foreign, absent, "{method} {rest}");
-        assert_eq!(foreign, malformed, "{method} {rest}");
+        let [foreign, absent, malformed] = asked;
+        assert_eq!(foreign.0, 404, "{method} {template}: {}", foreign.1);
+        assert_eq!(foreign, absent, "{method} {template}");
+        assert_eq!(foreign, malformed, "{method} {template}");
+        compared += 1;
     }
-    let query = server.call("POST", "/v1/query").key(Some(BOB)).json(&json!({"run_id": run}));
-    assert_eq!(query.send().status, 404);
+    assert!(compared >= 15, "{compared} routes");
+    for (path, body) in [
+        ("/v1/query", json!({"run_id": run})),
+        ("/v1/search", json!({"run_id": run, "query": "x"})),
+        ("/v1/infer", json!({"run_id": run, "model": "qwen3-vl-4b", "prompt": "p"})),
+    ] {
+        let [foreign, absent] = [&*run, MISSING].map(|id| {
+            let mut body = body.clone();
+            body["run_id"] = json!(id);
+            let reply = server.call("POST", path).key(Some(BOB)).json(&body).send();
+            (reply.status, reply.text.replace(reply.header("x-request-id"), ""))
+        });
+        assert_eq!((foreign.0, &foreign), (404, &absent), "{path}");
+    }
     assert_eq!(server.call("GET", "/v1/runs").key(Some(BOB)).send().json(), json!([]));
     assert_eq!(server.kinds(&run), ["run_created"], "nothing of Bob's left a trace");
+}
+
+/// By medians of pairs in turn, with a margin that a busy machine does not use up.
+#[test]
+fn a_foreign_run_takes_as_long_as_a_missing_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    for rest in ["", "/events", "/keyframes"] {
+        let mut times = [Vec::new(), Vec::new()];
+        for at in 0..400 {
+            let which = at % 2;
+            let id = [&*run, MISSING][which];
+            let started = Instant::now();
+            let call = server.call("GET", &format!("/v1/runs/{id}{rest}")).key(Some(BOB));
+            assert_eq!(call.send().status, 404);
+            times[which].push(started.elapsed());
+        }
+        let [foreign, missing] = times.map(|mut times| {
+            times.sort();
+            times[times.len() / 2].as_secs_f64()
+        });
+        let ratio = foreign / missing;
+        assert!((0.5..2.0).contains(&ratio), "{rest}: {foreign} s and {missing} s");
+    }
 }
 
 #[test]

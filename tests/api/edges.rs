@@ -147,12 +147,6 @@ fn what_is_stored_is_for_nobody_else() {
     assert!(checked > 4, "only {checked} files");
 }
 
-fn resident(server: &Server) -> f64 {
-    let text = server.get("/v1/metrics").text;
-    let value = text.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
-    value.expect("exposed").parse().expect("a number")
-}
-
 #[test]
 fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -167,7 +161,7 @@ fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
     for at in 0..500 {
         assert_eq!(refused(&format!("warm-{at}")), first);
     }
-    let before = resident(&server);
+    let before = server.memory_kb("VmRSS");
     for at in 0..3000 {
         let near = format!("{ALICE}{}", "x".repeat(at % 40 + 1));
         assert_eq!(refused(&near), first, "one byte more or forty");
@@ -175,8 +169,8 @@ fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
             assert_eq!(refused(&format!("{at}-{}", "k".repeat(1000))), first);
         }
     }
-    let grown = resident(&server) - before;
-    assert!(grown < 8e6, "{grown} bytes for 4000 wrong keys");
+    let grown = server.memory_kb("VmRSS").saturating_sub(before);
+    assert!(grown < 8000, "{grown} kB for 4000 wrong keys");
     assert_eq!(server.get("/v1/runs").status, 200, "the owner's rate is its own");
 }
 

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     routes::book,
     support::{Server, Setup, setting, skip},
+    uploads::{TYPE, file_form},
 };
 
 /// The suite, where it is there; see [`skip`].
@@ -116,6 +117,26 @@ fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert_eq!(server.get("/v1/health").status, 200);
+}
+
+/// Routes whose bodies are no JSON are given the files as what they take.
+#[test]
+fn no_body_of_the_suite_is_taken_for_media_or_an_offer() {
+    let Some(files) = suite("no_body_of_the_suite_is_taken_for_media_or_an_offer") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    for (name, body) in &files {
+        let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
+        let upload = upload.body(file_form("a.mp4", body)).send();
+        assert_eq!(upload.status, 422, "upload of {name}: {}", upload.text);
+        let offer =
+            server.call("POST", "/v1/stream/whip").header("content-type", "application/sdp");
+        let offer = offer.body(body.clone()).send();
+        let refused = if body.len() > 64 << 10 { 413 } else { 400 };
+        assert_eq!(offer.status, refused, "offer of {name}: {}", offer.text);
+    }
+    assert_eq!(server.get("/v1/files").json()["files"], serde_json::json!([]), "nothing is kept");
+    assert_eq!(server.get("/v1/runs").json(), serde_json::json!([]));
 }
 
 /// The one 500 that the contract asks for: feedback without a database.

@@ -10,6 +10,7 @@ use std::{
 use serde_json::json;
 
 use super::{
+    routes::book::Book,
     uploads::{TYPE, file_form},
     webhooks,
 };
@@ -56,6 +57,8 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     assert_eq!(upload.status, 200, "{}", upload.text);
     let file = format!("/v1/files/{}", upload.json()["file_name"].as_str().expect("a name"));
     let run = server.create_run();
+    let hooks = format!("/v1/runs/{run}/webhooks");
+    let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));
 
     let ballast = server.sees(&dir.path().join("data")).join("ballast");
     let refused = (0..2000).find_map(|at| {
@@ -68,6 +71,17 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     assert!(!refused.header("retry-after").is_empty());
     fill(&ballast);
     wait_for_ready(&server, 503, "records cannot be written");
+    let mut book = Book::new(&server);
+    for (method, path, is_plain) in [
+        ("DELETE", file.clone(), true),
+        ("DELETE", format!("{hooks}/{}", hook["webhook_id"].as_str().expect("an id")), false),
+    ] {
+        let reply = server.call(method, &path).send();
+        assert_eq!(reply.status, 503, "{method} {path}: {}", reply.text);
+        assert!(!reply.header("retry-after").is_empty(), "{method} {path}");
+        assert_eq!(reply.code().is_empty(), is_plain, "{method} {path}: {}", reply.text);
+        book.note(method, &path, &reply);
+    }
 
     std::fs::remove_file(&ballast).expect("removed");
     wait_for_ready(&server, 200, "");
@@ -78,7 +92,6 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let removed = server.call("DELETE", &file).send();
     assert_eq!(removed.status, 200, "{}", removed.text);
     assert_eq!(server.get(&file).status, 404);
-    let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));
     let listed = webhooks::listed(&server, &run, &hook["webhook_id"]);
-    assert_eq!(listed["status"], "active");
+    assert_eq!(listed["status"], "active", "it was not removed by halves");
 }

@@ -1,4 +1,6 @@
 //! The mirror in a real PostgreSQL: what it copies, and every way in which it is interrupted.
+//!
+//! Long because each way has a test of its own.
 
 use std::{
     path::Path,
@@ -150,6 +152,20 @@ fn a_hundred_thousand_events_catch_up_through_kills_on_both_sides() {
     println!("caught up {} events at {rate:.0} events/s", count - before);
     assert_eq!(postgres.sql(WHOLE), whole(count));
     drop(server);
+}
+
+#[test]
+fn a_database_that_comes_after_the_server_gets_all_there_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path(), many(300));
+    let mut postgres = Postgres::stopped();
+    let server = start(dir.path(), &postgres.url());
+    assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
+    assert_eq!(server.post("/v1/runs", &serde_json::json!({})).status, 200, "nothing waits for it");
+    postgres.run();
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for(COUNT, "300");
+    assert_eq!(postgres.sql(WHOLE), whole(300));
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::support::{
 /// A server that may reach this machine and trusts its certificate.
 pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
     Setup::new(dir)
+        .behind_dead_proxies()
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8, ::1/128")
         .var("SERVICE_EGRESS_CA_PATH", certificate.path.to_str().expect("UTF-8"))
 }
@@ -163,6 +164,11 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
     ];
     let audio = std::fs::read(clips.join("x_bbb-audio.mp4")).expect("readable");
     let sound = Host::start(&certificate, move |asked, out| out.ranged(asked, &audio, &[]));
+    let flower = clips.join("nature_flower.mp4");
+    let flower = ["-i", flower.to_str().expect("UTF-8"), "-frames:v", "5"];
+    ffmpeg(dir.path(), &[&flower[..], &["-an", "-c:v", "mpeg2video", "old.mkv"]].concat());
+    let old = std::fs::read(dir.path().join("old.mkv")).expect("readable");
+    let old = Host::start(&certificate, move |asked, out| out.ranged(asked, &old, &[]));
     let host = bad_host(&certificate, clip, away);
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let unused = unused.expect("a port").port();
@@ -192,6 +198,7 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
         (host.url("/to-rtsp"), "scheme not served: rtsp"),
         (host.url("/to-port-0"), "malformed url: port 0"),
         (sound.url("/a.mp4"), "no video stream"),
+        (old.url("/a.mkv"), "unsupported video codec: mpeg2video"),
     ];
     let server = setup(dir.path(), &certificate).start();
     let run = server.create_run();

@@ -118,13 +118,6 @@ fn a_source_that_is_cut_off_keeps_the_frames_it_has() {
     assert!(reply.json()["decoded_frames"].as_u64().is_some_and(|frames| frames > 10));
 }
 
-/// A figure of the server's process in `/proc`, kB.
-fn memory_kb(server: &Server, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("there");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
 /// A state in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
@@ -166,7 +159,7 @@ fn an_endless_source_ends_at_its_budget_and_is_never_held() {
     });
     let server = setup(dir.path(), &certificate).var("SERVICE_REMOTE_MAX_BYTES", "268435456");
     let server = server.start();
-    let before = memory_kb(&server, "VmRSS");
+    let before = server.memory_kb("VmRSS");
     for path in ["/long", "/endless"] {
         let reply = ingest(&server, &server.create_run(), &host.url(path));
         let message = reply.source_message();
@@ -180,7 +173,7 @@ fn an_endless_source_ends_at_its_budget_and_is_never_held() {
     let line = metrics.lines().find_map(|line| line.strip_prefix("service_remote_bytes_total "));
     let fetched = line.and_then(|count| count.parse::<u64>().ok()).expect("counted");
     assert!((512 << 20..520 << 20).contains(&fetched), "{fetched} bytes");
-    let grown = memory_kb(&server, "VmHWM").saturating_sub(before);
+    let grown = server.memory_kb("VmHWM").saturating_sub(before);
     println!("256 MiB fetched twice: {grown} kB more at the most");
     assert!(grown < 48 << 10, "{grown} kB more for bodies that only pass through");
 }

@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::routes::frame;
 use crate::support::{BOB, Reply, Server, Setup, can_mount, clips};
 
 /// An age in days that has passed by the next start: a few milliseconds.
@@ -139,6 +140,15 @@ fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
         for (path, body) in [
             ("/v1/runs".to_owned(), json!({})),
             (format!("{run_path}/ingest"), json!({ "source_uri": "x.mp4" })),
+            (format!("{run_path}/analyze"), json!({ "model": "m", "frames": [frame()] })),
+            (
+                format!("{run_path}/reason"),
+                json!({ "source_uri": "x.mp4", "model": "qwen3-vl-4b" }),
+            ),
+            (
+                "/v1/infer".to_owned(),
+                json!({ "model": "qwen3-vl-4b", "prompt": "p", "run_id": run }),
+            ),
         ] {
             let refused = server.post(&path, &body);
             assert_eq!((refused.status, refused.code().as_str()), (status, code), "{path}");

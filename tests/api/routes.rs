@@ -25,7 +25,8 @@ fn envelope(reply: &Reply) -> bool {
         && error["details"].is_array()
 }
 
-fn frame() -> Value {
+/// A frame that analyze takes.
+pub fn frame() -> Value {
     json!({
         "frame_index": 0, "pts_ms": 0, "perceptual_hash": "00ff00ff00ff00ff", "luma_mean": 0.5,
         "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
@@ -45,6 +46,9 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("deleteRun" | "stopRun" | "keepaliveRun", 503) => true,
         // An answer that does not end is for the tests of streams to read.
         ("followEvents" | "followRunEvents", 200 | 204 | 503) => true,
+        // `ledger.rs` fills the disk that records need.
+        ("deleteFile" | "deleteWebhook" | "getFile" | "listFiles", 503) => true,
+        ("listDeadLetters" | "redeliverDeadLetters", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `infer.rs` has a backend.
@@ -468,11 +472,19 @@ fn head_answers_like_get_without_a_body() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).start();
     let run = server.create_run();
-    for path in ["/v1/health", "/v1/runs", &format!("/v1/runs/{run}"), "/v1/runs/none"] {
-        let (get, head) = (server.get(path), server.call("HEAD", path).send());
+    let routes = Book::new(&server).operations().into_iter();
+    let routes = routes.filter(|(method, path)| method == "GET" && !path.ends_with("/stream"));
+    let paths = routes.map(|(_, template)| book::path(&template, &run));
+    let paths: Vec<_> = paths.chain(["/v1/runs/none".to_owned()]).collect();
+    assert!(paths.len() > 15, "{paths:?}");
+    for path in paths {
+        let (get, head) = (server.get(&path), server.call("HEAD", &path).send());
         assert_eq!((head.status, head.text.as_str()), (get.status, ""), "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
-        assert_eq!(head.header("content-length"), get.header("content-length"), "{path}");
+        // Figures of the moment have another length each time.
+        if path != "/v1/metrics" {
+            assert_eq!(head.header("content-length"), get.header("content-length"), "{path}");
+        }
     }
 }
 

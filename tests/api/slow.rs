@@ -112,9 +112,16 @@ fn health_answers_beside_five_thousand_slow_connections() {
         let addr = server.addr().parse().expect("an address");
         for at in 0..CONNECTIONS {
             let slow = Slow::ALL[at % 4];
-            let run = slow.run(addr, Arc::clone(&connecting), Arc::clone(&ready));
-            // Closed by the server, where it had to make room: that is what is tested.
-            runtime.spawn(async { drop(run.await) });
+            let (connecting, ready) = (Arc::clone(&connecting), Arc::clone(&ready));
+            runtime.spawn(async move {
+                loop {
+                    // Closed by the server where it had to make room, or for its silence.
+                    drop(slow.run(addr, Arc::clone(&connecting), Arc::clone(&ready)).await);
+                    if connections_max < CONNECTIONS {
+                        return;
+                    }
+                }
+            });
         }
         let started = Instant::now();
         while ready.load(Relaxed) < CONNECTIONS {
@@ -132,10 +139,12 @@ fn health_answers_beside_five_thousand_slow_connections() {
              health p50 {:?}, p99 {:?}",
             times[100], times[197]
         );
-        assert!(open <= f64::from(connections_max), "{open}");
-        // On a busy machine many have ended by their own silence before all are there.
-        let least = if connections_max == 1000 { 1000.0 } else { 0.0 };
-        assert!(gave_way >= least, "{gave_way} gave way");
+        assert!(open <= connections_max as f64, "{open}");
+        if connections_max < CONNECTIONS {
+            assert!(gave_way >= 1000.0, "{gave_way} gave way");
+        } else {
+            assert!(open >= 0.95 * CONNECTIONS as f64, "{open} are open");
+        }
         assert!(grown < 200e3, "{grown} bytes a connection");
         runtime.shutdown_background();
     }

@@ -15,7 +15,7 @@ use crate::support::{
     host::{Certificate, Host},
 };
 
-const BOUNDARY: &str = "x-boundary";
+pub const BOUNDARY: &str = "x-boundary";
 pub const TYPE: &str = "multipart/form-data; boundary=x-boundary";
 
 /// One part of a form; `disposition` follows `form-data; `.

@@ -22,6 +22,7 @@ pub const OK: Behaviour = Behaviour::Answer(200, "x-any: thing");
 /// A server that may deliver to the receiver, and tries again soon.
 pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
     Setup::new(dir)
+        .behind_dead_proxies()
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8")
         .var("SERVICE_EGRESS_CA_PATH", &receiver.ca())
         .var("SERVICE_WEBHOOK_RETRY_MS", "50")
@@ -197,6 +198,34 @@ fn webhooks_that_are_done_with_an_ended_run_count_for_no_limit() {
     }
     assert_eq!(receiver.deliveries("/a").len(), 32, "the end of its run to each");
     hooks(&last);
+}
+
+/// What it was when the webhook was made does not count.
+#[test]
+fn where_a_webhook_goes_is_checked_at_every_delivery() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let trusting = || setup(dir.path(), &receiver);
+    let rows = [
+        (trusting().var("SERVICE_EGRESS_ALLOWED_NETWORKS", ""), "blocked address"),
+        // The toggle is for sources alone.
+        (
+            trusting().var("SERVICE_EGRESS_CA_PATH", "").var("SERVICE_ALLOW_INSECURE_TLS", "true"),
+            "tls: ",
+        ),
+    ];
+    for (suspicious, why) in rows {
+        let server = trusting().start();
+        let run = server.create_run();
+        let made = hook(&server, &run, &receiver.url("/moved"));
+        drop(server);
+        let server = suspicious.start();
+        events(&server, &run, 1);
+        let failing = wait_for_status(&server, &run, &made["webhook_id"], "failing");
+        assert!(failing["last_error"].to_string().contains(why), "{failing}");
+        assert_eq!(receiver.deliveries("/moved").len(), 0, "{why}");
+        assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    }
 }
 
 #[test]

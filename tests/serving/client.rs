@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{TransportConfig, crypto::rustls::QuicClientConfig};
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -238,23 +238,41 @@ impl Client {
         answer
     }
 
+    /// A port that connects as `transport` says.
+    pub fn endpoint(&self, transport: TransportConfig) -> quinn::Endpoint {
+        let crypto = QuicClientConfig::try_from(self.tls(b"h3")).expect("TLS 1.3");
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
+        let mut endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
+        endpoint.set_default_client_config(config);
+        endpoint
+    }
+
+    /// A QUIC connection from `endpoint`, that says nothing yet.
+    pub async fn connect(&self, endpoint: &quinn::Endpoint) -> quinn::Connection {
+        let connecting = endpoint.connect(self.udp, "localhost").expect("a name");
+        tokio::time::timeout(PATIENCE, connecting).await.expect("in time").expect("a handshake")
+    }
+
     /// A QUIC connection that says nothing yet.
     pub async fn quic(&self) -> quinn::Connection {
-        let crypto = QuicClientConfig::try_from(self.tls(b"h3")).expect("TLS 1.3");
-        let mut endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
-        endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-        let connecting = endpoint.connect(self.udp, "localhost").expect("a name");
-        connecting.await.expect("a handshake")
+        self.connect(&self.endpoint(TransportConfig::default())).await
     }
 
     /// An HTTP/3 connection.
     pub async fn http3(&self) -> (quinn::Connection, SendRequest) {
         let quic = self.quic().await;
-        let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
-        let (mut driver, requests) = made.expect("HTTP/3");
-        tokio::spawn(async move { driver.wait_idle().await });
+        let requests = http3(&quic).await;
         (quic, requests)
     }
+}
+
+/// Speaks HTTP/3 on `quic`, until nothing is asked with the answer any more.
+pub async fn http3(quic: &quinn::Connection) -> SendRequest {
+    let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
+    let (mut driver, requests) = made.expect("HTTP/3");
+    tokio::spawn(async move { driver.wait_idle().await });
+    requests
 }
 
 async fn collect(response: http::Response<hyper::body::Incoming>) -> Answer {

@@ -1,12 +1,13 @@
 //! Answers that come bit by bit, and several at once, on HTTP/3.
 
-use std::{net::UdpSocket, sync::Arc, time::Duration};
+use std::{net::UdpSocket, time::Duration};
 
 use bytes::{Buf, Bytes};
+use quinn::TransportConfig;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::client::{Call, PATIENCE, SendRequest, Served, Version, exchange};
+use super::client::{Call, PATIENCE, SendRequest, Served, Version, exchange, http3};
 use crate::support::Setup;
 
 fn served() -> (tempfile::TempDir, Served) {
@@ -64,6 +65,9 @@ fn a_long_poll_ends_when_the_event_is_there() {
             exchange(&mut waiting, &Call::json("/v1/query", &query.to_string())).await
         });
         let stop = Call::json(&format!("/v1/runs/{run}/stop"), "{}");
+        // A poll that does not wait would be over.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!poll.is_finished());
         assert_eq!(exchange(&mut requests, &stop).await.expect("answered").status, 200);
         let found = poll.await.expect("no panic").expect("answered").json();
         assert_eq!(found["matches"][0]["kind"], "stop_requested");
@@ -74,15 +78,9 @@ fn a_long_poll_ends_when_the_event_is_there() {
 fn many_requests_share_a_connection_and_outlive_a_change_of_address() {
     let (_dir, served) = served();
     served.client.runtime.block_on(async {
-        let mut endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
-        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(served.client.tls(b"h3"));
-        let crypto = Arc::new(crypto.expect("TLS 1.3"));
-        endpoint.set_default_client_config(quinn::ClientConfig::new(crypto));
-        let connecting = endpoint.connect(served.client.udp, "localhost").expect("a name");
-        let quic = connecting.await.expect("a handshake");
-        let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
-        let (mut driver, requests) = made.expect("HTTP/3");
-        tokio::spawn(async move { driver.wait_idle().await });
+        let endpoint = served.client.endpoint(TransportConfig::default());
+        let quic = served.client.connect(&endpoint).await;
+        let requests = http3(&quic).await;
         for round in 0..2 {
             let asking = (0..200).map(|_| {
                 let mut requests: SendRequest = requests.clone();

@@ -8,6 +8,7 @@ pub mod onnx_runtime;
 pub mod postgres;
 pub mod python;
 pub mod receiver;
+pub mod reply;
 pub mod skip;
 pub mod whip;
 
@@ -19,10 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::blocking::{Body, Client, Response};
+use reqwest::blocking::{Body, Client};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+pub use reply::Reply;
 pub use skip::skip;
 
 /// The key of the principal that most tests act as.
@@ -37,12 +39,14 @@ pub struct Setup {
     vars: Vec<(String, String)>,
     /// Size of the file system of its own that holds the data, in MiB.
     disk_mib: Option<u32>,
+    /// Where its stderr goes.
+    log: Option<PathBuf>,
 }
 
 impl Setup {
     /// A server that keeps its data in `data` and knows Alice and Bob.
     pub fn new(data: &Path) -> Setup {
-        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None }
+        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
     }
@@ -54,6 +58,15 @@ impl Setup {
         self
     }
 
+    /// Names proxies that nobody runs: what the server reaches, it reaches without them.
+    pub fn behind_dead_proxies(self) -> Setup {
+        let names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+        names.iter().fold(self, |setup, name| {
+            let setup = setup.var(name, "http://127.0.0.1:9");
+            setup.var(&name.to_ascii_lowercase(), "http://127.0.0.1:9")
+        })
+    }
+
     /// Ingest may read beneath `root`.
     pub fn root(self, root: &Path) -> Setup {
         let root = root.display().to_string();
@@ -63,6 +76,12 @@ impl Setup {
     /// Its data are on a small file system of its own, seen by it alone: see [`Server::sees`].
     pub fn on_disk(mut self, mib: u32) -> Setup {
         self.disk_mib = Some(mib);
+        self
+    }
+
+    /// What it says on stderr, a JSON object a line, goes to a file.
+    pub fn log_to(mut self, file: &Path) -> Setup {
+        self.log = Some(file.to_owned());
         self
     }
 
@@ -88,12 +107,15 @@ impl Setup {
     /// Starts it and waits until it listens.
     pub fn start(&self) -> Server {
         let mut command = self.command();
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server starts");
+        let mut child =
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(self.log.as_ref().map_or(Stdio::null(), |file| {
+                    std::fs::File::create(file).expect("a file").into()
+                }))
+                .spawn()
+                .expect("the server starts");
         let stdout = child.stdout.take().expect("piped");
         let (tell, told) = mpsc::sync_channel(1);
         std::thread::Builder::new()
@@ -209,6 +231,14 @@ impl Server {
         self.events(run).iter().map(kind).collect()
     }
 
+    /// A line of its `/proc/PID/status` in kB: `VmRSS`, or `VmHWM` for the peak.
+    pub fn memory_kb(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a size");
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -319,61 +349,6 @@ impl<'a> Call<'a> {
             request = request.body(body);
         }
         Reply::read(request.send()?)
-    }
-}
-
-/// An answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// Its status.
-    pub status: u16,
-    /// Its headers.
-    pub headers: reqwest::header::HeaderMap,
-    /// Its body.
-    pub bytes: Vec<u8>,
-    /// Its body as text.
-    pub text: String,
-}
-
-impl Reply {
-    fn read(response: Response) -> reqwest::Result<Reply> {
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let bytes = response.bytes()?.to_vec();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Reply { status, headers, bytes, text })
-    }
-
-    /// Its body as JSON; null when it is none.
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_default()
-    }
-
-    /// A header, or nothing.
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
-    }
-
-    /// The code of the error envelope, or nothing.
-    pub fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// The fields that the error envelope names.
-    pub fn fields(&self) -> Vec<String> {
-        let json = self.json();
-        let details = json["error"]["details"].as_array().cloned().unwrap_or_default();
-        details
-            .iter()
-            .map(|detail| detail["field"].as_str().unwrap_or_default().to_owned())
-            .collect()
-    }
-
-    /// What the error envelope says of `source_uri`.
-    pub fn source_message(&self) -> String {
-        let json = self.json();
-        let detail = &json["error"]["details"][0];
-        assert_eq!(detail["field"], "source_uri", "{}", self.text);
-        detail["message"].as_str().unwrap_or_default().to_owned()
     }
 }
 

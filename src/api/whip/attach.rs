@@ -22,17 +22,19 @@ use crate::{
 };
 
 /// Bytes of the header.
-const ENCODED_BYTES_MAX: usize = 8192;
+pub const ENCODED_BYTES_MAX: usize = 8192;
 /// Pictures a second of a clip where a publisher says nothing of them.
-const CLIP_FPS_DEFAULT: u64 = 6;
+pub const CLIP_FPS_DEFAULT: u64 = 6;
 /// Pictures of a clip that a model is shown.
 const CLIP_PICTURES: u32 = 8;
 /// Longest edge of one of them.
 const CLIP_EDGE: u32 = 768;
-/// Seconds of a clip, and from one to the next.
-const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
-const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
-const CLIP_S_DEFAULT: f64 = 0.5;
+/// Seconds of a clip.
+pub const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+/// Seconds from the end of one clip to the start of the next.
+pub const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
+/// Either, where a publisher says nothing of it.
+pub const CLIP_S_DEFAULT: f64 = 0.5;
 
 /// What a publisher wants to know.
 pub type LivePrompt = Text<1, 4096>;

@@ -325,3 +325,14 @@ async fn a_long_event_is_sent_in_pieces() {
     let signals = event["payload"]["signals"].as_array().expect("an array");
     assert_eq!((signals.len() as u64, &event["seq"]), (FRAMES, &serde_json::json!(2)));
 }
+
+#[tokio::test]
+async fn somebody_who_hears_nothing_hears_that_after_fifteen_seconds() {
+    let log = start();
+    let run = log.run("alice").await;
+    let mut body = log.feed(&Scope::Run(run), &Filter::default(), 1).body();
+    let before = std::time::Instant::now();
+    let piece = body.frame().await.expect("no end").expect("whole");
+    assert_eq!(&piece.into_data().expect("data")[..], b":\n\n");
+    assert!(before.elapsed() >= Duration::from_secs(15), "{:?}", before.elapsed());
+}

@@ -14,6 +14,21 @@ pub fn path(template: &str, run: &str) -> String {
     path.replace("{name}", "missing.mp4").replace("{webhook_id}", &webhook)
 }
 
+/// The codes that the contract gives a status.
+fn codes(status: u16) -> &'static [&'static str] {
+    match status {
+        400 | 422 => &["validation_error"],
+        401 => &["unauthorized"],
+        403 => &["cors_forbidden"],
+        404 => &["not_found"],
+        409 => &["conflict"],
+        429 => &["rate_limited"],
+        500 => &["internal_error"],
+        503 => &["unavailable", "metrics_unavailable"],
+        status => panic!("{status} has no code"),
+    }
+}
+
 /// The document, and the statuses that its operations have been seen to answer with.
 pub struct Book {
     /// By method and path template.
@@ -60,6 +75,8 @@ impl Book {
         let name = operation["operationId"].as_str().expect("a name").to_owned();
         let mut response = &operation["responses"][reply.status.to_string()];
         assert!(response.is_object(), "{name} does not document {}: {}", reply.status, reply.text);
+        // What has another body than the envelope is described by its route.
+        let is_envelope = response["$ref"].is_string();
         if let Some(target) = response["$ref"].as_str() {
             response = &self.responses[target.rsplit('/').next().expect("a name")];
         }
@@ -70,6 +87,13 @@ impl Book {
                 known == found || matches!(&**known, "image/jpeg" | "application/octet-stream")
             });
             assert!(known, "{name} {}: {found}", reply.status);
+            if is_envelope && contents.contains_key("application/json") {
+                let (json, codes) = (reply.json(), codes(reply.status));
+                assert!(codes.contains(&&*reply.code()), "{name} {}: {}", reply.status, reply.text);
+                assert_eq!(json["error"]["request_id"], reply.header("x-request-id"), "{name}");
+                assert!(json["error"]["message"].is_string(), "{name}: {}", reply.text);
+                assert!(json["error"]["details"].is_array(), "{name}: {}", reply.text);
+            }
         }
         let headers = response["headers"].as_object().into_iter().flatten();
         for (header, _) in headers.filter(|(header, _)| *header != "link") {

@@ -1,0 +1,50 @@
+//! The limits of live sessions and of what their publishers say.
+
+use std::collections::BTreeMap;
+
+use serde_json::Number;
+
+use super::{Limit, numbers};
+use crate::{
+    api::{
+        App,
+        whip::{
+            self,
+            attach::{self, ClipFps, LivePrompt, TokenRate},
+        },
+    },
+    live,
+};
+
+/// What a publisher may say, past which 400 or 413, and what the server does for it.
+pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
+    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
+    BTreeMap::from([
+        ("whip.offer", Limit::most(whip::SDP_BYTES_MAX, "bytes")),
+        ("whip.x-attach-config", Limit::most(attach::ENCODED_BYTES_MAX, "bytes of base64url")),
+        ("whip.prompt", Limit::within(LivePrompt::BYTES, "bytes")),
+        ("whip.max_output_tokens_per_second", Limit::within(TokenRate::RANGE, "tokens a second")),
+        (
+            "whip.clip_mode.target_fps",
+            Limit::within(ClipFps::RANGE, "pictures a second").default(attach::CLIP_FPS_DEFAULT),
+        ),
+        (
+            "whip.clip_mode.clip_length_seconds",
+            Limit::within(numbers(attach::CLIP_LENGTH_S), "seconds")
+                .default(number(attach::CLIP_S_DEFAULT)),
+        ),
+        (
+            "whip.clip_mode.delay_seconds",
+            Limit::within(numbers(attach::CLIP_DELAY_S), "seconds")
+                .default(number(attach::CLIP_S_DEFAULT)),
+        ),
+        ("live_sessions", Limit::most(live::SESSIONS_MAX, "sessions, offers included")),
+        (
+            "live_session_memory",
+            Limit::most(app.config.live.memory_budget, "bytes of all sessions")
+                .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
+        ),
+        ("live_connect", Limit::most(live::CONNECT_WITHIN.as_secs(), "seconds from the offer")),
+        ("live_silence", Limit::most(live::LOST_AFTER.as_secs(), "seconds")),
+    ])
+}

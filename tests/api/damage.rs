@@ -1,0 +1,47 @@
+//! A log whose files are damaged under the server: what callers are told, and what the server is.
+
+use serde_json::{Value, json};
+
+use crate::support::{Setup, clips};
+
+#[test]
+fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
+    const NAME: &str = "damage_is_an_internal_error_whose_details_are_in_the_log_alone";
+    let Some(clips) = clips(NAME) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = dir.path().join("stderr");
+    let setup = Setup::new(dir.path()).root(&clips).log_to(&said);
+    let server = setup.start();
+    let run = server.create_run();
+    let ingest = json!({"source_uri": "surv_bottle-detection.mp4", "max_frames": 1100});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    drop(server);
+    let columns = dir.path().join("data/log/columns");
+    let mut removed = 0;
+    for entry in std::fs::read_dir(&columns).expect("readable") {
+        std::fs::remove_file(entry.expect("readable").path()).expect("removed");
+        removed += 1;
+    }
+    assert!(removed > 0, "the signals are in files of their own");
+    let server = setup.start();
+    let analyze = json!({"model": "m"});
+    let rows = [
+        ("GET", format!("/v1/runs/{run}/events"), Value::Null),
+        ("POST", "/v1/query".to_owned(), json!({"run_id": run})),
+        ("POST", format!("/v1/runs/{run}/analyze"), analyze),
+    ];
+    for (method, path, body) in rows {
+        let call = server.call(method, &path);
+        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+        let told = (reply.status, reply.code(), reply.json()["error"]["message"].clone());
+        assert_eq!(told, (500, "internal_error".to_owned(), json!("internal error")), "{path}");
+        assert!(!reply.text.contains("columns"), "{}", reply.text);
+        let request = reply.header("x-request-id");
+        let lines = std::fs::read_to_string(&said).expect("readable");
+        let line = lines.lines().find(|line| line.contains(request) && line.contains("columns"));
+        assert!(line.is_some(), "{path}: the log says which file under {request}");
+    }
+    let state = server.get(&format!("/v1/runs/{run}/state"));
+    assert_eq!(state.status, 200, "what is not damaged is served: {}", state.text);
+}

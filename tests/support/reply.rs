@@ -1,0 +1,60 @@
+//! An answer of the server, read whole.
+
+use reqwest::blocking::Response;
+use serde_json::Value;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: reqwest::header::HeaderMap,
+    /// Its body.
+    pub bytes: Vec<u8>,
+    /// Its body as text.
+    pub text: String,
+}
+
+impl Reply {
+    /// Reads an answer to its end.
+    pub fn read(response: Response) -> reqwest::Result<Reply> {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes()?.to_vec();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Reply { status, headers, bytes, text })
+    }
+
+    /// Its body as JSON; null when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// A header, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
+    }
+
+    /// The code of the error envelope, or nothing.
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The fields that the error envelope names.
+    pub fn fields(&self) -> Vec<String> {
+        let json = self.json();
+        let details = json["error"]["details"].as_array().cloned().unwrap_or_default();
+        details
+            .iter()
+            .map(|detail| detail["field"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// What the error envelope says of `source_uri`.
+    pub fn source_message(&self) -> String {
+        let json = self.json();
+        let detail = &json["error"]["details"][0];
+        assert_eq!(detail["field"], "source_uri", "{}", self.text);
+        detail["message"].as_str().unwrap_or_default().to_owned()
+    }
+}
