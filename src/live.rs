@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::infer::{OutputSchema, finding::default_schema, scheduler::Class};
+use ::infer::{OutputSchema, finding::default_answer, scheduler::Class};
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId};
@@ -199,8 +199,7 @@ impl Live {
         let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
         let budget = Budget::new(*memory_budget);
         let workers = Workers::new(parts.supervisor.clone(), *shares_workers);
-        let schema = OutputSchema::compile(default_schema().clone());
-        let schema = Arc::new(schema.expect("the default schema is one"));
+        let schema = default_answer();
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
         tasks.spawn(async move { kept.keep(draining).await });

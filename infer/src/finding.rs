@@ -3,10 +3,12 @@
 //! Reading never fails: an answer was validated before, by the default schema or by a caller's
 //! own, and of a caller's own only the fields that are here too are known.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use media::{EventType, LABEL_BYTES, Score};
 use serde_json::{Value, json};
+
+use crate::OutputSchema;
 
 /// Bytes of a summary that are kept.
 pub const SUMMARY_BYTES_MAX: usize = 512;
@@ -36,6 +38,21 @@ pub fn default_schema() -> &'static Value {
         })
     });
     &SCHEMA
+}
+
+/// The default schema as backends are given it; answers may be longer than it says, for many backends
+/// enforce no length, and a long description is cut.
+pub fn default_answer() -> Arc<OutputSchema> {
+    static SCHEMA: LazyLock<Arc<OutputSchema>> = LazyLock::new(|| {
+        let mut judge = default_schema().clone();
+        for field in judge["properties"].as_object_mut().into_iter().flatten() {
+            field.1.as_object_mut().and_then(|schema| schema.remove("maxLength"));
+        }
+        let schema = OutputSchema::compile(default_schema().clone());
+        let schema = schema.and_then(|schema| schema.judged_by(judge));
+        Arc::new(schema.expect("a schema of ours is usable"))
+    });
+    Arc::clone(&SCHEMA)
 }
 
 /// What a model found.
@@ -119,6 +136,22 @@ mod tests {
 
     fn read(answer: Value) -> Finding {
         Finding::read(&answer)
+    }
+
+    #[test]
+    fn a_long_description_is_no_reason_to_ask_again() {
+        let answer = |chars: usize, confidence: f64| {
+            json!({
+                "event_type": "van waits", "object_label": "van", "summary": "s".repeat(chars),
+                "description": "d".repeat(chars), "confidence": confidence,
+            })
+        };
+        let schema = default_answer();
+        assert_eq!(schema.value(), default_schema(), "backends are told the lengths");
+        assert!(schema.validate(&answer(20_000, 0.5)).is_ok());
+        assert!(schema.validate(&answer(1, 7.0)).is_err(), "7 of 10 is no certainty");
+        assert!(schema.validate(&json!({"summary": "s"})).is_err());
+        assert_eq!(Finding::read(&answer(20_000, 0.5)).description.len(), DESCRIPTION_BYTES_MAX);
     }
 
     #[test]

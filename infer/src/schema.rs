@@ -106,6 +106,13 @@ impl fmt::Debug for OutputSchema {
 }
 
 impl OutputSchema {
+    /// The same for backends, where an answer need only match `judge`: what is beyond a bound is
+    /// mended by its reader, and not asked for again.
+    pub fn judged_by(self, judge: Value) -> Result<OutputSchema, SchemaError> {
+        let OutputSchema { validator, .. } = OutputSchema::compile(judge)?;
+        Ok(OutputSchema { validator, ..self })
+    }
+
     /// `value` as a schema, if it is one that can be used.
     pub fn compile(value: Value) -> Result<OutputSchema, SchemaError> {
         if !value.is_object() {

@@ -112,9 +112,9 @@ pub enum ApiError {
     /// A request with the same key is under way.
     #[error("a request with this Idempotency-Key is under way: ask again when it is answered")]
     UnderWay,
-    /// A request with the same key was carried out and its answer is gone.
+    /// A request with the same key was begun, did something, and has no answer that was kept.
     #[error(
-        "a request with this Idempotency-Key was carried out as {request_id}, and its answer \
+        "a request with this Idempotency-Key was begun as {request_id}, and its answer \
          was not kept: read the events of {run}"
     )]
     AnswerLost {

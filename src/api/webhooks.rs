@@ -130,8 +130,11 @@ fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
     let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
     let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
     let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
-    found.ok_or_else(|| {
-        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    // A webhook goes with its run: nobody is left to tell of the deletion.
+    let is_sent = |kind: &EventKind| *kind != EventKind::RunDeleted;
+    found.filter(|kinds| kinds.iter().all(is_sent)).ok_or_else(|| {
+        let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
+        let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
         format!("must be an array of 1 to 32 of {}", names.join(", ")).into()
     })
 }
@@ -143,7 +146,8 @@ fn secret(value: &Value) -> Result<Secret, Problem> {
 
 /// Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
 ///
-/// Each is a CloudEvent; they come in order and at least once, each time with the same
+/// Deleting the run removes its webhooks: what was not delivered by then is not sent any more, and the
+/// deletion is not told. Each is a CloudEvent; they come in order and at least once, each time with the same
 /// `webhook-id`. Anything but a 2xx answer is tried again with growing delays; 410 ends it.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/webhooks", operation_id = "createWebhook", tag = "webhooks",

@@ -251,6 +251,7 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
         (json!({ "url": "https://no-such-host.invalid/x" }), "url", "dns"),
         (json!({ "url": "https://x.invalid", "kinds": [] }), "kinds", "1 to 32"),
         (json!({ "url": "https://x.invalid", "kinds": ["no"] }), "kinds", "vlm"),
+        (json!({ "url": "https://x.invalid", "kinds": ["run_deleted"] }), "kinds", "1 to 32"),
         (json!({ "url": "https://x.invalid", "secret": "whsec_x" }), "secret", "base64"),
         (
             json!({ "url": "https://x.invalid", "description": "d".repeat(257) }),

@@ -1,11 +1,8 @@
 //! What a request to reason says.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use infer::{OutputSchema, finding::default_schema};
+use infer::{OutputSchema, finding::default_answer};
 use media::{Label, Rate, Score, StreamId};
 use serde_json::Value;
 use timeline::{MarkerConfig, SamplingPolicy};
@@ -314,15 +311,6 @@ pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
         }
     }
     Crop::new(x, y, width, height)
-}
-
-/// What an answer must match where the caller gives no schema.
-fn default_answer() -> Arc<OutputSchema> {
-    static SCHEMA: LazyLock<Arc<OutputSchema>> = LazyLock::new(|| {
-        let schema = OutputSchema::compile(default_schema().clone());
-        Arc::new(schema.expect("a schema of ours is usable"))
-    });
-    Arc::clone(&SCHEMA)
 }
 
 /// A schema that answers can be made to match.
