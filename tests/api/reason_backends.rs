@@ -1,5 +1,7 @@
 //! Reasoning and who is asked: before all is decoded, another backend, and none that serves a model.
 
+use std::time::Instant;
+
 use infer::scripted::Step;
 use serde_json::json;
 
@@ -89,11 +91,17 @@ fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
 fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
     let Some(clips) = clips("a_model_that_is_away_for_a_moment_costs_no_chunk") else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let model = Model::start(|seen| match seen.number {
-        3..=9 => Step::close(),
-        10..=20 => Step::html(503),
-        21..=24 => Step::rate_limited(Some("1")),
-        _ => Step::chat(&finding("van waits", 0.9)),
+    let mut away: Option<Instant> = None;
+    let model = Model::start(move |seen| {
+        if seen.number < 3 {
+            return Step::chat(&finding("van waits", 0.9));
+        }
+        match away.get_or_insert_with(Instant::now).elapsed().as_millis() {
+            0..1000 => Step::close(),
+            1000..2000 => Step::html(503),
+            2000..3000 => Step::rate_limited(Some("1")),
+            _ => Step::chat(&finding("van waits", 0.9)),
+        }
     });
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
     let run = server.create_run();
