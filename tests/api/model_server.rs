@@ -220,7 +220,8 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let server = server(dir.path(), &models, KEY).root(&clips).start();
-    for more in [json!({}), json!({"temporal_chain": true}), json!({"visual_diff": true})] {
+    let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
+    for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();
         let mut body = json!({
             "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90,

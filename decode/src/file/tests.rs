@@ -202,8 +202,10 @@ fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
 /// The report names what decoded, and why it was not all by the same.
 fn check_report(case: &str, fault: Fault, packets: i64, report: &FileReport) {
     let (flaky, software) = ("flaky:h264", "software:h264");
-    let both = format!("{flaky}+{software}");
-    assert!([flaky, software, &both].contains(&report.decoder.as_str()), "{case}: {report:?}");
+    // In the order of the file: of two threads, that of the first segment may meet the loss.
+    let both = [format!("{flaky}+{software}"), format!("{software}+{flaky}")];
+    let known = [flaky, software, &both[0], &both[1]];
+    assert!(known.contains(&report.decoder.as_str()), "{case}: {report:?}");
     if packets == 0 && fault != Fault::Damage {
         assert_eq!(report.decoder, software, "{case}");
         assert!(report.fallback.is_some(), "{case}");

@@ -206,7 +206,8 @@ mod tests {
         use Reason::{InitialFrame, PeriodicKeepalive, SceneCut};
         let keepalives: Vec<_> = (0..4).map(|at| (at * 30, PeriodicKeepalive)).collect();
         let with = |more: &[(u64, Reason)]| [&keepalives[..], more].concat();
-        let rows: [(&str, u32, u8, Vec<(u64, Reason)>, &[u64]); 6] = [
+        type Row = (&'static str, u32, u8, Vec<(u64, Reason)>, &'static [u64]);
+        let rows: [Row; 6] = [
             ("nothing selected", 120, 4, vec![], &[0, 30, 60, 90]),
             ("keepalives take no place", 240, 4, with(&[]), &[0, 60, 120, 180]),
             ("a cut does", 240, 4, with(&[(100, SceneCut)]), &[0, 60, 100, 120]),
