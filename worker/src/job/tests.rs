@@ -1,4 +1,6 @@
 //! A job's result does not depend on how its file is cut into segments.
+//!
+//! Long because each is checked against its definition.
 
 use std::sync::{Arc, LazyLock};
 
@@ -231,6 +233,8 @@ fn views_by_definition(
         .clone()
         .filter(|&index| decisions[index].selected)
         .map(|index| (index, Some(decisions[index].reason)))
+        // A keepalive tells nothing of the picture.
+        .filter(|(_, reason)| *reason != Some(Reason::PeriodicKeepalive))
         .collect();
     views.sort_by_key(|(index, reason)| (reason.and_then(strength), *index));
     views.truncate(places);
@@ -247,7 +251,8 @@ fn views_by_definition(
         };
         let is_new = |even| frames.contains(&even) && views.iter().all(|(index, _)| *index != even);
         if let Some(even) = even.filter(|&even| is_new(even) && views.len() < places) {
-            views.push((even, None));
+            let gate::Decision { selected, reason, .. } = decisions[even];
+            views.push((even, selected.then_some(reason)));
         }
     }
     views.sort_by_key(|(index, _)| *index);
