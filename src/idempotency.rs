@@ -225,7 +225,7 @@ impl Idempotency {
     }
 
     /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
-    /// they keep nothing that a repetition needs. Looks once in [`LOOK_EVERY`].
+    /// they keep nothing that a repetition needs. Looks once a minute.
     pub fn make_room(&self, owner: &Principal, timeline: &Timeline) -> Result<bool, KeysError> {
         if !self.looks_now(owner) {
             return Ok(false);
