@@ -28,8 +28,6 @@ const AT_ONCE: usize = 32;
 const SMALL_FOR: Duration = Duration::from_secs(3);
 const UPLOAD: usize = 200_000_000;
 const DOWNLOAD: usize = 100_000_000;
-/// Payload of the largest datagram that is looked for and taken.
-const DATAGRAM_BYTES: u16 = 8952;
 /// Bytes that may come before they are read, of a stream; twice as many of a connection.
 const WINDOW: u32 = 8 << 20;
 /// Where a server listens and is reached: directly, and over a bad path.
@@ -132,19 +130,11 @@ impl Server {
 
     async fn http3(&self) -> Result<Client, Failure> {
         let mut transport = quinn::TransportConfig::default();
-        let mut datagrams = quinn::MtuDiscoveryConfig::default();
-        datagrams.upper_bound(DATAGRAM_BYTES);
         transport.stream_receive_window(WINDOW.into()).receive_window((2 * WINDOW).into());
-        transport.mtu_discovery_config(Some(datagrams));
         let mut config =
             quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(self.tls(b"h3"))?));
         config.transport_config(Arc::new(transport));
-        // As large datagrams as the path has, as TCP takes them too.
-        let mut taken = quinn::EndpointConfig::default();
-        taken.max_udp_payload_size(DATAGRAM_BYTES)?;
-        let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        let mut endpoint = quinn::Endpoint::new(taken, None, socket, runtime)?;
+        let mut endpoint = quinn::Endpoint::client(([0, 0, 0, 0], 0).into())?;
         endpoint.set_default_client_config(config);
         let quic = endpoint.connect(self.udp, "localhost")?.await?;
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic)).await?;

@@ -20,8 +20,7 @@ use h3::{error::Code, server};
 use http::{Response, header};
 use http_body::Body;
 use quinn::{
-    AckFrequencyConfig, Endpoint, EndpointConfig, Incoming, MtuDiscoveryConfig, ServerConfig,
-    TransportConfig, VarInt,
+    Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig, VarInt,
     congestion::BbrConfig,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
@@ -44,12 +43,6 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes of answers on a connection that the peer has not acknowledged.
 const SEND_WINDOW_BYTES: u64 = 4 << 20;
-/// Payload of the largest datagram that is looked for and taken: a jumbo frame of 9000 bytes less
-/// the headers of IPv6 and UDP. The search (RFC 8899) ends at 1452 where a path has no more.
-const DATAGRAM_BYTES_MAX: u16 = 8952;
-/// Packets that a peer takes before it acknowledges them, where it can be asked to
-/// (draft-ietf-quic-ack-frequency).
-const UNACKNOWLEDGED: u32 = 16;
 /// Bytes that the system holds for the socket, where it may: 20 ms at 1 Gb/s.
 const SOCKET_BYTES: usize = 4 << 20;
 /// Parts of an answer below this are put together while more of them are there.
@@ -98,9 +91,7 @@ impl QuicListener {
             }
         }
         let runtime = Arc::new(quinn::TokioRuntime);
-        let mut endpoint = EndpointConfig::default();
-        endpoint.max_udp_payload_size(DATAGRAM_BYTES_MAX).expect("within its bounds");
-        let endpoint = Endpoint::new(endpoint, Some(config), socket, runtime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime);
         Ok(QuicListener { endpoint: endpoint.map_err(refused)? })
     }
 
@@ -112,14 +103,8 @@ impl QuicListener {
 
 fn transport(limits: Limits) -> TransportConfig {
     let idle = u32::try_from(limits.idle.as_millis()).unwrap_or(u32::MAX);
-    let mut datagrams = MtuDiscoveryConfig::default();
-    datagrams.upper_bound(DATAGRAM_BYTES_MAX);
-    let mut acknowledgements = AckFrequencyConfig::default();
-    acknowledgements.ack_eliciting_threshold(VarInt::from_u32(UNACKNOWLEDGED));
     let mut transport = TransportConfig::default();
     transport
-        .mtu_discovery_config(Some(datagrams))
-        .ack_frequency_config(Some(acknowledgements))
         .max_concurrent_bidi_streams(limits.streams_max.into())
         // Control, encoder, decoder, and room for those that nobody knows (RFC 9114 6.2.3).
         .max_concurrent_uni_streams(8_u32.into())
