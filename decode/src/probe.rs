@@ -73,6 +73,7 @@ impl Clip {
             Ok((decoder, None)) => tried(Some(decoder), None),
             Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
             Err(reason) if decoders.first(codec).is_some() => {
+                // What is told is why the device does not; a codec that software lacks has no decoder.
                 let software = self.decode(&Decoders::software()).ok();
                 tried(software.map(|(decoder, _)| decoder), Some(reason))
             }

@@ -3,14 +3,7 @@
 use quinn::{ConnectionError, TransportConfig, VarInt};
 use tokio::time::timeout;
 
-use super::client::{Answer, Call, Client, PATIENCE, Served, Version, exchange, http3};
-use crate::support::Setup;
-
-fn served() -> (tempfile::TempDir, Served) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
-    (dir, served)
-}
+use super::client::{Answer, Call, Client, PATIENCE, Version, exchange, http3, served};
 
 async fn health(client: &Client) -> Answer {
     let (_quic, mut requests) = client.http3().await;

@@ -148,6 +148,13 @@ impl Call {
     }
 }
 
+/// A server with a directory of its own, as it is without settings.
+pub fn served() -> (tempfile::TempDir, Served) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    (dir, served)
+}
+
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {

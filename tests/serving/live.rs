@@ -7,14 +7,7 @@ use quinn::TransportConfig;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::client::{Call, PATIENCE, SendRequest, Served, Version, exchange, http3};
-use crate::support::Setup;
-
-fn served() -> (tempfile::TempDir, Served) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
-    (dir, served)
-}
+use super::client::{Call, PATIENCE, SendRequest, Served, Version, exchange, http3, served};
 
 async fn create_run(requests: &mut SendRequest) -> String {
     let created = exchange(requests, &Call::json("/v1/runs", "{}")).await.expect("answered");
