@@ -74,8 +74,10 @@ bench-reason: build ## What models add to decoding: good ones, then ten minutes 
 	benches/reason.py bound target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
 	benches/reason.py chaos target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
 
-bench-search: ## A million descriptions: memory, and the time of a search
+bench-search: build ## A million descriptions: memory, and the time of a search, alone and over HTTP
 	$(CARGO) run --release --locked -q -p search --example search_cost
+	$(CARGO) build --release --locked -q -p timeline --example described_log
+	benches/search.py target/release/examples/described_log target/release/sightline-server
 
 bench-log: ## Durable events a second, poll and reopen times
 	$(CARGO) run --release --locked -q -p timeline --example log_cost

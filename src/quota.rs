@@ -57,6 +57,15 @@ impl QuotaError {
             QuotaError::Global { .. } => ErrorKind::Exhausted,
         }
     }
+
+    /// The same refusal, where `held` of the bytes used belong to what is asked for.
+    fn beside(mut self, held: u64) -> QuotaError {
+        let (QuotaError::Principal { used, asked, .. } | QuotaError::Global { used, asked, .. }) =
+            &mut self;
+        *used = used.saturating_sub(held);
+        *asked = asked.saturating_add(held);
+        self
+    }
 }
 
 /// The accounts of all principals.
@@ -82,8 +91,14 @@ impl Quota {
 
     /// Charges `owner` for `bytes` that are about to be stored, whole or not at all.
     pub fn charge(&self, owner: &Principal, bytes: u64) -> Result<(), QuotaError> {
+        self.charge_beside(owner, bytes, 0)
+    }
+
+    /// Charges `owner` for `bytes` more of something of which `held` are charged already: a
+    /// refusal tells of it as a whole, and of what is used without it.
+    fn charge_beside(&self, owner: &Principal, bytes: u64, held: u64) -> Result<(), QuotaError> {
         let mut accounts = self.accounts();
-        accounts.check(&self.limits, owner, bytes)?;
+        accounts.check(&self.limits, owner, bytes).map_err(|error| error.beside(held))?;
         accounts.add(owner, bytes);
         Ok(())
     }
@@ -177,7 +192,7 @@ pub struct Hold {
 impl Hold {
     /// Charges for `bytes` more.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
-        self.quota.charge(&self.owner, bytes)?;
+        self.quota.charge_beside(&self.owner, bytes, self.bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -250,8 +265,8 @@ mod tests {
         let (alice, quota) = (Principal::named("alice"), quota(0, 10));
         let mut lost = quota.hold(&alice);
         assert_eq!(lost.grow(6), Ok(()));
-        let over = QuotaError::Principal { quota: 10, used: 6, asked: 5 };
-        assert_eq!(lost.grow(5), Err(over), "and the first six stay held");
+        let over = QuotaError::Principal { quota: 10, used: 0, asked: 11 };
+        assert_eq!(lost.grow(5), Err(over), "told as a whole, and the first six stay held");
         assert_eq!(quota.total(), 6);
         drop(lost);
         assert_eq!(quota.total(), 0);

@@ -103,9 +103,15 @@ impl FromRequest<Arc<App>> for Body {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Body, ApiError> {
         check_type(request.headers())?;
-        let text = Bytes::from_request(request, app)
-            .await
-            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+        let text = Bytes::from_request(request, app).await.map_err(|rejection| {
+            let text = match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    format!("the body has more than {BODY_BYTES_MAX} bytes")
+                }
+                _ => rejection.body_text(),
+            };
+            ApiError::Plain(rejection.status(), text)
+        })?;
         Ok(Body { value: json::parse(&text)?, text })
     }
 }

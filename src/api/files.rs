@@ -32,7 +32,7 @@ use super::{
     error::ApiError,
     extract::{Caller, Params},
     openapi::{Fails, terms},
-    page::{PageLimit, limit, linked},
+    page::{NO_CURSOR, PageLimit, limit, linked},
     wire::shown,
 };
 use crate::{
@@ -54,6 +54,8 @@ struct Found {
     version: Version,
     /// What it is called where it is saved.
     name: String,
+    /// Its media type.
+    kind: &'static str,
 }
 
 fn plain(status: StatusCode, text: &str) -> ApiError {
@@ -73,8 +75,10 @@ fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
             let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
             let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
             let version = Version { etag: format!("\"{sha256}\""), modified };
+            // Its own name has the extension of what the probe found; the uploader's may not.
+            let kind = media_type(name.as_str());
             let name = if original_name.is_empty() { name.to_string() } else { original_name };
-            Ok(Found { file, size: bytes, version, name })
+            Ok(Found { file, size: bytes, version, name, kind })
         }
         None => beneath_a_root(app, path),
     }
@@ -91,7 +95,8 @@ fn beneath_a_root(app: &App, path: &str) -> Result<Found, ApiError> {
         modified: seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
     };
     let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-    Ok(Found { file, size, version, name })
+    let kind = media_type(&name);
+    Ok(Found { file, size, version, name, kind })
 }
 
 /// What a caller is told of a file that is not opened.
@@ -153,7 +158,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 
 /// The answer to a request for `found`.
 fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
-    let Found { file, size, version, name } = found;
+    let Found { file, size, version, name, kind } = found;
     let mut kept = HeaderMap::new();
     let mut keep = |name, value: &str| {
         // Tags, dates and numbers of ours are always header text.
@@ -187,7 +192,6 @@ fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
         let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
         kept.extend(HeaderValue::from_str(&shown).ok().map(|value| (header::CONTENT_RANGE, value)));
     }
-    let kind = media_type(&name);
     let about = [
         (header::CONTENT_TYPE, kind.to_owned()),
         (header::CONTENT_DISPOSITION, disposition(kind, &name)),
@@ -301,7 +305,7 @@ impl FileRecord {
 /// A cursor is the name of the last file of the page before.
 fn cursor(value: &Value) -> Result<StoredName, Problem> {
     let name = value.as_str().and_then(|text| text.parse().ok());
-    name.ok_or("must be one that a Link header gave".into())
+    name.ok_or(NO_CURSOR.into())
 }
 
 /// List the caller's uploads, the newest first.

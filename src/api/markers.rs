@@ -14,7 +14,7 @@ use super::{
     ApiResult, App,
     extract::{Caller, Owned, Params},
     openapi::terms,
-    page::{PageLimit, limit, linked},
+    page::{NO_CURSOR, PageLimit, limit, linked},
     wire::{MarkerRecord, shown},
 };
 use crate::json::{Int, Problem, Text, name};
@@ -81,7 +81,7 @@ fn cursor(value: &Value) -> Result<Key, Problem> {
         let (start, end) = (number()?, number()?);
         Some((start, end, parts.next()?.parse().ok()?))
     };
-    value.as_str().and_then(read).ok_or("must be one that a Link header gave".into())
+    value.as_str().and_then(read).ok_or(NO_CURSOR.into())
 }
 
 /// Which markers.

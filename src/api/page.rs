@@ -5,15 +5,18 @@ use std::fmt::Display;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Uri, header};
 use media::Seq;
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::openapi::terms;
-use crate::json::{Fields, Int};
+use crate::json::{Fields, Int, Problem};
 
 /// Items a page of a list.
 pub type PageLimit = Int<1, 1000>;
 /// Items where a caller gives no limit.
 pub const PAGE_DEFAULT: u64 = 100;
+/// What is wrong with a cursor that no list gave.
+pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
 /// Which page of a list.
 #[derive(IntoParams)]
@@ -43,10 +46,12 @@ pub fn limit(fields: &mut Fields<'_>) -> usize {
 
 /// Reads `limit` and `cursor`.
 pub fn paging(fields: &mut Fields<'_>) -> Paging {
-    Paging {
-        limit: limit(fields),
-        cursor: fields.optional("cursor", Int::<0, { u64::MAX }>::digits).map(Seq),
-    }
+    Paging { limit: limit(fields), cursor: fields.optional("cursor", cursor).map(Seq) }
+}
+
+/// A cursor is a seq in decimal digits, which is nobody's business but this server's.
+fn cursor(value: &Value) -> Result<u64, Problem> {
+    Int::<0, { u64::MAX }>::digits(value).map_err(|_| NO_CURSOR.into())
 }
 
 /// Adds the link to the page at `next`, where there is one.

@@ -44,6 +44,7 @@ fn a_body_is_json_or_its_fault_is_named() {
         assert_eq!(reply.status, status, "{name} as {content_type:?}: {}", reply.text);
         assert_eq!(reply.fields().first().map_or("", |field| field), field, "{name}");
         assert!(status == 422 || reply.code().is_empty(), "{name} is answered in plain text");
+        assert!(status != 413 || reply.text.contains("2097152"), "{}", reply.text);
     }
 }
 

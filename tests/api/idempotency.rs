@@ -5,14 +5,16 @@ use std::{
     io::Write,
     net::TcpStream,
     path::Path,
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
+use infer::scripted::Step;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use serde_json::{Value, json};
 
 use super::uploads::{TYPE, file_form, half_an_upload, stored, wait_for_files};
-use crate::support::{ALICE, BOB, Reply, Server, Setup, clips};
+use crate::support::{ALICE, BOB, Reply, Server, Setup, clips, model::Model};
 
 fn keyed(server: &Server, key: &str, path: &str, body: &Value) -> Reply {
     server.call("POST", path).header("idempotency-key", key).json(body).send()
@@ -202,6 +204,34 @@ fn a_second_request_waits_for_the_first_to_end() {
         assert!(started.elapsed() < Duration::from_secs(20), "the key stays taken");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_second_batch_is_refused_while_the_first_is_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (answer, wait) = mpsc::channel();
+    let model = Model::start(move |_| {
+        wait.recv().expect("the test ends later");
+        Step::chat("late")
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    let body = json!({"requests": [{"model": "qwen3-vl-4b", "prompt": "p"}]});
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| keyed(&server, "k", "/v1/infer/batch", &body));
+        let started = Instant::now();
+        while model.server.seen().is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(60), "nothing is asked");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let again = keyed(&server, "k", "/v1/infer/batch", &body);
+        assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
+        assert_eq!(again.header("retry-after"), "1");
+        answer.send(()).expect("the model waits");
+        let first = first.join().expect("answered");
+        let again = keyed(&server, "k", "/v1/infer/batch", &body);
+        assert!(first.status == 200 && is_replay(&again), "{} {}", first.text, again.text);
+    });
+    assert_eq!(model.server.seen().len(), 1, "asked once");
 }
 
 #[test]

@@ -53,6 +53,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("search", 503) => true,
         // `infer.rs` has a backend.
         ("infer" | "inferBatch", 200) => true,
+        // `idempotency.rs` sends its key again while it is under way.
+        ("inferBatch", 409) => true,
         // `whip.rs` has offers, and statuses that are plain text.
         (operation, _) if operation.starts_with("whip") => true,
         // `feedback.rs` has a real database.
@@ -132,6 +134,7 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/runs".into(), json!([]), 422, "validation_error"),
         ("GET", "/v1/runs?status=pending&limit=1".into(), none.clone(), 200, ""),
         ("GET", "/v1/runs?status=gone".into(), none.clone(), 422, "validation_error"),
+        ("GET", "/v1/runs?cursor=zzz".into(), none.clone(), 422, "validation_error"),
         ("GET", format!("/v1/runs/{live}"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{ended}"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{deleted}"), none.clone(), 404, "not_found"),

@@ -372,3 +372,21 @@ fn lists_of_uploads_go_page_by_page_while_more_come() {
         assert_eq!(server.get(&format!("/v1/files?{query}")).status, status, "{query}");
     }
 }
+
+#[test]
+fn a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called() {
+    const NAME: &str = "a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called";
+    let Some(clips) = clips(NAME) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let clip = std::fs::read(clips.join("talk_asl-book.mkv")).expect("a clip");
+    for name in ["a.mkv", "a.mp4", "a.html", "a"] {
+        let answer = upload(&server, name, &clip);
+        assert_eq!(answer["media_type"], "video/matroska", "{name}");
+        let path = format!("/v1/files/{}", answer["file_name"].as_str().expect("a name"));
+        let served = server.call("HEAD", &path).send();
+        assert_eq!(served.header("content-type"), "video/matroska", "{name}");
+        let disposition = format!("inline; filename=\"{name}\"");
+        assert_eq!(served.header("content-disposition"), disposition);
+    }
+}

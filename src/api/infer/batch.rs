@@ -104,7 +104,7 @@ impl ItemRecord {
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),
     request_body = BatchRequest,
-    responses((status = 200, description = "What became of each", body = BatchAnswer), Fails<503>),
+    responses((status = 200, description = "What became of each", body = BatchAnswer), Fails<409>, Fails<503>),
 )]
 pub async fn infer_batch(
     State(app): State<Arc<App>>,

@@ -1,0 +1,74 @@
+//! Makes a log of a thousand runs of the principal `bench` with a million described frames, for a
+//! server to be measured on: `cargo run --release -p timeline --example described_log -- DIR`.
+
+use std::{env, path::PathBuf, sync::mpsc};
+
+use media::{RequestId, RunId, Score};
+use timeline::{
+    Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline, TimelineError,
+};
+
+const RUNS: u64 = 1000;
+const DESCRIPTIONS: u64 = 1_000_000;
+const BATCH: u64 = 100;
+const WAITING: usize = 64;
+const WORDS: [&str; 24] = [
+    "A", "person", "in", "a", "red", "coat", "crosses", "the", "yard", "from", "left", "to",
+    "right", "while", "two", "white", "vans", "wait", "near", "Straße", "gate", "at", "night",
+    "slowly",
+];
+
+fn main() -> Result<(), TimelineError> {
+    let dir = env::args_os().nth(1).map(PathBuf::from).expect("a directory for the log");
+    let (log, _) = Timeline::open(&dir, Options::default())?;
+    let (done, acks) = mpsc::sync_channel(WAITING);
+    let created: Vec<_> = (0..RUNS).map(created).collect();
+    let described = (0..DESCRIPTIONS / BATCH)
+        .map(|group| (group * BATCH..(group + 1) * BATCH).map(described).collect::<Vec<_>>());
+    for (group, batch) in std::iter::once(created).chain(described).enumerate() {
+        let done = done.clone();
+        log.append(batch, move |result| done.send(result.map(drop)).expect("main waits"));
+        if group >= WAITING {
+            acks.recv().expect("one ack an append")?;
+        }
+    }
+    drop(done);
+    acks.iter().collect()
+}
+
+fn run(number: u64) -> RunId {
+    RunId::from_bytes(u128::from(number).to_be_bytes())
+}
+
+fn created(number: u64) -> NewEvent {
+    let created = RunCreated {
+        request_id: RequestId::from_bytes([0; 8]),
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "bench".to_owned(),
+        tenant_id: None,
+    };
+    NewEvent { run: run(number), event: Event::RunCreated(created) }
+}
+
+/// About a hundred bytes, different each time.
+fn described(number: u64) -> NewEvent {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut description = String::new();
+    while description.len() < 90 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        description.push_str(WORDS[state as usize % WORDS.len()]);
+        description.push(' ');
+    }
+    description += &number.to_string();
+    let finding = Finding {
+        frame_index: number / RUNS,
+        pts_ms: (number / RUNS) as i64 * 33,
+        confidence: Score::ONE,
+        description,
+        ..Finding::default()
+    };
+    NewEvent { run: run(number % RUNS), event: Event::Found(FindingKind::Vlm, finding) }
+}
