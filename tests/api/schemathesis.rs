@@ -9,9 +9,10 @@ use std::{
     process::Command,
 };
 
+use infer::scripted::Step;
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips, python, skip};
+use crate::support::{ALICE, Server, Setup, clips, model::Model, postgres::Postgres, python, skip};
 
 const NAME: &str = "the_server_does_what_its_document_says";
 
@@ -51,7 +52,10 @@ fn the_server_does_what_its_document_says() {
     };
     let dir = tempfile::tempdir().expect("a directory");
     let root = clips(NAME).unwrap_or_else(|| dir.path().to_owned());
-    let server = Setup::new(dir.path()).root(&root).start();
+    let model = Model::start(|_| Step::chat("{}"));
+    let postgres = Postgres::start();
+    let setup = model.behind(Setup::new(dir.path()).root(&root));
+    let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
     let (runs, stills) = populate(&server);
     let work = dir.path().join("schemathesis");
     fs::create_dir(&work).expect("made");
@@ -69,4 +73,9 @@ fn the_server_does_what_its_document_says() {
     let report = report.unwrap_or_else(|failures| panic!("{failures}"));
     println!("{report}");
     assert_eq!(server.get("/v1/health").status, 200);
+    assert!(
+        model.server.seen().len() > 10,
+        "the model was asked {} times",
+        model.server.seen().len()
+    );
 }

@@ -1,9 +1,17 @@
 """What the contract says and JSON Schema cannot, for schemathesis."""
 
+import json
 import re
 import uuid
+import zlib
 
 import schemathesis
+
+# What the server that is tested has: a schema cannot name it.
+MODELS = ("model", "first_pass_model", "second_pass_model")
+RESOLVES = {"source_uri": "talk_friday.mp4"} | {name: "qwen3-vl-4b" for name in MODELS}
+# A model that answers at once is not asked in less than this: an answer that is late is a failure of the backend.
+TIMEOUT_MS = 20_000
 
 
 def whole(value):
@@ -17,9 +25,31 @@ def whole(value):
     return value
 
 
+def resolved(value):
+    """`value` with names that the server knows instead of valid ones that nobody gave, three times of four."""
+    if isinstance(value, list):
+        return [resolved(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made_up = zlib.crc32(json.dumps(value, sort_keys=True, default=str).encode()) % 4 == 0
+    found = {}
+    for key, item in value.items():
+        if key in RESOLVES and isinstance(item, str) and 1 <= len(item) <= 128 and not made_up:
+            item = RESOLVES[key]
+        elif key == "timeout_ms" and type(item) is int and 1 <= item < TIMEOUT_MS:
+            item = TIMEOUT_MS
+        elif key == "output_schema" and isinstance(item, dict):
+            # The model says the same to every schema; tests/api/infer.rs has answers that fit and some that do not.
+            item = {"type": "object"}
+        elif key == "requests":
+            item = resolved(item)
+        found[key] = item
+    return found
+
+
 @schemathesis.hook
 def map_body(context, body):
-    return whole(body)
+    return resolved(whole(body))
 
 
 @schemathesis.hook
