@@ -25,6 +25,21 @@ fn envelope(reply: &Reply) -> bool {
         && error["details"].is_array()
 }
 
+/// Operations that only a clip shows whole.
+const NEED_CLIPS: [&str; 11] = [
+    "analyzeRun",
+    "deleteFile",
+    "getEvents",
+    "getFile",
+    "getKeyframe",
+    "getKeyframes",
+    "getMarkers",
+    "ingestRun",
+    "query",
+    "reason",
+    "uploadFile",
+];
+
 /// A frame that analyze takes.
 pub fn frame() -> Value {
     json!({
@@ -40,8 +55,15 @@ fn question(run: Option<&str>) -> Value {
 /// What no test here shows, and why.
 fn shown_elsewhere(operation: &str, status: u16) -> bool {
     match (operation, status) {
-        // A failure of our own cannot be asked for; without its database feedback shows one.
-        (_, 500) => !operation.ends_with("Feedback"),
+        // A failure of our own cannot be asked for: `with_damage` shows it where a disk can lose
+        // what a route reads, feedback without its database.
+        (operation, 500) => {
+            let shown = ["analyzeRun", "getKeyframe", "query", "uploadFile"];
+            let listed = ["getEvents", "getKeyframes", "getMarkers"];
+            !shown.contains(&operation)
+                && !listed.contains(&operation)
+                && !operation.ends_with("Feedback")
+        }
         // The log takes these on a full disk too; only a log that fails refuses them.
         ("deleteRun" | "stopRun" | "keepaliveRun", 503) => true,
         // An answer that does not end is for the tests of streams to read.
@@ -78,17 +100,11 @@ fn every_documented_status_of_every_route_is_shown() {
     webhooks(&server, &mut book);
     refusals_of_any_route(&server, &mut book);
     match clips {
-        Some(clips) => media(&server, &mut book, &clips),
-        None => {
-            book.forgive(&[
-                "ingestRun",
-                "reason",
-                "getKeyframe",
-                "uploadFile",
-                "getFile",
-                "deleteFile",
-            ]);
+        Some(clips) => {
+            media(&server, &mut book, &clips);
+            with_damage(&dir.path().join("damaged"), &mut book, &clips);
         }
+        None => book.forgive(&NEED_CLIPS),
     }
     let run = server.create_run();
     drop(server);
@@ -374,6 +390,50 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     show(("POST", &format!("/v1/runs/{run}/stop")), &[], Vec::new(), 200);
     let ingest = json!({"source_uri": "talk_friday.mp4"}).to_string();
     show(("POST", &ingest_path), &[json_type], ingest.into(), 409);
+}
+
+/// What a server answers whose disk loses what it wrote there.
+fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) {
+    let server = Setup::new(dir).root(clips).start();
+    let run = server.create_run();
+    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 10});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &ingest).status, 200);
+    let analyze = json!({"model": "m"});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &analyze).status, 200);
+    let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
+    for file in std::fs::read_dir(dir.join("data/log/journal")).expect("readable") {
+        let file = std::fs::File::options().write(true).open(file.expect("readable").path());
+        std::os::unix::fs::FileExt::write_all_at(&file.expect("open"), &[0xa5; 1 << 20], 0)
+            .expect("written over");
+    }
+    std::fs::remove_dir_all(dir.join("data/uploads")).expect("removed");
+    let rows = [
+        ("GET", format!("/v1/runs/{run}/events"), Value::Null),
+        ("GET", format!("/v1/runs/{run}/keyframes"), Value::Null),
+        ("GET", format!("/v1/runs/{run}/keyframes/{hash}"), Value::Null),
+        ("GET", format!("/v1/runs/{run}/markers"), Value::Null),
+        ("POST", "/v1/query".to_owned(), json!({"run_id": run})),
+        ("POST", format!("/v1/runs/{run}/analyze"), analyze),
+    ];
+    for (method, path, body) in rows {
+        let call = server.call(method, &path);
+        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+        check_internal(&reply, &path);
+        book.note(method, &path, &reply);
+    }
+    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
+    let reply = upload.body(file_form("a.mp4", b"x")).send();
+    assert_eq!(reply.status, 500, "{}", reply.text);
+    book.note("POST", "/v1/upload", &reply);
+    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).status, 200, "and goes on");
+}
+
+/// Nothing is told but that it is our fault.
+fn check_internal(reply: &Reply, path: &str) {
+    let told = (reply.status, reply.code(), reply.json()["error"]["message"].clone());
+    assert_eq!(told, (500, "internal_error".to_owned(), json!("internal error")), "{path}");
+    assert!(envelope(reply), "{}", reply.text);
 }
 
 /// What a server without room on disk answers, which had some when `run` was made.
