@@ -13,7 +13,7 @@ mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use infer::{
-    Admission, Answer, Chain, Described, InferError, Permit, Probe, Request, Tiered,
+    Admission, Answer, BackendConfig, Chain, Described, InferError, Permit, Probe, Request, Tiered,
     scheduler::{Ask, Class, Load, Refused, Use},
 };
 use media::{RequestId, Seq, WallTime};
@@ -146,6 +146,11 @@ impl Inference {
         self.chain.probe().await
     }
 
+    /// The backends that serve `model`, in the order in which they are asked.
+    pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
+        self.chain.candidates(model)
+    }
+
     /// Names of the backends that serve `model`, in the order in which they are asked.
     pub fn providers(&self, model: &str) -> Vec<Arc<str>> {
         self.chain.candidates(model).map(|backend| Arc::clone(&backend.name)).collect()
@@ -213,6 +218,11 @@ impl Inference {
         }
         if self.chain.candidates(model).next().is_none() {
             return Err(InferError::NotServed { model: model.to_owned() }.into());
+        }
+        if waiting.is_on_trial() {
+            let ended = self.chain.wait_for_trials(model, asker.principal.as_str());
+            // What it shows then is for the backend to say.
+            tokio::time::timeout(waiting.left(), ended).await.ok();
         }
         let rest = waiting.rest(self.chain.rest(model));
         let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);

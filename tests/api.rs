@@ -27,12 +27,16 @@ mod files;
 mod idempotency;
 #[path = "api/infer.rs"]
 mod infer;
+#[path = "api/infer_breaker.rs"]
+mod infer_breaker;
 #[path = "api/infer_days.rs"]
 mod infer_days;
 #[path = "api/infer_keys.rs"]
 mod infer_keys;
 #[path = "api/infer_limits.rs"]
 mod infer_limits;
+#[path = "api/infer_models.rs"]
+mod infer_models;
 #[path = "api/infer_waits.rs"]
 mod infer_waits;
 #[path = "api/ingest.rs"]

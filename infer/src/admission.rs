@@ -114,7 +114,7 @@ impl Admission {
 
     /// Waits for a place; dropping the future leaves the queue.
     pub async fn enter(&self, ask: Ask) -> Result<Permit, Refused> {
-        let since = Instant::now();
+        let (since, payer) = (Instant::now(), Arc::clone(&ask.principal));
         let (tell, mut told) = oneshot::channel();
         let ticket = {
             let mut desk = self.0.desk();
@@ -141,7 +141,7 @@ impl Admission {
                     // The sender is dropped only after it was used.
                     verdict.unwrap_or(Err(Refused::TimedOut { waited: since.elapsed() }))?;
                     place.stage = Stage::UnderWay;
-                    return Ok(Permit { place, waited: since.elapsed() });
+                    return Ok(Permit { place, payer, waited: since.elapsed() });
                 }
                 () = overdue => self.0.pump(),
             }
@@ -219,6 +219,7 @@ impl Drop for Place {
 #[must_use]
 pub struct Permit {
     place: Place,
+    payer: Arc<str>,
     waited: Duration,
 }
 
@@ -230,6 +231,10 @@ impl Permit {
 }
 
 impl Purse for Permit {
+    fn payer(&self) -> Arc<str> {
+        Arc::clone(&self.payer)
+    }
+
     fn reserve(&self, tokens: u64) -> bool {
         let Place { shared, ticket, .. } = &self.place;
         shared.desk().scheduler.reserve(*ticket, (shared.today)(), tokens)

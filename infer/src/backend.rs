@@ -1,5 +1,7 @@
 //! One backend: its state, and a request taken through to an answer or a failure.
 
+mod permit;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -10,25 +12,27 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderName},
 };
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     Failure, FinishReason, Purse, Request, Tokens,
-    breaker::{Admitted, Breaker, Shown},
+    breaker::{Breaker, Shown, Shut, Turn},
     config::{Api, BackendConfig},
     http::{Http, Lost, key_header, timed_out},
     judges::Judges,
+    listing,
     observe::{Attempt, Observer},
     rest::Rest,
     turns::{Judged, Next, Turns},
 };
+use permit::{Permit, shown};
 
 /// Longest rest of a backend that is waited for here. Whoever waits holds a place that others could
 /// use with another backend: a longer rest is waited for without one.
 const REST_HERE_MAX: Duration = Duration::from_secs(2);
-/// A timeout says something about the backend when it had this long, or all the time that is its own;
-/// a caller's short patience says nothing.
-const PATIENCE_MIN: Duration = Duration::from_secs(5);
+
+/// Time for a look at whether a backend is there at all.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// What one backend gave.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub(crate) struct Spent {
 pub(crate) struct Backend {
     pub config: BackendConfig,
     state: Mutex<State>,
+    /// Counts the trials that ended, of all backends of the chain.
+    trials: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +80,8 @@ struct State {
     breaker: Breaker,
     rest: Rest,
     last_failure: Option<Failure>,
+    /// One principal's asks keep failing, and nobody else's are known to.
+    is_in_doubt: bool,
 }
 
 /// How a request may be put.
@@ -92,8 +100,8 @@ pub(crate) struct Terms<'a> {
 }
 
 impl Backend {
-    pub fn new(config: BackendConfig) -> Backend {
-        Backend { config, state: Mutex::default() }
+    pub fn new(config: BackendConfig, trials: Arc<watch::Sender<u64>>) -> Backend {
+        Backend { config, state: Mutex::default(), trials }
     }
 
     /// It answers for the model that the service calls `model`.
@@ -125,6 +133,11 @@ impl Backend {
         self.state().rest.turn(now)
     }
 
+    /// Why an ask of `payer` would not go out now.
+    pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
+        self.state().breaker.shut(payer, now)
+    }
+
     /// Asks it until there is an answer or nothing more to try, or to pay with.
     pub async fn ask(
         &self,
@@ -144,12 +157,14 @@ impl Backend {
             if deadline <= Instant::now() {
                 return Err(timed_out(terms.limit).into());
             }
-            let permit = Permit::enter(self)?;
+            let permit = Permit::enter(self, &terms.purse.payer())?;
             if !terms.purse.reserve(turns.tokens_estimate()) {
                 return Err(before.map_or(Ungiven::NoBudget, Ungiven::Failed));
             }
             let judged;
-            (turns, judged) = self.attempt(turns, permit, terms, deadline, spent).await?;
+            let attempted = self.attempt(turns, permit, terms, deadline, spent).await;
+            self.clear_doubt(terms.http).await;
+            (turns, judged) = attempted?;
             before = judged.failure;
             match judged.next {
                 Next::Done { text, json, finish } => return Ok(Given { text, json, finish }),
@@ -203,6 +218,39 @@ impl Backend {
         Ok((turns, judged))
     }
 
+    /// Finds out whether a backend that one principal's asks fail on is there for others.
+    async fn clear_doubt(&self, http: &Http) {
+        if !std::mem::take(&mut self.state().is_in_doubt) {
+            return;
+        }
+        let is_away = match self.probe(http, LOOK_MAX).await {
+            Ok(_) => false,
+            Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
+        };
+        if is_away {
+            let turn = self.state().breaker.is_away(Instant::now());
+            self.tell(turn, "");
+        }
+    }
+
+    /// Logs what became of the breaker.
+    fn tell(&self, turn: Turn, payer: &str) {
+        let provider = &*self.config.name;
+        match turn {
+            Turn::None => {}
+            Turn::Own => tracing::warn!(
+                provider,
+                principal = payer,
+                "the model backend fails on one principal's questions, which are held back for a while"
+            ),
+            Turn::All => tracing::warn!(
+                provider,
+                "the model backend keeps failing and is left alone for a while"
+            ),
+            Turn::Closed => tracing::info!(provider, "the model backend works again"),
+        }
+    }
+
     /// Waits until the backend wants to be asked again, where that is worth it. Whoever wakes looks
     /// again: those before it may have been told of another rest.
     async fn wait_out_rest(&self, deadline: Instant, is_last: bool) -> Result<(), Failure> {
@@ -243,17 +291,25 @@ impl Backend {
         }
     }
 
-    /// Whether it lists its models within `limit`, and how long that took.
-    pub async fn probe(&self, http: &Http, limit: Duration) -> Result<Duration, Failure> {
+    /// Whether it lists its models within `limit`, how long that took, and the list.
+    pub async fn probe(
+        &self,
+        http: &Http,
+        limit: Duration,
+    ) -> Result<(Duration, Option<Vec<String>>), Failure> {
         let started = Instant::now();
-        let url = self.config.base_url.endpoint(&["models"]);
+        let mut url = self.config.base_url.endpoint(&["models"]);
+        if self.config.api == Api::Gemini {
+            // A page has fifty otherwise.
+            url.query_pairs_mut().append_pair("pageSize", "1000");
+        }
         let got = match http.get(url.clone(), self.headers(), limit).await {
             Err(Lost { is_stale: true, .. }) => http.get(url, self.headers(), limit).await,
             got => got,
         };
         let response = got.map_err(|lost| lost.failure)?;
         match response.status {
-            200..=299 => Ok(started.elapsed()),
+            200..=299 => Ok((started.elapsed(), listing::models(self.config.api, &response.body))),
             429 => Err(Failure::RateLimited { retry_after: response.retry_after }),
             status => Err(Failure::Http { status }),
         }
@@ -269,62 +325,6 @@ fn cost(judged: &Judged, estimate: u64) -> u64 {
     if counted == 0 && !was_free { estimate } else { counted }
 }
 
-/// An admission by the breaker, recorded once, also when the request is dropped.
-struct Permit<'a> {
-    backend: &'a Backend,
-    admitted: Admitted,
-    shown: Shown,
-}
-
-impl<'a> Permit<'a> {
-    fn enter(backend: &'a Backend) -> Result<Permit<'a>, Failure> {
-        let admitted = backend.state().breaker.admit(Instant::now()).ok_or(Failure::Open)?;
-        Ok(Permit { backend, admitted, shown: Shown::Nothing })
-    }
-
-    /// Takes in how the request ended; it had `time`.
-    fn record(mut self, failure: Option<&Failure>, time: Duration) {
-        let patience = PATIENCE_MIN.min(self.backend.config.timeout);
-        self.shown = match failure {
-            Some(Failure::Timeout { .. }) if time < patience => Shown::Nothing,
-            Some(
-                Failure::Refused
-                | Failure::Closed
-                | Failure::Timeout { .. }
-                | Failure::Malformed { .. }
-                | Failure::TooLarge { .. }
-                | Failure::Http { status: 500..=599 },
-            ) => Shown::Fails,
-            // It answered; whether the answer is of use is another matter.
-            _ => Shown::Works,
-        };
-        let mut state = self.backend.state();
-        state.last_failure = failure.map(Failure::without_content);
-        if let Some(Failure::RateLimited { retry_after: Some(rest) }) = failure {
-            state.rest.prolong(Instant::now(), *rest);
-        }
-    }
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        let mut state = self.backend.state();
-        let was_open = state.breaker.is_open();
-        state.breaker.record(self.admitted, self.shown, Instant::now());
-        let is_open = state.breaker.is_open();
-        drop(state);
-        let provider = &*self.backend.config.name;
-        if is_open && !was_open {
-            tracing::warn!(
-                provider,
-                "the model backend keeps failing and is left alone for a while"
-            );
-        } else if was_open && !is_open {
-            tracing::info!(provider, "the model backend works again");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,7 +335,8 @@ mod tests {
         let file = "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\n\
                     base_url = \"http://127.0.0.1:9\"\npriority = 1\n";
         let configs = Backends::parse("test.toml", file, &|_| None).expect("the file is right");
-        let backend = Backend::new(configs.into_iter().next().expect("one"));
+        let trials = Arc::new(watch::Sender::new(0));
+        let backend = Backend::new(configs.into_iter().next().expect("one"), trials);
         let problem = "/label: \"a private word\" is not a number".to_owned();
         let failure = Failure::Schema { problem };
         assert!(
@@ -343,7 +344,7 @@ mod tests {
                 .to_string()
                 .ends_with("output_schema: /label: \"a private word\" is not a number")
         );
-        let permit = Permit::enter(&backend).expect("it works");
+        let permit = Permit::enter(&backend, &"alice".into()).expect("it works");
         permit.record(Some(&failure), Duration::from_secs(1));
         let shown = backend.last_failure().expect("it failed").to_string();
         assert_eq!(shown, "gave an answer that does not match output_schema");

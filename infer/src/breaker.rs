@@ -1,23 +1,47 @@
-//! When a backend that keeps failing is left alone, and when it is tried again: a value, time comes in.
+//! When a backend that keeps failing is left alone, and by whom: a value, time comes in.
 //!
-//! Closed until five failures follow one another; then open, with one trial after each pause. A trial
-//! that fails doubles the pause, one that succeeds closes it, and one that says nothing for as long
-//! as the longest pause is followed by another.
+//! A question may be what a backend fails on. So five failures on end of one principal's asks have
+//! that one leave it alone, and everybody only where another's ask fails too or nothing that was
+//! asked can be the cause. After each pause there is one trial: one that fails doubles the pause,
+//! one that succeeds ends it, and one that says nothing for as long as the longest pause is followed
+//! by another. A trial of whoever failed most says nothing about the asks of others.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+#[cfg(test)]
+mod tests;
 
 /// Failures on end that open it.
 const FAILURES_MAX: u32 = 5;
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// May a request go out?
+/// A request that may go out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    payer: Arc<str>,
+    /// It is the one that shows whether the backend is back; trials are numbered.
+    trial: Option<u32>,
+}
+
+impl Admitted {
+    /// Others may wait for what it shows.
+    pub fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+}
+
+/// Why a request may not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admitted {
-    /// As any other.
-    Freely,
-    /// As the one that shows whether the backend is back; trials are numbered.
-    OnTrial(u32),
+pub(crate) enum Shut {
+    /// The backend is left alone until then.
+    Paused(Instant),
+    /// A trial is under way, and given up then.
+    Tried(Instant),
 }
 
 /// What a request showed about the backend.
@@ -25,10 +49,25 @@ pub(crate) enum Admitted {
 pub(crate) enum Shown {
     /// It works, whether or not the answer was of use.
     Works,
-    /// It does not.
+    /// It does not, at least for this question.
     Fails,
+    /// It does not, whatever is asked.
+    IsAway,
     /// Nothing: the request was given up too early to tell.
     Nothing,
+}
+
+/// What a failure made of the breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing new.
+    None,
+    /// The principal that asked leaves the backend alone; whether the others should is not known.
+    Own,
+    /// Everybody leaves it alone.
+    All,
+    /// Everybody may ask it again.
+    Closed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,192 +79,195 @@ struct Pause {
 }
 
 impl Pause {
-    fn new(now: Instant, length: Duration) -> Pause {
-        Pause { until: now + length, length, trial: None }
+    fn new(now: Instant) -> Pause {
+        Pause { until: now + PAUSE_FIRST, length: PAUSE_FIRST, trial: None }
+    }
+
+    /// Why no trial may begin.
+    fn shut(&self, now: Instant) -> Option<Shut> {
+        match self.trial {
+            Some((_, given_up)) if now < given_up => Some(Shut::Tried(given_up)),
+            None if now < self.until => Some(Shut::Paused(self.until)),
+            _ => None,
+        }
+    }
+
+    fn is_trial(&self, admitted: &Admitted) -> bool {
+        self.trial.is_some_and(|(number, _)| admitted.trial == Some(number))
+    }
+
+    fn fail(&mut self, now: Instant) {
+        self.length = PAUSE_MAX.min(self.length * 2);
+        (self.until, self.trial) = (now + self.length, None);
     }
 }
 
-/// One backend's breaker.
+/// What one principal's asks came to since the last of them that was answered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Breaker {
+struct Own {
     failures: u32,
     pause: Option<Pause>,
+}
+
+/// Failures on end of everybody's asks.
+#[derive(Clone, Debug, Default)]
+struct Streak {
+    /// Fewer than [`FAILURES_MAX`] where they are of several.
+    failed: Vec<(Arc<str>, u32)>,
+    is_away: bool,
+}
+
+impl Streak {
+    fn add(&mut self, payer: &Arc<str>) {
+        match self.failed.iter_mut().find(|(known, _)| known == payer) {
+            Some((_, failures)) => *failures = failures.saturating_add(1),
+            None => self.failed.push((Arc::clone(payer), 1)),
+        }
+    }
+
+    fn opens(&self) -> bool {
+        let failures = self.failed.iter().fold(0, |sum: u32, (_, one)| sum.saturating_add(*one));
+        failures >= FAILURES_MAX && (self.is_away || self.failed.len() > 1)
+    }
+
+    /// Who failed most, where others did too.
+    fn suspect(&self) -> Option<Arc<str>> {
+        let most = self.failed.iter().rev().max_by_key(|(_, failures)| *failures);
+        most.filter(|_| self.failed.len() > 1).map(|(payer, _)| Arc::clone(payer))
+    }
+}
+
+/// A pause for everybody.
+#[derive(Clone, Debug)]
+struct Open {
+    pause: Pause,
+    /// Whose trials say nothing about the asks of others.
+    suspect: Option<Arc<str>>,
+}
+
+/// One backend's breaker.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breaker {
+    /// No more than there are principals.
+    own: BTreeMap<Arc<str>, Own>,
+    streak: Streak,
+    open: Option<Open>,
     trials: u32,
 }
 
 impl Breaker {
-    /// `None` while the backend is left alone. Each admission is followed by one `record`.
-    pub fn admit(&mut self, now: Instant) -> Option<Admitted> {
-        let Some(pause) = &mut self.pause else { return Some(Admitted::Freely) };
-        let until = pause.trial.map_or(pause.until, |(_, given_up)| given_up);
-        if now < until {
-            return None;
+    /// Why a request of `payer` would not be admitted.
+    pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
+        let own = self.own.get(payer).and_then(|own| own.pause?.shut(now));
+        let all = self.open.as_ref().and_then(|open| open.pause.shut(now));
+        match (own, all) {
+            // What a trial shows is of no use before its pause is over.
+            (Some(Shut::Paused(own)), Some(Shut::Paused(all))) => Some(Shut::Paused(own.max(all))),
+            (Some(Shut::Tried(own)), Some(Shut::Tried(all))) => Some(Shut::Tried(own.max(all))),
+            (Some(paused @ Shut::Paused(_)), _) | (_, Some(paused @ Shut::Paused(_))) => {
+                Some(paused)
+            }
+            (tried, None) | (None, tried) => tried,
         }
-        self.trials = self.trials.wrapping_add(1);
-        // Its own time may be minutes, and the backend may be back long before.
-        pause.trial = Some((self.trials, now + PAUSE_MAX));
-        Some(Admitted::OnTrial(self.trials))
+    }
+
+    /// Has a request of `payer` go out. Each admission is followed by one `record`.
+    pub fn admit(&mut self, payer: &Arc<str>, now: Instant) -> Result<Admitted, Shut> {
+        if let Some(shut) = self.shut(payer, now) {
+            return Err(shut);
+        }
+        let own = self.own.get_mut(payer).and_then(|own| own.pause.as_mut());
+        let mut pauses = [own, self.open.as_mut().map(|open| &mut open.pause)];
+        let is_trial = pauses.iter().any(Option::is_some);
+        if is_trial {
+            self.trials = self.trials.wrapping_add(1);
+        }
+        for pause in pauses.iter_mut().flatten() {
+            // Its own time may be minutes, and the backend may be back long before.
+            pause.trial = Some((self.trials, now + PAUSE_MAX));
+        }
+        Ok(Admitted { payer: Arc::clone(payer), trial: is_trial.then_some(self.trials) })
     }
 
     /// Takes in what an admitted request showed.
-    pub fn record(&mut self, admitted: Admitted, shown: Shown, now: Instant) {
-        if shown == Shown::Works {
-            (self.failures, self.pause) = (0, None);
-            return;
+    pub fn record(&mut self, admitted: &Admitted, shown: Shown, now: Instant) -> Turn {
+        match shown {
+            Shown::Works => {
+                self.own.remove(&admitted.payer);
+                self.streak = Streak::default();
+                if self.open.take().is_some() { Turn::Closed } else { Turn::None }
+            }
+            Shown::Nothing => {
+                let own = self.own.get_mut(&admitted.payer).and_then(|own| own.pause.as_mut());
+                let all = self.open.as_mut().map(|open| &mut open.pause);
+                for pause in [own, all].into_iter().flatten() {
+                    pause.trial.take_if(|(number, _)| admitted.trial == Some(*number));
+                }
+                Turn::None
+            }
+            Shown::Fails | Shown::IsAway => {
+                let own = self.fail_own(admitted, now);
+                let all = self.fail_all(admitted, shown == Shown::IsAway, now);
+                if all == Turn::None { own } else { all }
+            }
         }
-        match &mut self.pause {
-            None if shown == Shown::Fails => {
-                self.failures = self.failures.saturating_add(1);
-                if self.failures >= FAILURES_MAX {
-                    self.pause = Some(Pause::new(now, PAUSE_FIRST));
+    }
+
+    /// The backend does not work, whatever is asked: so says a probe.
+    pub fn is_away(&mut self, now: Instant) -> Turn {
+        self.streak.is_away = true;
+        if self.open.is_none() { self.open_to_all(now) } else { Turn::None }
+    }
+
+    fn fail_own(&mut self, admitted: &Admitted, now: Instant) -> Turn {
+        let own = self.own.entry(Arc::clone(&admitted.payer)).or_default();
+        match &mut own.pause {
+            None => {
+                own.failures = own.failures.saturating_add(1);
+                if own.failures >= FAILURES_MAX {
+                    own.pause = Some(Pause::new(now));
+                    return Turn::Own;
                 }
             }
-            Some(pause) => {
-                // Those that were under way when it opened say nothing new, nor does a trial that
-                // was given up.
-                let is_the_trial =
-                    pause.trial.is_some_and(|(number, _)| admitted == Admitted::OnTrial(number));
-                if is_the_trial && shown == Shown::Fails {
-                    *pause = Pause::new(now, PAUSE_MAX.min(pause.length * 2));
-                } else if is_the_trial {
+            Some(pause) if pause.is_trial(admitted) => pause.fail(now),
+            // It was under way when the pause began, or was given up, and says nothing new.
+            Some(_) => {}
+        }
+        Turn::None
+    }
+
+    fn fail_all(&mut self, admitted: &Admitted, is_away: bool, now: Instant) -> Turn {
+        match &mut self.open {
+            None => {
+                self.streak.add(&admitted.payer);
+                self.streak.is_away |= is_away;
+                return self.open_to_all(now);
+            }
+            Some(Open { pause, suspect }) if pause.is_trial(admitted) => {
+                if suspect.as_ref() == Some(&admitted.payer) && !is_away {
                     pause.trial = None;
+                } else {
+                    pause.fail(now);
                 }
             }
-            None => {}
+            Some(_) => {}
         }
+        Turn::None
     }
 
-    /// It is left alone, or on trial.
-    pub fn is_open(&self) -> bool {
-        self.pause.is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use proptest::prelude::*;
-
-    use super::{Admitted, Breaker, FAILURES_MAX, PAUSE_MAX, Shown};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn opened(now: Instant) -> Breaker {
-        let mut breaker = Breaker::default();
-        for _ in 0..FAILURES_MAX {
-            assert_eq!(breaker.admit(now), Some(Admitted::Freely));
-            breaker.record(Admitted::Freely, Shown::Fails, now);
+    fn open_to_all(&mut self, now: Instant) -> Turn {
+        if !self.streak.opens() {
+            return Turn::None;
         }
-        breaker
-    }
-
-    #[test]
-    fn five_failures_on_end_open_it_and_a_success_between_does_not() {
-        let now = Instant::now();
-        let mut breaker = Breaker::default();
-        for shown in [Shown::Fails; 4].into_iter().chain([Shown::Works]).chain([Shown::Fails; 4]) {
-            assert_eq!(breaker.admit(now), Some(Admitted::Freely));
-            breaker.record(Admitted::Freely, shown, now);
+        let suspect = self.streak.suspect();
+        if let Some(suspect) = &suspect {
+            let own = self.own.entry(Arc::clone(suspect)).or_default();
+            let pause = own.pause.get_or_insert_with(|| Pause::new(now));
+            // Others go first.
+            pause.until = pause.until.max(now + PAUSE_FIRST * 2);
         }
-        assert_eq!(breaker.admit(now), Some(Admitted::Freely));
-        breaker.record(Admitted::Freely, Shown::Fails, now);
-        assert_eq!(breaker.admit(now), None);
-    }
-
-    fn trial(breaker: &mut Breaker, now: Instant) -> Admitted {
-        let admitted = breaker.admit(now).expect("a trial");
-        assert!(matches!(admitted, Admitted::OnTrial(_)), "{admitted:?}");
-        admitted
-    }
-
-    #[test]
-    fn one_trial_after_each_pause_which_doubles_to_its_end() {
-        let mut now = Instant::now();
-        let mut breaker = opened(now);
-        for expected in [1, 2, 4, 8, 16, 30, 30, 30] {
-            let pause = SECOND * expected;
-            assert_eq!(breaker.admit(now + pause - Duration::from_millis(1)), None, "{pause:?}");
-            now += pause;
-            let admitted = trial(&mut breaker, now);
-            assert_eq!(breaker.admit(now), None, "one at a time");
-            breaker.record(admitted, Shown::Fails, now);
-        }
-        now += PAUSE_MAX;
-        let admitted = trial(&mut breaker, now);
-        breaker.record(admitted, Shown::Works, now);
-        assert!(!breaker.is_open());
-        assert_eq!(breaker.admit(now), Some(Admitted::Freely));
-    }
-
-    #[test]
-    fn a_trial_that_was_given_up_leaves_room_for_the_next() {
-        let now = Instant::now() + SECOND;
-        let mut breaker = opened(now - SECOND);
-        let admitted = trial(&mut breaker, now);
-        breaker.record(admitted, Shown::Nothing, now);
-        trial(&mut breaker, now);
-    }
-
-    #[test]
-    fn a_trial_that_hangs_is_followed_by_another() {
-        let mut now = Instant::now() + SECOND;
-        let mut breaker = opened(now - SECOND);
-        let hangs = trial(&mut breaker, now);
-        assert_eq!(breaker.admit(now + PAUSE_MAX - Duration::from_millis(1)), None);
-        now += PAUSE_MAX;
-        let next = trial(&mut breaker, now);
-        breaker.record(hangs, Shown::Fails, now);
-        assert_eq!(breaker.admit(now), None, "the next is still under way");
-        breaker.record(next, Shown::Fails, now);
-        assert_eq!(breaker.admit(now + SECOND), None, "the pause has doubled once");
-        let last = trial(&mut breaker, now + 2 * SECOND);
-        breaker.record(hangs, Shown::Works, now);
-        assert!(!breaker.is_open(), "an answer is one, however late");
-        breaker.record(last, Shown::Fails, now);
-        assert!(!breaker.is_open());
-    }
-
-    #[test]
-    fn failures_of_before_do_not_lengthen_the_pause() {
-        let now = Instant::now();
-        let mut breaker = opened(now);
-        breaker.record(Admitted::Freely, Shown::Fails, now);
-        trial(&mut breaker, now + SECOND);
-    }
-
-    proptest! {
-        /// Whatever happens, also when no trial is ever heard of again: one is let through at a
-        /// time, and it is never shut for longer than the longest pause.
-        #[test]
-        fn it_never_stays_shut(
-            steps in proptest::collection::vec((0_u64..40_000, 0_u8..6, any::<prop::sample::Index>()), 1..200)
-        ) {
-            let mut now = Instant::now();
-            let mut breaker = Breaker::default();
-            let mut under_way = Vec::new();
-            let mut last_trial: Option<Instant> = None;
-            for (wait_ms, step, which) in steps {
-                now += Duration::from_millis(wait_ms);
-                if let Some(shown) = [Shown::Works, Shown::Fails, Shown::Nothing].get(usize::from(step)) {
-                    if !under_way.is_empty() {
-                        let admitted = under_way.swap_remove(which.index(under_way.len()));
-                        breaker.record(admitted, *shown, now);
-                        last_trial = last_trial.filter(|_| !matches!(admitted, Admitted::OnTrial(_)));
-                    }
-                } else if let Some(admitted) = breaker.admit(now) {
-                    if matches!(admitted, Admitted::OnTrial(_)) {
-                        prop_assert!(last_trial.is_none_or(|since| now >= since + PAUSE_MAX));
-                        prop_assert_eq!(breaker.admit(now), None);
-                        last_trial = Some(now);
-                    }
-                    under_way.push(admitted);
-                }
-                if !breaker.is_open() {
-                    last_trial = None;
-                }
-                prop_assert!(breaker.clone().admit(now + PAUSE_MAX).is_some());
-            }
-        }
+        self.streak = Streak::default();
+        self.open = Some(Open { pause: Pause::new(now), suspect });
+        Turn::All
     }
 }

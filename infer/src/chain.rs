@@ -9,11 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex;
+use tokio::{
+    sync::{Mutex, watch},
+    time::sleep_until,
+};
 
 use crate::{
     Answer, Failed, InferError, ProviderKind, Purse, Request, Tokens,
     backend::{Backend, Spent, Terms, Ungiven},
+    breaker::Shut,
     config::BackendConfig,
     http::{Http, SetupError},
     judges::Judges,
@@ -32,6 +36,8 @@ pub struct Chain {
     judges: Judges,
     known: Known,
     observer: Arc<dyn Observer>,
+    /// Counts the trials of backends that ended.
+    trials: Arc<watch::Sender<u64>>,
 }
 
 impl fmt::Debug for Chain {
@@ -49,13 +55,16 @@ impl Chain {
         known: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Result<Chain, SetupError> {
         configs.sort_by_key(|config| config.priority);
+        let trials = Arc::new(watch::Sender::new(0));
+        let backend = |config| Arc::new(Backend::new(config, Arc::clone(&trials)));
         Ok(Chain {
-            backends: configs.into_iter().map(|config| Arc::new(Backend::new(config))).collect(),
+            backends: configs.into_iter().map(backend).collect(),
             http: Arc::new(Http::new(tls)?),
             probed: Mutex::new(None),
             judges: Judges::default(),
             known: Box::new(known),
             observer: Arc::new(()),
+            trials,
         })
     }
 
@@ -83,6 +92,26 @@ impl Chain {
         let resting: Vec<_> = resting.collect::<Option<_>>()?;
         let (_, first) = resting.into_iter().min_by_key(|(rest, _)| *rest)?;
         first.rest_turn(now)
+    }
+
+    /// Waits while another's ask is to show whether one of the backends that `payer` could ask for
+    /// `model` is back.
+    pub async fn wait_for_trials(&self, model: &str, payer: &str) {
+        let mut ended = self.trials.subscribe();
+        loop {
+            let now = Instant::now();
+            let tried =
+                self.serving(model).filter_map(|backend| match backend.shut(payer, now)? {
+                    Shut::Tried(given_up) => Some(given_up),
+                    Shut::Paused(_) => None,
+                });
+            let Some(given_up) = tried.min() else { return };
+            tokio::select! {
+                // The sender lives as long as the chain.
+                changed = ended.changed() => if changed.is_err() { return },
+                () = sleep_until(given_up.into()) => {}
+            }
+        }
     }
 
     fn serving(&self, model: &str) -> impl Iterator<Item = &Arc<Backend>> {

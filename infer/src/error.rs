@@ -62,7 +62,10 @@ pub enum Failure {
     },
     /// It failed so often that it is left alone for a while.
     #[error("failed repeatedly and is not asked for now")]
-    Open,
+    Open {
+        /// How long; `None` while another's ask is to show whether it is back.
+        again_in: Option<Duration>,
+    },
 }
 
 fn after_colon(problem: &str) -> String {
@@ -82,7 +85,10 @@ impl Failure {
     pub(crate) const fn is_free(&self) -> bool {
         matches!(
             self,
-            Failure::Refused | Failure::Http { .. } | Failure::RateLimited { .. } | Failure::Open
+            Failure::Refused
+                | Failure::Http { .. }
+                | Failure::RateLimited { .. }
+                | Failure::Open { .. }
         )
     }
 
@@ -102,7 +108,7 @@ impl Failure {
             Failure::Empty => "empty",
             Failure::Filtered => "filtered",
             Failure::Schema { .. } => "schema",
-            Failure::Open => "open",
+            Failure::Open { .. } => "open",
         }
     }
 
@@ -202,6 +208,12 @@ impl InferError {
     /// Time that the backends took although there is no answer.
     pub fn latency(&self) -> Duration {
         self.failed().iter().map(|one| one.latency).sum()
+    }
+
+    /// Another's ask is to show whether one of the backends is back.
+    pub fn is_on_trial(&self) -> bool {
+        let failed = self.failed().iter();
+        failed.into_iter().any(|one| one.failure == Failure::Open { again_in: None })
     }
 
     /// The shortest rest that a backend asked for; `None` where none did, or none that takes time.

@@ -68,6 +68,8 @@ pub struct Finding {
     pub description: String,
     /// How sure the model is; `None` when it did not say.
     pub confidence: Option<Score>,
+    /// The description was longer than is kept.
+    pub truncated: bool,
 }
 
 impl Finding {
@@ -78,10 +80,12 @@ impl Finding {
     pub fn read(answer: &Value) -> Finding {
         let text = |field: &str| answer.get(field).and_then(Value::as_str).unwrap_or_default();
         let label = |field: &str| Some(label(text(field))).filter(|label| !label.is_empty());
-        let (mut summary, mut description) = (line(text("summary")), prose(text("description")));
-        if description.is_empty() {
-            description =
-                if summary.is_empty() { prose(&answer.to_string()) } else { summary.clone() };
+        let mut summary = line(text("summary"));
+        let (mut description, mut truncated) = prose(text("description"));
+        if description.is_empty() && summary.is_empty() {
+            (description, truncated) = prose(&answer.to_string());
+        } else if description.is_empty() {
+            description.clone_from(&summary);
         }
         if summary.is_empty() {
             summary = line(&description);
@@ -92,6 +96,7 @@ impl Finding {
             summary,
             description,
             confidence: answer.get("confidence").and_then(Value::as_f64).map(confidence),
+            truncated,
         }
     }
 }
@@ -118,10 +123,11 @@ fn line(said: &str) -> String {
     cut(&joined, SUMMARY_BYTES_MAX).trim_end().to_owned()
 }
 
-/// Lines without other control characters, of bounded length.
-fn prose(said: &str) -> String {
+/// Lines without other control characters, of bounded length, and whether there were more.
+fn prose(said: &str) -> (String, bool) {
     let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
-    cut(said.trim(), DESCRIPTION_BYTES_MAX).chars().map(plain).collect()
+    let (said, kept) = (said.trim(), cut(said.trim(), DESCRIPTION_BYTES_MAX));
+    (kept.chars().map(plain).collect(), kept.len() < said.len())
 }
 
 /// The start of `text`, at most so many bytes of it.
@@ -169,6 +175,7 @@ mod tests {
             summary: "A van arrives.".to_owned(),
             description: "A van arrives. \nIt stops.".to_owned(),
             confidence: Score::from_f64(0.25).ok(),
+            truncated: false,
         };
         assert_eq!(found, expected);
     }
@@ -197,6 +204,10 @@ mod tests {
         assert!(label.len() <= 128 && label.ends_with('a'), "{label}");
         assert_eq!(found.summary.len(), SUMMARY_BYTES_MAX);
         assert_eq!(found.description.len(), DESCRIPTION_BYTES_MAX / 3 * 3);
+        assert!(found.truncated);
+        let whole = read(json!({"description": "d".repeat(DESCRIPTION_BYTES_MAX)}));
+        assert!(!whole.truncated, "the longest that is kept");
+        assert!(read(json!({"own": "x".repeat(20_000)})).truncated, "a caller's own answer too");
     }
 
     #[test]

@@ -189,10 +189,11 @@ pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &Secret) -> Header
     headers
 }
 
-/// No answer within `limit`. The parts of a millisecond say nothing to whoever reads the message.
+/// No answer within `limit`, told in whole milliseconds: a caller's time less the moment that it took
+/// to begin is still the caller's time.
 pub(crate) fn timed_out(limit: Duration) -> Failure {
-    let after = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-    Failure::Timeout { after }
+    let millis = limit.as_nanos().div_ceil(1_000_000).max(1);
+    Failure::Timeout { after: Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)) }
 }
 
 /// `Retry-After`, in seconds or as a date.

@@ -15,6 +15,7 @@ mod error;
 pub mod finding;
 mod http;
 mod judges;
+mod listing;
 mod observe;
 mod probe;
 pub mod prompt;

@@ -7,7 +7,11 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{Chain, Failure, config::Api};
+use crate::{
+    Chain, Failure,
+    config::{Api, BackendConfig},
+    listing,
+};
 
 /// How long a probe's result is good for.
 const FRESH: Duration = Duration::from_secs(5);
@@ -28,6 +32,16 @@ pub struct Probe {
     /// Why it cannot be reached; where it can, how the last request to it failed, unless one has
     /// succeeded since.
     pub last_error: Option<Failure>,
+    /// What it listed; `None` where that was no list.
+    pub models: Option<Vec<String>>,
+}
+
+impl Probe {
+    /// It can be reached and has `model`, which `config`, its configuration, has it serve.
+    pub fn offers(&self, config: &BackendConfig, model: &str) -> bool {
+        let is_it = *self.name == *config.name;
+        is_it && self.reachable && listing::has(config, self.models.as_deref(), model)
+    }
 }
 
 /// Probes of one moment.
@@ -56,10 +70,18 @@ impl Chain {
             let (backend, http) = (Arc::clone(backend), Arc::clone(&self.http));
             under_way.spawn(async move {
                 let shown = backend.probe(&http, LIMIT).await;
-                let latency = shown.as_ref().ok().copied();
-                let last_error = shown.err().or_else(|| backend.last_failure());
+                let (shown, failure) = match shown {
+                    Ok(shown) => (Some(shown), None),
+                    Err(failure) => (None, Some(failure)),
+                };
+                let last_error = failure.or_else(|| backend.last_failure());
                 let (name, api) = (Arc::clone(&backend.config.name), backend.config.api);
-                (place, Probe { name, api, reachable: latency.is_some(), latency, last_error })
+                let (latency, models) =
+                    shown.map_or((None, None), |(latency, models)| (Some(latency), models));
+                (
+                    place,
+                    Probe { name, api, reachable: latency.is_some(), latency, last_error, models },
+                )
             });
         }
         let mut probes = under_way.join_all().await;

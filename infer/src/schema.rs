@@ -45,7 +45,7 @@ pub enum SchemaError {
     TooDeep,
     /// A keyword whose value could lead out of the schema, or that moves the base of references.
     #[error(
-        "must not use {keyword} at {}: references are # or #/... into the schema itself",
+        "must not use {keyword} at {}: references are # and a place or an anchor in the schema itself",
         at(.place)
     )]
     Reference {

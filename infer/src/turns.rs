@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     Failure, FinishReason, Request, Tokens,
     config::Api,
-    dialect::{Ask, Correction, Form, Reply, refuses_form, text},
+    dialect::{Ask, Correction, Form, Reply, refuses_form, retry, text},
     http::{Lost, Response},
 };
 
@@ -135,7 +135,10 @@ impl Turns {
                 Ok(reply) => self.judge_reply(reply),
                 Err(failure) => Judged::failed(failure, Tokens::default()),
             },
-            429 => self.judge_limit(response.retry_after, pause_max),
+            429 => {
+                let said = response.retry_after.or_else(|| retry::rest(&response.body));
+                self.judge_limit(said, pause_max)
+            }
             status => {
                 let failure = Failure::Http { status };
                 let others = self.request.schema.is_some()
@@ -178,6 +181,7 @@ impl Turns {
             _ if text.len() > JSON_BYTES_MAX => {
                 Some(format!("it is longer than {JSON_BYTES_MAX} bytes"))
             }
+            None if text.trim().is_empty() => Some("there are no words in it".to_owned()),
             None => Some("it is not JSON".to_owned()),
             Some(json) => schema.validate(json).err().map(|violations| violations.to_string()),
         };
@@ -213,7 +217,10 @@ impl Turns {
     }
 
     fn judge_violation(&mut self, answer: String, problem: String, tokens: Tokens) -> Judged {
-        let failure = Failure::Schema { problem: problem.clone() };
+        // No answer at all is another class than a wrong one, and as worth another try.
+        let is_empty = answer.trim().is_empty();
+        let failure =
+            if is_empty { Failure::Empty } else { Failure::Schema { problem: problem.clone() } };
         // An answer that is too long to read is too long to send back.
         if !self.may_correct || self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
             return Judged::failed(failure, tokens);

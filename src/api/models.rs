@@ -36,9 +36,12 @@ struct ModelRecord {
     id: String,
     #[schema(value_type = terms::Tier)]
     tier: &'static str,
+    /// `ready`: a backend can be reached that lists it, or is configured with a name of its own for it.
+    /// `unreachable`: one that may serve it cannot be reached, or does not list what it is configured for.
     #[schema(value_type = terms::Availability)]
     availability: &'static str,
-    /// Names of the backends that serve it and can be reached, in the order in which they are asked.
+    /// Names of the backends that serve it, can be reached and have it, in the order in which they are
+    /// asked.
     providers_available: Vec<String>,
     /// Less able models of its family, the most able first: for a caller to name instead. The service
     /// itself asks other backends, never another model.
@@ -143,15 +146,19 @@ impl From<&Probe> for ProviderRecord {
 }
 
 fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> ModelRecord {
-    let serving = inference.providers(model.id);
-    let answers =
-        |name: &Arc<str>| probes.iter().any(|probe| probe.name == *name && probe.reachable);
-    let available: Vec<String> =
-        serving.iter().filter(|name| answers(name)).map(ToString::to_string).collect();
-    let availability = match (serving.is_empty(), available.is_empty()) {
-        (true, _) => NOT_CONFIGURED,
-        (false, true) => "unreachable",
-        (false, false) => "ready",
+    let (mut available, mut is_expected) = (Vec::new(), false);
+    for config in inference.candidates(model.id) {
+        let probe = probes.iter().find(|probe| probe.name == config.name);
+        if probe.is_some_and(|probe| probe.offers(config, model.id)) {
+            available.push(config.name.to_string());
+        }
+        // Where a backend that names no model can be reached, its list says what it has.
+        is_expected |= config.model.is_some() || probe.is_none_or(|probe| !probe.reachable);
+    }
+    let availability = match (available.is_empty(), is_expected) {
+        (false, _) => "ready",
+        (true, true) => "unreachable",
+        (true, false) => NOT_CONFIGURED,
     };
     let lesser = catalog::model(model.id).into_iter().flat_map(catalog::Model::fallbacks);
     ModelRecord {

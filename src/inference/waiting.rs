@@ -1,4 +1,5 @@
-//! How long an ask waits for places: all of them together, and none while a backend rests.
+//! How long an ask waits for places: all of them together, and none while a backend rests or the ask
+//! of another is to show whether it is back.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use super::InferenceError;
 pub struct Waiting {
     until: Instant,
     rest: Option<Instant>,
+    /// Another's ask is to show whether a backend is back.
+    is_on_trial: bool,
     tokens: Tokens,
     attempts: u32,
     latency: Duration,
@@ -22,6 +25,7 @@ impl Waiting {
         Waiting {
             until: Instant::now() + patience,
             rest: None,
+            is_on_trial: false,
             tokens: Tokens::default(),
             attempts: 0,
             latency: Duration::ZERO,
@@ -41,18 +45,26 @@ impl Waiting {
         if rest < self.left() { rest } else { Duration::ZERO }
     }
 
+    /// What another's ask shows is worth waiting for.
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.is_on_trial
+    }
+
     /// After `error` another place is worth waiting for: a backend asked for a rest that ends in
-    /// time. Whoever asks again meets it with the backend rested.
+    /// time, or another's ask is to show whether it is back. Whoever asks again meets it with the
+    /// backend rested, or tried.
     pub fn goes_on(&mut self, error: &InferenceError) -> bool {
         let InferenceError::Infer(error) = error else { return false };
         let ends = error.rest().and_then(|rest| Instant::now().checked_add(rest));
         self.rest = ends.filter(|ends| *ends < self.until);
-        if self.rest.is_some() {
+        self.is_on_trial = error.is_on_trial() && !self.left().is_zero();
+        let goes_on = self.rest.is_some() || self.is_on_trial;
+        if goes_on {
             self.tokens = self.tokens + error.tokens();
             self.attempts = self.attempts.saturating_add(error.attempts());
             self.latency += error.latency();
         }
-        self.rest.is_some()
+        goes_on
     }
 
     /// `answer` with what was spent before it.

@@ -53,7 +53,9 @@ const INSIDE_ONE: [&str; 2] = ["properties", "prefixItems"];
 pub(super) fn check(root: &Value) -> Result<(), SchemaError> {
     let mut patterns = 0;
     keywords(root, "", &mut patterns)?;
-    let mut walk = Walk { root, known: HashMap::new(), open: HashSet::new() };
+    let (known, open, mut anchors) = (HashMap::new(), HashSet::new(), HashMap::new());
+    gather(root, "", &mut anchors);
+    let mut walk = Walk { root, known, open, anchors };
     walk.work(root, DEPTH_MAX, "").map(|_| ())
 }
 
@@ -86,8 +88,7 @@ fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), Sche
 /// The keyword of `fields` that could lead elsewhere. Only strings do: a property may be called `$ref`.
 fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str> {
     let text = |keyword: &str| fields.get(keyword).and_then(Value::as_str);
-    let own = |target: &str| (target == "#" || target.starts_with("#/")) && !target.contains('%');
-    if text("$ref").is_some_and(|target| !own(target)) {
+    if text("$ref").is_some_and(|target| fragment(target).is_none()) {
         return Some("$ref");
     }
     if text("$schema").is_some_and(|dialect| !DIALECTS.contains(&dialect)) {
@@ -99,6 +100,45 @@ fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str>
     ["$dynamicRef", "$recursiveRef"].into_iter().find(|keyword| text(keyword).is_some())
 }
 
+/// What a reference into the schema itself names, its percent-encoding undone; `None` of others.
+fn fragment(target: &str) -> Option<String> {
+    let mut bytes = target.strip_prefix('#')?.bytes();
+    let mut decoded = Vec::with_capacity(target.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// Schemas by what `$anchor` calls them, each with its place; `None` for a name of two.
+type Anchors<'a> = HashMap<&'a str, Option<(&'a Value, String)>>;
+
+fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
+    match node {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                gather(item, &format!("{place}/{index}"), anchors);
+            }
+        }
+        Value::Object(fields) => {
+            if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
+                let own = Some((node, place.to_owned()));
+                anchors.entry(name).and_modify(|known| *known = None).or_insert(own);
+            }
+            for (key, field) in fields {
+                gather(field, &format!("{place}/{key}"), anchors);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The sum of one schema at every depth, each computed once.
 struct Walk<'a> {
     root: &'a Value,
@@ -106,6 +146,7 @@ struct Walk<'a> {
     known: HashMap<(usize, usize), u64>,
     /// Where the walk is now: meeting one of them again is a loop.
     open: HashSet<(usize, usize)>,
+    anchors: Anchors<'a>,
 }
 
 impl<'a> Walk<'a> {
@@ -129,6 +170,15 @@ impl<'a> Walk<'a> {
         Ok(work)
     }
 
+    /// The schema that `target` refers to, and where it is.
+    fn resolve(&self, target: &str) -> Option<(&'a Value, String)> {
+        let name = fragment(target)?;
+        if name.is_empty() || name.starts_with('/') {
+            return Some((self.root.pointer(&name)?, name));
+        }
+        self.anchors.get(&*name)?.clone()
+    }
+
     fn work_of(
         &mut self,
         fields: &'a Map<String, Value>,
@@ -138,9 +188,8 @@ impl<'a> Walk<'a> {
         let mut work = 1_u64;
         if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
             let dangling = || SchemaError::Dangling { place: place.to_owned() };
-            let pointer = target.strip_prefix('#').unwrap_or_default();
-            let to = self.root.pointer(pointer).ok_or_else(dangling)?;
-            work += self.work(to, levels, pointer)?;
+            let (to, pointer) = self.resolve(target).ok_or_else(dangling)?;
+            work += self.work(to, levels, &pointer)?;
         }
         for keyword in SAME {
             work = work.saturating_add(self.subschemas(

@@ -41,7 +41,19 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
             "must not use $ref at /items",
         ),
         ("relative $ref", json!({"$ref": "other.json#/a"}), "must not use $ref"),
-        ("anchor $ref", json!({"$ref": "#name"}), "must not use $ref"),
+        ("no such anchor", json!({"$ref": "#name"}), "not there, at /"),
+        (
+            "an anchor of two",
+            json!({"$ref": "#n", "$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n"}}}),
+            "not there, at /",
+        ),
+        ("a bad escape", json!({"$ref": "#/definitions/a%2"}), "must not use $ref"),
+        ("an escape that is no text", json!({"$ref": "#/%ff"}), "must not use $ref"),
+        (
+            "itself through an anchor",
+            json!({"$anchor": "q", "allOf": [{"$ref": "#q"}]}),
+            "recursive",
+        ),
         (
             "moved base",
             json!({"$defs": {"a": {"$id": "http://x/"}}}),
@@ -98,6 +110,14 @@ fn schemas_of_every_day_are_taken() {
             "definitions",
             json!({"properties": {"a": {"$ref": "#/definitions/a"}},
             "definitions": {"a": {"type": "string", "pattern": "^[a-z]{1,8}$"}}}),
+        ),
+        (
+            "an escape in a reference",
+            json!({"$ref": "#/definitions/a%20b%7E1", "definitions": {"a b/": {"type": "string"}}}),
+        ),
+        (
+            "an anchor",
+            json!({"items": {"$ref": "#q"}, "$defs": {"a": {"$anchor": "q", "type": "string"}}}),
         ),
         (
             "a tree",

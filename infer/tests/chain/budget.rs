@@ -1,7 +1,7 @@
 //! What each request is paid, and what is not asked because nothing is left to pay it with.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -35,6 +35,10 @@ impl Requests {
 }
 
 impl Purse for Requests {
+    fn payer(&self) -> Arc<str> {
+        "alice".into()
+    }
+
     fn reserve(&self, tokens: u64) -> bool {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(less) = left.checked_sub(1) else { return false };

@@ -86,7 +86,7 @@ impl Outage {
 fn prospect(failure: &Failure) -> Prospect {
     match failure {
         Failure::Refused
-        | Failure::Open
+        | Failure::Open { .. }
         | Failure::RateLimited { .. }
         | Failure::Http { status: 502..=504 } => Prospect::Good,
         Failure::Closed | Failure::Http { status: 500..=599 } => Prospect::Suspect,
@@ -121,7 +121,7 @@ mod tests {
             ("away", vec![Failure::Refused], 0, Some(250)),
             ("for longer", vec![Failure::Refused], 3, Some(2000)),
             ("no longer than this", vec![Failure::Refused], 40, Some(5000)),
-            ("left alone", vec![Failure::Open], 0, Some(250)),
+            ("left alone", vec![Failure::Open { again_in: None }], 0, Some(250)),
             ("overloaded", vec![Failure::Http { status: 503 }], 0, Some(250)),
             ("busy, and does not say until when", vec![limited(None)], 0, Some(250)),
             ("busy, and says so", vec![limited(Some(MS(9000)))], 0, Some(9000)),

@@ -1,0 +1,63 @@
+//! A backend that keeps failing: who leaves it alone, and who waits for what a trial shows.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use infer::scripted::Step;
+use serde_json::json;
+
+use crate::{
+    infer_limits::question,
+    support::{
+        BOB, Setup,
+        model::{Model, prompt},
+    },
+};
+
+/// Longer than the first pause.
+const PAUSE: Duration = Duration::from_millis(1200);
+
+#[test]
+fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.number {
+        0..5 => Step::html(500),
+        _ => Step::chat("hello").after(Duration::from_millis(100)),
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    for _ in 0..5 {
+        assert_eq!(server.post("/v1/infer", &question("p")).status, 500);
+    }
+    let refused = server.post("/v1/infer", &question("p"));
+    assert!(refused.text.contains("not asked for now"), "{}", refused.text);
+    assert_eq!(model.server.seen().len(), 5, "it is left alone");
+    thread::sleep(PAUSE);
+    let batch = json!({"requests": vec![question("p"); 64], "max_parallel": 64});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(64), &json!(0)), "{answer}");
+}
+
+#[test]
+fn the_questions_of_one_principal_shut_no_backend_for_another() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match &*prompt(seen) {
+        "poison" => Step::html(500),
+        _ => Step::chat("hello"),
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    let asked_by = |key, text| {
+        let call = server.call("POST", "/v1/infer").key(key);
+        call.json(&question(text)).send()
+    };
+    let until = Instant::now() + PAUSE * 2;
+    let mut held_back = 0;
+    while Instant::now() < until || held_back == 0 {
+        let poisoned = server.post("/v1/infer", &question("poison"));
+        assert_eq!(poisoned.status, 500, "{}", poisoned.text);
+        held_back += u32::from(poisoned.text.contains("not asked for now"));
+        let good = asked_by(Some(BOB), "p");
+        assert_eq!(good.status, 200, "{}", good.text);
+    }
+}

@@ -1,0 +1,44 @@
+//! Which models are ready: those that a backend lists, or is configured with a name of its own for.
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use crate::support::{Setup, model::Model};
+
+const LISTED: &str = "qwen3-vl-8b";
+
+#[test]
+fn a_model_is_ready_where_a_backend_lists_it() {
+    let list = |ids: &[&str]| {
+        let models: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+        Step::json(200, &json!({"object": "list", "data": models}))
+    };
+    let rows = [
+        ("by the service's name", list(&["x", LISTED]), "ready", "not_configured"),
+        (
+            "by another name",
+            list(&["Qwen/Qwen3-VL-8B-Instruct"]),
+            "not_configured",
+            "not_configured",
+        ),
+        ("nothing", list(&[]), "not_configured", "not_configured"),
+        ("no list", Step::json(200, &json!({})), "ready", "ready"),
+        ("an error", Step::html(500), "unreachable", "unreachable"),
+    ];
+    for (name, listing, listed, other) in rows {
+        let dir = tempfile::tempdir().expect("a directory");
+        let model = Model::start(|_| Step::chat("hello"));
+        model.server.answer_probes(listing);
+        let server = model.behind(Setup::new(dir.path())).start();
+        let models = server.get("/v1/models").json()["models"].clone();
+        let shown = |id: &str| {
+            let models = models.as_array().expect("an array");
+            let found = models.iter().find(|model| model["id"] == id).expect("a curated model");
+            (found["availability"].clone(), found["providers_available"].clone())
+        };
+        for (id, expected) in [(LISTED, listed), ("smolvlm2-256m", other)] {
+            let providers = if expected == "ready" { json!(["vllm"]) } else { json!([]) };
+            assert_eq!(shown(id), (json!(expected), providers), "{name}: {id}");
+        }
+    }
+}
