@@ -67,6 +67,9 @@ pub enum StartError {
     /// The operator's trusted certificates cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
+    /// No thread can be started that keeps a media worker ready.
+    #[error("cannot start a thread: {0}")]
+    Spare(#[source] io::Error),
     /// A backend that is asked for by name does not decode.
     #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
     Backend {
@@ -207,6 +210,10 @@ impl App {
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
         let egress = Egress::new(&config.egress)?;
         let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
+        let counted = Arc::clone(&metrics);
+        let supervisor = supervisor
+            .with_spare(move |start| counted.worker_starts.of(start).inc())
+            .map_err(StartError::Spare)?;
         let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
         let log = registry.timeline();
         let last = log.heads(log.head(), 1).first().map(|head| head.at);

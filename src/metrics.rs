@@ -15,6 +15,7 @@ use ::infer::scheduler::Class;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
 use transport::webrtc::Refused;
+use worker::Start as WorkerStart;
 
 use crate::session::Lifecycle;
 
@@ -66,6 +67,8 @@ series! {
     gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
+    /// Media workers of file jobs, by whether one waited.
+    worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
     /// Bytes of remote sources that were fetched.
     remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
     /// Remote sources that were not read, by what went wrong.
@@ -293,6 +296,17 @@ pub enum StoredFile {
     Column,
     /// What a write that never finished left.
     Unfinished,
+}
+
+impl Label for WorkerStart {
+    const ALL: &'static [WorkerStart] = &[WorkerStart::Spare, WorkerStart::Fresh];
+
+    fn value(self) -> &'static str {
+        match self {
+            WorkerStart::Spare => "spare",
+            WorkerStart::Fresh => "fresh",
+        }
+    }
 }
 
 impl Label for StoredFile {

@@ -259,15 +259,18 @@ impl Server {
         self.signal(Signal::KILL);
     }
 
-    /// Sends SIGKILL to the server's media workers; returns how many there were.
+    /// Sends SIGKILL to the server's media workers that are at work; returns how many there were. One
+    /// that waits for a job is not confined yet.
     pub fn kill_workers(&self) -> usize {
         let server = self.child.id().to_string();
         let processes = std::fs::read_dir("/proc").expect("there").flatten();
         let workers = processes.filter_map(|entry| {
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
             let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let is_at_work = !status.contains("\nSeccomp:\t0\n");
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            (parent == server).then(|| Pid::from_raw(pid)).flatten()
+            (parent == server && is_at_work).then(|| Pid::from_raw(pid)).flatten()
         });
         workers.map(|pid| kill_process(pid, Signal::KILL).expect("signalled")).count()
     }

@@ -27,6 +27,7 @@ mod protocol;
 mod sandbox;
 mod session;
 mod source;
+mod spare;
 mod still;
 mod supervisor;
 mod views;
@@ -47,6 +48,7 @@ pub use session::{
     SessionSpec, ViewSpec,
 };
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
+pub use spare::Start;
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
 pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
 pub use wire::ProtocolError;

@@ -1,5 +1,7 @@
 //! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
 
+mod output;
+
 use std::{
     collections::VecDeque,
     fs::File,
@@ -9,6 +11,7 @@ use std::{
         unix::{fs::FileExt, process::ExitStatusExt},
     },
     process::{Child, ChildStderr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -24,8 +27,10 @@ use crate::{
     protocol::{Reply, Request},
     sandbox::Confinement,
     session::SESSION_THREADS_MAX,
+    spare::Spares,
     wire::ProtocolError,
 };
+use output::OutputBudget;
 
 /// The end of stderr that is kept for an error.
 const STDERR_BYTES_MAX: usize = 4 << 10;
@@ -40,11 +45,28 @@ pub(crate) enum Line {
     Closed,
 }
 
-/// A running worker; dropping it kills and reaps it.
+/// A worker that has loaded its program and was given nothing yet; dropping it kills and reaps it.
 ///
-/// The thread that starts it must outlive it: the kernel kills the worker with that thread.
+/// The thread that starts it must outlive it: the kernel kills a confined worker with that thread.
+pub(crate) struct Started {
+    child: Owned,
+    socket: OwnedFd,
+}
+
+/// A child that is killed and reaped when it is dropped.
+struct Owned(Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
+/// A running worker; dropping it kills and reaps it, unless its thread has ended before.
 pub(crate) struct Process {
-    child: Child,
+    child: Owned,
+    /// Keeps the thread that started it.
+    _starter: Option<Arc<Spares>>,
     socket: OwnedFd,
     stderr: Option<ChildStderr>,
     stderr_tail: VecDeque<u8>,
@@ -84,33 +106,14 @@ impl Life {
     }
 }
 
-/// The span in which a worker whose output is bounded by time may send its `output_bytes`.
-const OUTPUT_SPAN: Duration = Duration::from_secs(60);
-
-/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
-pub(crate) struct OutputBudget {
-    limit_bytes: u64,
-    life: Life,
-    /// Begin of the span, and the bytes sent before it.
-    since: Instant,
-    before: u64,
-}
-
-impl OutputBudget {
-    pub fn new(limit_bytes: u64, life: Life) -> OutputBudget {
-        OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
-    }
-
-    /// Whether all that was sent by now, `total` bytes, is within the budget.
-    pub fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
-        let limit_bytes = self.limit_bytes;
-        if total - self.before > limit_bytes {
-            return Err(WorkerError::OutputBudget { limit_bytes });
-        }
-        if self.life.is_paced() && now.duration_since(self.since) > OUTPUT_SPAN {
-            (self.since, self.before) = (now, total);
-        }
-        Ok(())
+impl Started {
+    /// Starts a worker, and does not wait for it.
+    pub fn new(program: &WorkerProgram) -> Result<Started, WorkerError> {
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(|error| WorkerError::Spawn(error.into()))?;
+        let child = program.start(theirs).map_err(WorkerError::Spawn)?;
+        Ok(Started { child: Owned(child), socket })
     }
 }
 
@@ -121,21 +124,41 @@ impl Process {
         limits: &Limits,
         life: Life,
     ) -> Result<(Process, SandboxReport), WorkerError> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(|error| WorkerError::Spawn(error.into()))?;
-        let mut child = program.start(theirs).map_err(WorkerError::Spawn)?;
-        let stderr = child.stderr.take();
-        let status = match File::open(format!("/proc/{}/status", child.id())) {
-            Ok(status) => status,
-            Err(error) => {
-                end(&mut child);
-                return Err(WorkerError::Spawn(error));
-            }
-        };
+        Process::confine(Started::new(program)?, program, limits, life)
+    }
+
+    /// The same with the one that waits in `spares`, where one does.
+    pub fn spawn_from(
+        spares: &Arc<Spares>,
+        program: &WorkerProgram,
+        limits: &Limits,
+        life: Life,
+    ) -> Result<Process, WorkerError> {
+        // One that died while it waited costs no job.
+        let ready = spares.take();
+        let ready = ready.and_then(|ready| Process::confine(ready, program, limits, life).ok());
+        spares.tell(ready.is_some());
+        match ready {
+            Some((process, _)) => Ok(Process { _starter: Some(Arc::clone(spares)), ..process }),
+            None => Ok(Process::spawn(program, limits, life)?.0),
+        }
+    }
+
+    /// Confines a worker, for one life.
+    fn confine(
+        started: Started,
+        program: &WorkerProgram,
+        limits: &Limits,
+        life: Life,
+    ) -> Result<(Process, SandboxReport), WorkerError> {
+        let Started { mut child, socket } = started;
+        let stderr = child.0.stderr.take();
+        let status = File::open(format!("/proc/{}/status", child.0.id()));
+        let status = status.map_err(WorkerError::Spawn)?;
         let mut process = Process {
             child,
-            socket: ours,
+            _starter: None,
+            socket,
             stderr,
             stderr_tail: VecDeque::new(),
             incoming: Incoming::default(),
@@ -272,12 +295,12 @@ impl Process {
     /// Why the worker closed its end; ends it if it has not.
     pub fn death(&mut self) -> WorkerError {
         // A process that is exiting keeps its status: only one that lives on is killed here.
-        end(&mut self.child);
+        end(&mut self.child.0);
         while self.stderr.is_some() {
             self.keep_stderr();
         }
         let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
-        let status = match self.child.wait() {
+        let status = match self.child.0.wait() {
             Ok(status) => status,
             Err(error) => return WorkerError::Io(error),
         };
@@ -306,12 +329,6 @@ impl Process {
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
 /// Kills and reaps; without effect on a process that has been reaped.
 fn end(child: &mut Child) {
     // Both fail only where there is nothing left to kill or to reap.
@@ -325,29 +342,4 @@ fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
     let digits = line.trim_ascii_start();
     let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
-        let job = |shows_views| Life::Job { threads: 1, cpu_seconds: 1, shows_views };
-        // (life, sent in each second) to the second in which it is over the budget of 600.
-        for (name, life, rate, over) in [
-            ("job", job(false), 6, Some(101)),
-            ("modest job with views", job(true), 6, None),
-            ("flooding job with views", job(true), 60, Some(11)),
-            ("modest live worker", Life::Open, 6, None),
-            ("flooding live worker", Life::Open, 60, Some(11)),
-        ] {
-            let mut budget = OutputBudget::new(600, life);
-            let start = budget.since;
-            let second_over = (1..100_000).find(|&second| {
-                budget.check(second * rate, start + Duration::from_secs(second)).is_err()
-            });
-            assert_eq!(second_over, over, "{name}");
-        }
-    }
 }

@@ -5,6 +5,7 @@
 
 use std::{
     fs::File,
+    io,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -22,6 +23,7 @@ use crate::{
     feed::Feed,
     process::{Life, Line, Process},
     protocol::{Reply, Request},
+    spare::{Spares, Start},
     views::ChunkCheck,
     wire::ProtocolError,
 };
@@ -120,12 +122,23 @@ impl CancelToken {
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     pub(crate) program: WorkerProgram,
+    spares: Option<Arc<Spares>>,
 }
 
 impl Supervisor {
     /// Workers will be `program`.
     pub fn new(program: WorkerProgram) -> Supervisor {
-        Supervisor { program }
+        Supervisor { program, spares: None }
+    }
+
+    /// The same with a worker kept ready for the next job; `on_start` hears where each job's worker
+    /// came from, and must not wait.
+    pub fn with_spare(
+        self,
+        on_start: impl Fn(Start) + Send + Sync + 'static,
+    ) -> io::Result<Supervisor> {
+        let spares = Spares::start(self.program.clone(), Box::new(on_start))?;
+        Ok(Supervisor { spares: Some(spares), ..self })
     }
 
     /// What a worker that was really started can do, and how it is confined.
@@ -192,7 +205,10 @@ impl Supervisor {
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let life = Life::Job { threads, cpu_seconds, shows_views: views.is_some() };
-        let (mut process, _) = Process::spawn(&self.program, &limits, life)?;
+        let mut process = match &self.spares {
+            Some(spares) => Process::spawn_from(spares, &self.program, &limits, life)?,
+            None => Process::spawn(&self.program, &limits, life)?.0,
+        };
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);

@@ -28,6 +28,8 @@ mod rtsp;
 mod sandbox;
 #[path = "worker/shelf.rs"]
 mod shelf;
+#[path = "worker/spare.rs"]
+mod spare;
 #[path = "worker/support.rs"]
 mod support;
 #[path = "worker/views.rs"]

@@ -1,0 +1,61 @@
+//! The bytes that a worker may send.
+
+use std::time::{Duration, Instant};
+
+use super::Life;
+use crate::WorkerError;
+
+/// The span in which a worker whose output is bounded by time may send its `output_bytes`.
+const OUTPUT_SPAN: Duration = Duration::from_secs(60);
+
+/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
+pub(crate) struct OutputBudget {
+    limit_bytes: u64,
+    life: Life,
+    /// Begin of the span, and the bytes sent before it.
+    since: Instant,
+    before: u64,
+}
+
+impl OutputBudget {
+    pub fn new(limit_bytes: u64, life: Life) -> OutputBudget {
+        OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
+    }
+
+    /// Whether all that was sent by now, `total` bytes, is within the budget.
+    pub fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
+        let limit_bytes = self.limit_bytes;
+        if total - self.before > limit_bytes {
+            return Err(WorkerError::OutputBudget { limit_bytes });
+        }
+        if self.life.is_paced() && now.duration_since(self.since) > OUTPUT_SPAN {
+            (self.since, self.before) = (now, total);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
+        let job = |shows_views| Life::Job { threads: 1, cpu_seconds: 1, shows_views };
+        // (life, sent in each second) to the second in which it is over the budget of 600.
+        for (name, life, rate, over) in [
+            ("job", job(false), 6, Some(101)),
+            ("modest job with views", job(true), 6, None),
+            ("flooding job with views", job(true), 60, Some(11)),
+            ("modest live worker", Life::Open, 6, None),
+            ("flooding live worker", Life::Open, 60, Some(11)),
+        ] {
+            let mut budget = OutputBudget::new(600, life);
+            let start = budget.since;
+            let second_over = (1..100_000).find(|&second| {
+                budget.check(second * rate, start + Duration::from_secs(second)).is_err()
+            });
+            assert_eq!(second_over, over, "{name}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A worker that is kept ready: used by one job, replaced after a while, gone with its supervisor.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use worker::{CancelToken, Start};
+
+use crate::{
+    faults::children,
+    support::{Heard, alone, rendered, spec, supervisor},
+};
+
+/// Waits until so many workers live.
+fn until_there_are(count: usize) -> BTreeSet<i32> {
+    let started = Instant::now();
+    loop {
+        let found = children();
+        if found.len() == count {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{count} of {found:?}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_job_takes_the_worker_that_waits_and_another_follows() {
+    let _alone = alone();
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&starts);
+    let supervisor = supervisor().with_spare(move |start| told.lock().expect("whole").push(start));
+    let supervisor = supervisor.expect("a thread");
+    let job = || {
+        let mut heard = Heard::default();
+        let ended =
+            supervisor.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event));
+        assert_eq!(ended.expect("a job").frames, 25);
+    };
+    let spare = until_there_are(1);
+    job();
+    job();
+    let next = until_there_are(1);
+    assert!(next.is_disjoint(&spare), "each lives for one job");
+    // One that died while it waited costs no job.
+    for pid in next {
+        kill_process(Pid::from_raw(pid).expect("positive"), Signal::KILL).expect("it is ours");
+    }
+    job();
+    let starts = std::mem::take(&mut *starts.lock().expect("whole"));
+    assert_eq!(starts, [Start::Spare, Start::Fresh, Start::Fresh]);
+    drop(supervisor);
+    until_there_are(0);
+}
