@@ -4,8 +4,9 @@
 usage: benches/reason.py bound|chaos SERVER VIDEO [SECONDS]
 bound: reasonings over the first 60 s of VIDEO, a model that takes 200 ms, four asks at once: the time over the
 larger of decoding alone and ceil(chunks / 4) x 200 ms; ends with 1 where one passes 1.15.
-chaos: for SECONDS (600), decodings of VIDEO alone and beside reasonings whose model fails in every way, in
-alternating pairs; ends with 1 where a run is stuck or a place is not given back.
+chaos: for SECONDS (600), decodings of VIDEO beside reasonings and questions whose model fails in every way, in
+alternating pairs with the same where it works, and with none; ends with 1 where failures cost a decoding more
+than 2 %, a run is stuck or a place is not given back.
 """
 import http.client, json, math, os, random, socket, statistics, subprocess, sys, tempfile, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +97,7 @@ class Server:
     def __init__(self, work, model):
         env = dict(
             os.environ, SERVICE_DATA_DIR=f"{work}/data", SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_REQUIRE_API_KEY="false", SERVICE_METRICS_REQUIRE_API_KEY="false",
+            SERVICE_ACTIVE_STREAM_LIMIT="64", SERVICE_REASON_OUTAGE_MS=("1000" if mode == "chaos" else "60000"),
             SERVICE_INGEST_FILE_ROOTS=os.path.dirname(os.path.abspath(video)), SERVICE_VLLM_BASE_URL=f"http://127.0.0.1:{model}",
         )
         self.log = open(f"{work}/log", "w")
@@ -119,14 +121,25 @@ class Server:
 
     def timed(self, path, body):
         run, started = self.run(), time.monotonic()
-        answer = json.loads(self.call("POST", f"/v1/runs/{run}/{path}", body))
-        return time.monotonic() - started, run, answer
+        text = self.call("POST", f"/v1/runs/{run}/{path}", body)
+        return time.monotonic() - started, run, json.loads(text)
 
     def ingest(self, frames):
         body = {"source_uri": os.path.basename(video), "max_frames": frames}
         took, run, _ = self.timed("ingest", body)
         self.call("DELETE", f"/v1/runs/{run}")
         return took
+
+    def measured_ingest(self, frames):
+        """Its wall time, and the CPU time of the workers that end meanwhile: its own, where no other does."""
+        before = self.ended_cpu_s()
+        took = self.ingest(frames)
+        return took, self.ended_cpu_s() - before
+
+    def ended_cpu_s(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
     def reason(self, frames, chunk, **more):
         body = {"source_uri": os.path.basename(video), "max_frames": frames, "model": "qwen3-vl-8b",
@@ -158,40 +171,98 @@ def bound(server):
     return worst > 1.15
 
 
+class Load:
+    """Begins something every `every` seconds, whatever becomes of what began before; `MOST` at once."""
+
+    MOST = 16
+
+    def __init__(self, every, begin):
+        self.every, self.begin, self.ends, self.under_way = every, begin, threading.Event(), set()
+        self.pacer = threading.Thread(target=self.pace, daemon=True)
+
+    def pace(self):
+        while not self.ends.wait(self.every):
+            self.under_way = {one for one in self.under_way if one.is_alive()}
+            if len(self.under_way) < self.MOST:
+                one = threading.Thread(target=self.begin, daemon=True)
+                one.start()
+                self.under_way.add(one)
+
+    def __enter__(self):
+        self.pacer.start()
+        time.sleep(1)
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.pacer.join()
+        [one.join() for one in self.under_way]
+
+
+FRAMES = 1800
+
+
+def paired(name, pairs):
+    ratios = sorted(a / b for a, b in pairs)
+    middle = statistics.median(ratios)
+    quarters = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
+    print(f"{name}: {middle:.3f} (half of them {quarters[0]:.3f} to {quarters[1]:.3f}), {len(ratios)} pairs", flush=True)
+    return middle
+
+
 def chaos(server):
+    """What failing models cost a decoding that asks none of them.
+
+    Wall time: beside reasonings that begin at a fixed pace, models failing over models working.
+    Work: seconds of CPU of the decoding's worker, beside questions that fail over questions that
+    are answered, and over none.
+    """
     global is_bad
-    stop, runs, lock = threading.Event(), [], threading.Lock()
-    beside = threading.Event()
+    runs, batches, lock = [], 0, threading.Lock()
+    batch = {"requests": [{"model": "qwen3-vl-8b", "prompt": "p", "timeout_ms": 500}] * 8, "max_parallel": 8}
 
-    def loop():
-        while not stop.is_set():
-            if not beside.wait(1):
-                continue
-            _, run, _ = server.reason(40, 5, semantic_timeout_ms=500)
-            with lock:
-                runs.append(run)
+    def reasoning():
+        _, run, _ = server.reason(40, 5, semantic_timeout_ms=500)
+        with lock:
+            runs.append(run)
 
-    loops = [threading.Thread(target=loop, daemon=True) for _ in range(3)]
-    [one.start() for one in loops]
-    server.ingest(900)
-    is_bad, until, pairs, before = True, time.monotonic() + seconds, [], server.resident_mb()
+    def questions():
+        nonlocal batches
+        server.call("POST", "/v1/infer/batch", batch)
+        batches += 1
+
+    def decoding(bad, load=None):
+        """Wall time of a decoding, and CPU seconds of the workers that ended meanwhile."""
+        global is_bad
+        is_bad = bad
+        if load is None:
+            return server.measured_ingest(FRAMES)
+        with load:
+            return server.measured_ingest(FRAMES)
+
+    server.ingest(FRAMES)
+    walls, work, alone, before = [], [], [], server.resident_mb()
+    until, turn = time.monotonic() + seconds, False
     while time.monotonic() < until:
-        beside.set()
-        time.sleep(2)
-        disturbed = server.ingest(900)
-        beside.clear()
-        while server.gauges("service_inference_in_flight") and any(server.gauges("service_inference_in_flight").values()):
-            time.sleep(0.2)
-        pairs.append(disturbed / server.ingest(900))
-    print(f"decoding beside over alone: median {statistics.median(pairs):.3f} of {len(pairs)} pairs", flush=True)
-    stop.set()
-    [one.join() for one in loops]
+        turn = not turn
+        tries = {bad: None for bad in (turn, not turn)}
+        for bad in tries:
+            tries[bad] = decoding(bad, Load(0.5, reasoning))[0]
+        walls.append((tries[True], tries[False]))
+        for bad in tries:
+            tries[bad] = decoding(bad, Load(0.2, questions))[1]
+        work.append((tries[True], tries[False]))
+        alone.append((tries[True], decoding(False)[1]))
+    wall = paired("wall time of a decoding beside reasonings, models failing over working", walls)
+    cpu = paired("CPU time of a decoding beside questions, models failing over working", work)
+    paired("the same over no questions at all", alone)
+    cost = statistics.median(work for _, work in alone) / FRAMES
+    print(f"CPU time of a decoded frame with nothing beside it: {cost * 1e6:.0f} us")
     states = {json.loads(server.call("GET", f"/v1/runs/{run}/state"))["state"] for run in runs}
     left = server.gauges("service_inference_")
     left = {name: value for name, value in left.items() if any(word in name for word in ("in_flight", "waiting"))}
-    print(f"{len(runs)} reasonings, {asked} questions, states {states}, left {left}")
+    print(f"{len(runs)} reasonings, {batches} batches, {asked} questions, states {states}, left {left}")
     print(f"resident: {before:.0f} -> {server.resident_mb():.0f} MB")
-    return states != {"completed"} or any(left.values())
+    return states != {"completed"} or any(left.values()) or max(wall, cpu) > 1.02
 
 
 models = Models(("127.0.0.1", 0), Model)
