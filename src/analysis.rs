@@ -48,6 +48,8 @@ pub struct Said {
     pub object_label: Option<String>,
     /// One line.
     pub summary: String,
+    /// The model that said it.
+    pub model: Option<String>,
 }
 
 impl FrameResult {

@@ -75,6 +75,8 @@ mod reason_ends;
 mod reason_fields;
 #[path = "api/reason_novelty.rs"]
 mod reason_novelty;
+#[path = "api/reason_stills.rs"]
+mod reason_stills;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

@@ -244,6 +244,9 @@ fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError
             Some(_) if timeline.latest(run, EventKind::FramesDecoded).is_some() => {
                 ApiError::field("stream_id", "names no stream with decoded frames in this run")
             }
+            _ if app.registry.run(run).is_some_and(|run| run.progress().is_some()) => {
+                RunError::Busy.into()
+            }
             _ => ApiError::field("frames", "is required: the run has no decoded frames"),
         });
     };

@@ -296,6 +296,9 @@ impl ApiError {
         match self {
             ApiError::Invalid(details) => details.clone(),
             ApiError::Source(error) => source(error.to_string()),
+            ApiError::Ingest(error @ IngestError::Crop { .. }) => {
+                vec![Detail::new("crop", error.to_string())]
+            }
             ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
                 source(error.told())
             }

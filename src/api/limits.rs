@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum::{Json, extract::State};
+use infer::finding::{DESCRIPTION_BYTES_MAX, SUMMARY_BYTES_MAX};
 use media::{Rate, RequestId};
 use serde::Serialize;
 use serde_json::Number;
@@ -253,6 +254,9 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("reasonings_decoding", Limit::most(app.jobs.saturating_sub(1).max(1), "at once")),
         ("reasonings", Limit::most(session::runner::REASONINGS_MAX, "at once")),
         ("reasoning_outage", milliseconds(config.inference.outage).by("SERVICE_REASON_OUTAGE_MS")),
+        ("description", Limit::most(DESCRIPTION_BYTES_MAX, "bytes; what is longer is cut")),
+        ("summary", Limit::most(SUMMARY_BYTES_MAX, "bytes; what is longer is cut")),
+        ("raw_output", Limit::most(session::reason::RAW_BYTES_MAX, "bytes; what is longer is cut")),
         ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
         ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),

@@ -39,7 +39,7 @@ pub struct Context {
     pub stream_id: StreamId,
     /// Mode of the analysis.
     pub mode: String,
-    /// Model asked for.
+    /// Model asked, or else asked for.
     pub model: String,
     /// The caller's trace.
     pub trace_id: Option<String>,
@@ -262,7 +262,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         frame_index,
         pts_ms,
         mode: &context.mode,
-        model: &context.model,
+        model: frame.said().and_then(|said| said.model.as_deref()).unwrap_or(&context.model),
         window: WindowRecord {
             start_ms: window.start_ms,
             end_ms: window.end_ms,
@@ -286,7 +286,12 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         },
         sampling_policy: context.policy.as_str(),
         sample_fps: fps(context.sample_fps),
-        finish_reason: "stop",
+        // A model that gave no answer did not come to its end.
+        finish_reason: if reason.is_some() && context.asked_model.is_some() {
+            "other"
+        } else {
+            "stop"
+        },
         coordinates: context.coordinates,
     }
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use infer::scheduler::Class;
-use media::{Extent, Rate};
+use media::{Extent, Label, Rate};
 use serde::Serialize;
 use utoipa::ToSchema;
 use worker::{Chunking, NoveltySpec};
@@ -171,6 +171,9 @@ pub async fn reason(
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
+    // What is asked is told, and what was asked for where nothing is.
+    let model = asked_model.as_ref().and_then(|model| model.parse().ok());
+    let model: Label = model.unwrap_or(request.model);
     let semantics = asked(&app, &caller, &run, request.semantics, request.rate)?;
     let views = match &semantics {
         Semantics::Chunks(description) => Some(description.views),
@@ -182,14 +185,14 @@ pub async fn reason(
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
-        model: Some(request.model.clone()),
+        model: Some(model.clone()),
         ..opened(&app, &caller, &body, &request.source_uri).await?
     };
     let origin = run.origin();
     let mode = request.mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
     let terms = Terms {
         mode: mode.clone(),
-        model: request.model.clone(),
+        model: model.clone(),
         windowing: request.windowing,
         markers: request.markers,
         index_name: request.index_name,
@@ -201,7 +204,7 @@ pub async fn reason(
         run_id: run.id(),
         stream_id: request.stream_id,
         mode,
-        model: request.model.as_str().to_owned(),
+        model: model.as_str().to_owned(),
         trace_id: request.trace_id,
         policy: request.policy,
         sample_fps: reasoned.ingested.sample_fps,

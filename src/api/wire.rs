@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::openapi::terms;
 use crate::{
-    session::registry::{JobProgress, Run, RunLimits},
+    session::registry::{ChunkProgress, JobProgress, Run, RunLimits},
     source::remote,
 };
 
@@ -44,11 +44,33 @@ pub struct ProgressRecord {
     frames: u64,
     /// Presentation time of the last of them.
     pts_ms: i64,
+    /// Of a reasoning, once models are asked; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    chunks: Option<ChunkProgressRecord>,
+}
+
+/// How far a reasoning has come with the chunks of its source.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChunkProgress)]
+pub struct ChunkProgressRecord {
+    /// Chunks that models were asked about, or that wait for the answer to another.
+    asked: u64,
+    /// Of these, those with an answer.
+    answered: u64,
+    /// Of these, those that are left without one.
+    unanswered: u64,
+}
+
+impl From<ChunkProgress> for ChunkProgressRecord {
+    fn from(ChunkProgress { asked, answered, unanswered }: ChunkProgress) -> ChunkProgressRecord {
+        ChunkProgressRecord { asked, answered, unanswered }
+    }
 }
 
 impl From<JobProgress> for ProgressRecord {
-    fn from(JobProgress { frames, pts_ms }: JobProgress) -> ProgressRecord {
-        ProgressRecord { frames, pts_ms }
+    fn from(JobProgress { frames, pts_ms, chunks }: JobProgress) -> ProgressRecord {
+        ProgressRecord { frames, pts_ms, chunks: chunks.map(Into::into) }
     }
 }
 

@@ -11,7 +11,7 @@ mod outage;
 mod reuse;
 
 pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
-pub use driver::{Driver, Subject, Told};
+pub use driver::{Driver, RAW_BYTES_MAX, Shown, Subject, Told};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
 pub use outage::Outage;

@@ -30,7 +30,7 @@ mod run;
 
 use change::Change;
 pub use chunks::NoSuchChunk;
-pub use job::{JobProgress, JobToken};
+pub use job::{ChunkProgress, JobProgress, JobToken};
 use job_ends::JobEnds;
 pub use run::{JobGuard, Origin, Run, Snapshot};
 

@@ -24,7 +24,7 @@ use worker::{Supervisor, WorkerError};
 use super::{
     admission::{Admission, Place, QueueFull},
     reason::{Reason, Reasoned},
-    registry::{JobGuard, JobProgress, Registry, Run},
+    registry::{JobGuard, Registry, Run},
     remote::RemoteSources,
 };
 use crate::{

@@ -49,6 +49,7 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
         end_pts_ms: Some(index as i64 * 1000 + 960),
         reused_from_seq: None,
         index_name: index_name.map(|name| name.parse::<Label>().expect("a label")),
+        truncated: false,
     })
 }
 

@@ -80,6 +80,7 @@ fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         end_pts_ms: None,
         reused_from_seq: None,
         index_name: index.map(|name| name.parse::<Label>().expect("a label")),
+        truncated: false,
     })
 }
 

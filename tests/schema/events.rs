@@ -186,6 +186,7 @@ fn of_models() -> Vec<Event> {
             reused_from_seq: Some(Seq(7)),
             end_pts_ms: Some(960),
             index_name: "door".parse().ok(),
+            truncated: false,
         }),
         Event::SemanticChunkGenerated(SemanticChunkGenerated {
             request_id: REQUEST,

@@ -352,6 +352,8 @@ pub struct SemanticChunkInferred {
     pub reused_from_seq: Option<Seq>,
     /// The caller's index; absent when none.
     pub index_name: Option<Label>,
+    /// The description or the model's text was cut to fit.
+    pub truncated: bool,
 }
 
 /// Payload of `semantic_chunk_generated`.

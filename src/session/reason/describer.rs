@@ -47,6 +47,8 @@ pub struct Unanswered {
 pub struct Sent {
     /// Name of the backend that failed last; `None` where none is known.
     pub provider: Option<String>,
+    /// Another had failed before it.
+    pub provider_fallback_used: bool,
     /// The model.
     pub model: String,
     /// Tokens of all of them.

@@ -4,6 +4,7 @@
 //! whoever sends the next one waits. Ends at once when it is cancelled; asks under way are dropped with it.
 
 use std::{
+    collections::BTreeMap,
     future::pending,
     sync::Arc,
     time::{Duration, Instant},
@@ -28,9 +29,13 @@ use crate::{
     analysis::Insight,
     labels::Words,
     metrics::{Metrics, NoveltyDecision},
-    session::registry::{Registry, Run, RunError},
+    session::{
+        registry::{JobToken, Registry, Run, RunError},
+        runner::Stored,
+    },
     telemetry::SPANS,
 };
+pub use record::RAW_BYTES_MAX;
 use writing::Unwritten;
 
 mod record;
@@ -54,6 +59,15 @@ pub struct Subject {
     pub words: Words,
 }
 
+/// A chunk, and the durable stills of its frames.
+#[derive(Debug)]
+pub struct Shown {
+    /// What models are shown.
+    pub chunk: Chunk,
+    /// What is on the timeline no later than what they say.
+    pub stills: Vec<Stored>,
+}
+
 /// What came of all asks.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -61,6 +75,8 @@ pub struct Told {
     pub insights: Vec<(Span, Arc<Insight>)>,
     /// The figures.
     pub totals: Totals,
+    /// The stills of chunks of which nothing is on the timeline, in their order.
+    pub stills: Vec<Stored>,
     /// Chunks were left out because it was cancelled.
     pub is_cut: bool,
     /// What ended it before its time; what was said until then is on the timeline.
@@ -86,6 +102,8 @@ pub struct Driver {
     pub describer: Arc<dyn Describer>,
     /// What the events share.
     pub subject: Subject,
+    /// Where it is shown how far they have come.
+    pub token: JobToken,
 }
 
 /// A chunk about to be described.
@@ -128,6 +146,8 @@ struct Work {
     ledger: Ledger,
     started: Instant,
     insights: Vec<(Span, Arc<Insight>)>,
+    /// The stills of each chunk that is not on the timeline.
+    stills: BTreeMap<u64, Vec<Stored>>,
     asks: JoinSet<Done>,
     /// More chunks may come.
     is_open: bool,
@@ -143,6 +163,7 @@ impl Work {
             ledger,
             started: Instant::now(),
             insights: Vec::new(),
+            stills: BTreeMap::new(),
             asks: JoinSet::new(),
             is_open: true,
             judge,
@@ -213,12 +234,13 @@ impl Driver {
         self,
         inquiry: Inquiry,
         judge: Option<Judge>,
-        mut chunks: mpsc::Receiver<Chunk>,
+        mut chunks: mpsc::Receiver<Shown>,
         cancel: CancellationToken,
     ) -> Told {
         let mut work = Work::new(Ledger::new(inquiry), judge);
         let ended = loop {
             self.write(&mut work, &cancel);
+            self.token.tell_chunks(work.ledger.progress());
             if !work.goes_on() {
                 break Ok(());
             }
@@ -242,13 +264,15 @@ impl Driver {
                     work.judge = Some(judged.judge);
                     self.take(&mut work, judged.chunk, judged.same_as);
                 }
-                chunk = chunks.recv(), if work.takes_more() => match (chunk, work.judge.take()) {
-                    (Some(chunk), Some(judge)) => work.judging = Some(judge.judging(chunk)),
-                    (Some(chunk), None) => self.take(&mut work, chunk, None),
-                    (None, judge) => {
-                        work.is_open = false;
-                        work.judge = judge;
+                shown = chunks.recv(), if work.takes_more() => match shown {
+                    Some(Shown { chunk, stills }) => {
+                        work.stills.insert(chunk.index, stills);
+                        match work.judge.take() {
+                            Some(judge) => work.judging = Some(judge.judging(chunk)),
+                            None => self.take(&mut work, chunk, None),
+                        }
                     }
+                    None => work.is_open = false,
                 },
             }
         };
@@ -268,7 +292,8 @@ impl Driver {
             Err(End::Cut) => (true, None),
             Err(End::Failed(error)) => (false, Some(error)),
         };
-        Told { insights: work.insights, totals: work.ledger.totals(), is_cut, failed }
+        let stills = work.stills.into_values().flatten().collect();
+        Told { insights: work.insights, totals: work.ledger.totals(), stills, is_cut, failed }
     }
 
     /// Takes up a chunk, which shows nothing that chunk `same_as` does not.

@@ -10,6 +10,8 @@ use infer::{Image, Prompt, Shape, Tokens, prompt::Parts};
 use media::Timestamp;
 use worker::{Chunk, View};
 
+use crate::session::registry::ChunkProgress;
+
 /// What every chunk of a source is asked.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
@@ -185,6 +187,16 @@ impl Ledger {
         self.lags_ms.push(lag_ms);
         let process_ms = now.saturating_sub(since).as_millis() as u64;
         Some((span, Timing { process_ms, lag_ms }))
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> ChunkProgress {
+        let closed = self.lags_ms.len() as u64;
+        ChunkProgress {
+            asked: self.asked.len() as u64 + closed,
+            answered: self.analyzed,
+            unanswered: closed - self.analyzed,
+        }
     }
 
     /// The figures so far.

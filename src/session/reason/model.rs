@@ -123,6 +123,7 @@ impl Describer for Models {
                 let reason = "the answer is not JSON".to_owned();
                 let sent = Sent {
                     provider: Some(answer.provider.to_string()),
+                    provider_fallback_used: answer.fallback_used,
                     model: answer.model,
                     tokens: answer.tokens,
                     latency: answer.latency,
@@ -167,14 +168,17 @@ impl Ask {
 
 /// A second pass that fails leaves the first one's answer: what failed is the first.
 fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
-    let provider = match error {
-        InferenceError::Infer(error) => error.failed().last().map(|one| one.provider.to_string()),
-        InferenceError::Refused(_) => None,
+    let failed = match error {
+        InferenceError::Infer(error) => error.failed(),
+        InferenceError::Refused(_) => &[],
     };
+    let provider = failed.last().map(|one| one.provider.to_string());
+    let provider_fallback_used = failed.len() > 1;
     // What was never let in was never sent.
     let is_sent = provider.is_some() || spent.attempts > 0;
     let Spent { tokens, latency, attempts } = spent;
-    let sent =
-        is_sent.then(|| Sent { provider, model: model.to_owned(), tokens, latency, attempts });
+    let model = model.to_owned();
+    let sent = Sent { provider, provider_fallback_used, model, tokens, latency, attempts };
+    let sent = is_sent.then_some(sent);
     Unanswered { reason: error.to_string(), sent }
 }

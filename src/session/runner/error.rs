@@ -2,10 +2,11 @@
 
 use std::io;
 
-use media::ErrorKind;
+use media::{ErrorKind, Extent};
 use timeline::TimelineError;
 use worker::WorkerError;
 
+use super::reason::SIDE_MIN;
 use crate::{
     disk::Low,
     ledger::LedgerError,
@@ -28,6 +29,16 @@ pub enum IngestError {
     /// The source did not come from its host.
     #[error(transparent)]
     Remote(RemoteError),
+    /// What is cut out of its pictures, or what they are scaled to, is too small for models.
+    #[error(
+        "leaves pictures of {}x{} pixels; models take {SIDE_MIN} a side or more",
+        .shown.width,
+        .shown.height
+    )]
+    Crop {
+        /// What would be shown.
+        shown: Extent,
+    },
     /// Stills or signals could not be stored.
     #[error(transparent)]
     Store(#[from] TimelineError),
@@ -59,6 +70,7 @@ impl IngestError {
             IngestError::QueueFull(_) => ErrorKind::Exhausted,
             IngestError::Worker(error) => error.kind(),
             IngestError::Remote(error) => error.kind(),
+            IngestError::Crop { .. } => ErrorKind::InvalidInput,
             IngestError::Store(error) => error.kind(),
             IngestError::Quota(error) => error.kind(),
             IngestError::DiskLow(_) => ErrorKind::Exhausted,

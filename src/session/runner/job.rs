@@ -15,13 +15,16 @@ use tracing::{Span, field::Empty};
 use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
 
 use super::{
-    Ingest, IngestError, Ingested, JobGuard, JobProgress, Runner,
+    Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
     record::{Decoded, RunLog, Stored, Tail},
     stores::Stores,
 };
 use crate::{
-    session::remote::{Feed, RemoteError},
+    session::{
+        reason::Shown,
+        remote::{Feed, RemoteError},
+    },
     source::Source,
     telemetry::SPANS,
 };
@@ -36,7 +39,10 @@ pub(super) struct Job {
     gate: Gate,
     /// From the opened container to the worker's report.
     decoding: Span,
+    /// Those that went nowhere yet.
     stills: Vec<Stored>,
+    /// How many there were.
+    stills_seen: u64,
     stored: Stores,
     /// Signals so far.
     frames: u64,
@@ -68,6 +74,7 @@ impl Job {
             gate,
             decoding: Span::none(),
             stills: Vec::new(),
+            stills_seen: 0,
             stored,
             frames: 0,
             chunks: None,
@@ -126,7 +133,7 @@ impl Job {
             }
             Err(error) => error,
         };
-        self.stored.take_back();
+        self.stored.take_back(&self.log.run);
         if error.ends_the_run() {
             let (request_id, reason) = (Some(self.ingest.request_id), error.told());
             self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
@@ -185,7 +192,7 @@ impl Job {
                 _column,
             }),
             Err(error) => {
-                stored.take_back();
+                stored.take_back(&log.run);
                 Err(error)
             }
         }
@@ -219,6 +226,9 @@ impl Job {
                     decode_us = Empty,
                     gate_us = Empty,
                 );
+                if let Some(chunks) = &self.chunks {
+                    chunks.check(&stream)?;
+                }
                 if self.log.keeps_what_is_cut {
                     self.ingest.accept(&stream, &self.log)?;
                     self.is_received = true;
@@ -228,11 +238,17 @@ impl Job {
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
             JobEvent::Chunk(chunk) => match &mut self.chunks {
-                Some(chunks) => chunks.send(chunk, self.frames)?,
+                Some(chunks) => {
+                    let stills = std::mem::take(&mut self.stills);
+                    if !stills.is_empty() {
+                        self.stored.hand_over();
+                    }
+                    chunks.send(Shown { chunk, stills }, self.frames)?;
+                }
                 None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
             },
             JobEvent::Progress { frames, pts_ms } => {
-                self.guard.token().advance(JobProgress { frames, pts_ms });
+                self.guard.token().advance(frames, pts_ms);
             }
             JobEvent::Spent(Spent { decode_us, gate_us }) => {
                 self.decoding.record("decode_us", decode_us).record("gate_us", gate_us);
@@ -255,12 +271,15 @@ impl Job {
         let before = self.signals.column_bytes();
         signals.iter().try_for_each(|signal| self.signals.push(signal))?;
         self.frames += signals.len() as u64;
+        if let Some(last) = signals.last() {
+            self.guard.token().advance(self.frames, last.pts_ms);
+        }
         self.stored.charge(self.signals.column_bytes() - before)
     }
 
     fn store(&mut self, still: Still) -> Result<(), IngestError> {
         // A worker that was fooled must not fill our memory, nor name things.
-        let too_many = self.stills.len() as u64 >= self.ingest.max_frames;
+        let too_many = self.stills_seen >= self.ingest.max_frames;
         if too_many || matches!(still.event_type, EventType::Named(_)) {
             return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
         }
@@ -268,6 +287,7 @@ impl Job {
         let hash = self.stored.put(&still.jpeg)?;
         drop(timer);
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
+        self.stills_seen += 1;
         self.stills.push(Stored {
             frame_index,
             pts_ms,

@@ -5,11 +5,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use decode::StreamInfo;
 use gate::GateConfig;
+use media::Extent;
 use timeline::{AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
+use worker::{ProtocolError, ViewOptions, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, Runner,
@@ -21,7 +23,8 @@ use crate::{
     session::{
         Lifecycle,
         reason::{
-            Description, Driver, Judge, Reason, Reasoned, Semantics, Span, Subject, Terms, Told,
+            Description, Driver, Judge, Reason, Reasoned, Semantics, Shown, Span, Subject, Terms,
+            Told,
         },
     },
 };
@@ -29,20 +32,34 @@ use crate::{
 /// Chunks between the one that is handed over and those that are asked about: with these two, a
 /// job has two chunks in memory more than it asks about.
 const CHUNKS_WAITING: usize = 1;
+/// Least side of a picture that models take: two patches of Qwen's, whose processors refuse less.
+pub(super) const SIDE_MIN: u32 = 28;
 /// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
 pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
 /// Where the chunks of a job go.
 pub(super) struct Chunks {
     pub views: ViewOptions,
-    to: mpsc::Sender<Chunk>,
+    to: mpsc::Sender<Shown>,
     next_index: u64,
     next_frame: u64,
 }
 
 impl Chunks {
-    /// Hands `chunk` over, of which `frames` are known; waits until there is room.
-    pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
+    /// Refuses what would show models less of a picture than they take.
+    pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
+        let least = |extent: Extent| extent.width.min(extent.height);
+        let picture = stream.extent.rotated(stream.rotation);
+        let (_, shown) = self.views.shown(picture);
+        if least(shown) < SIDE_MIN && least(picture) >= SIDE_MIN {
+            return Err(IngestError::Crop { shown });
+        }
+        Ok(())
+    }
+
+    /// Hands a chunk over, of whose frames `frames` are known; waits until there is room.
+    pub fn send(&mut self, shown: Shown, frames: u64) -> Result<(), IngestError> {
+        let chunk = &shown.chunk;
         let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
         let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
         let Some(end) = end.filter(|_| follows) else {
@@ -51,7 +68,7 @@ impl Chunks {
         (self.next_index, self.next_frame) = (chunk.index + 1, end);
         // Nobody takes it any more once the job is cancelled or its asks have failed.
         let cancelled = |_| IngestError::Worker(WorkerError::Cancelled);
-        self.to.blocking_send(chunk).map_err(cancelled)
+        self.to.blocking_send(shown).map_err(cancelled)
     }
 }
 
@@ -80,6 +97,7 @@ impl Asks {
             metrics: Arc::clone(&runner.parts.metrics),
             describer,
             subject,
+            token: guard.token().clone(),
         };
         let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
@@ -151,7 +169,7 @@ fn both(
     match (decoded, told) {
         (Ok(decoded), Ok(told)) => Ok((decoded, told)),
         (Ok(decoded), Err(error)) => {
-            decoded.stored.take_back();
+            decoded.stored.take_back(&decoded.log.run);
             Err(error)
         }
         (Err(IngestError::Worker(WorkerError::Cancelled)), Err(error)) | (Err(error), _) => {
@@ -162,7 +180,7 @@ fn both(
 
 /// Records the decoding, what models said of it, and the markers of both.
 fn conclude(
-    decoded: Decoded,
+    mut decoded: Decoded,
     told: Told,
     missing: Option<String>,
     gate: GateConfig,
@@ -172,10 +190,15 @@ fn conclude(
     let signals = match decoded.log.registry.timeline().signals(&decoded.signals) {
         Ok(signals) => signals,
         Err(error) => {
-            decoded.stored.take_back();
+            decoded.stored.take_back(&decoded.log.run);
             return Err(error.into());
         }
     };
+    // Of chunks of which nothing is told, which come before the frames that were in no chunk.
+    decoded.stills.splice(0..0, told.stills);
+    for still in &mut decoded.stills {
+        still.event_type = terms.words.event_type(still.event_type.clone());
+    }
     let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
     let mut frames = analysis::replay(&signals, gate, |name| terms.words.event_type(name));
     spread(&mut frames, told.insights);

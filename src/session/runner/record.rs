@@ -13,6 +13,7 @@ use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, stores::Stor
 const BATCH: usize = 4096;
 
 /// A durable still whose event is not written yet.
+#[derive(Clone, Debug)]
 pub struct Stored {
     /// Position among the analysed frames.
     pub frame_index: u64,
@@ -139,7 +140,7 @@ impl Decoded {
             match log.append(batch, last) {
                 Ok(()) => first = false,
                 Err(error) if first => {
-                    stored.take_back();
+                    stored.take_back(&log.run);
                     return Err(error);
                 }
                 // Some of what is stored is named by events by now.

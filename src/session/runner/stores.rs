@@ -13,12 +13,15 @@ pub(super) struct Stores {
     blobs: BlobLease,
     hold: Hold,
     reserve: Arc<Reserve>,
+    /// Events may name some of it before the job is done.
+    is_named: bool,
 }
 
 impl Stores {
     pub(super) fn new(parts: &RunnerParts, run: &Run) -> Stores {
         let hold = parts.registry.quota().hold(&run.origin().principal);
-        Stores { blobs: parts.blobs.lease(), hold, reserve: Arc::clone(&parts.reserve) }
+        let (blobs, reserve) = (parts.blobs.lease(), Arc::clone(&parts.reserve));
+        Stores { blobs, hold, reserve, is_named: false }
     }
 
     /// Charges the run's owner, and stops a job before it takes the disk's reserve.
@@ -36,8 +39,17 @@ impl Stores {
         Ok(self.blobs.put(still)?)
     }
 
-    /// Removes what no event will name.
-    pub(super) fn take_back(self) {
+    /// Whoever has the stills from now on has events of the run name them.
+    pub(super) fn hand_over(&mut self) {
+        self.is_named = true;
+    }
+
+    /// Removes what no event of `run` will name; where some of it may be named, all stays until the
+    /// next sweep, which knows.
+    pub(super) fn take_back(self, run: &Run) {
+        if self.is_named {
+            return self.keep(run);
+        }
         if let Err(error) = self.blobs.discard() {
             tracing::warn!(%error, "stills of a failed job stay until the next sweep");
         }

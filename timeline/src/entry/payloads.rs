@@ -73,7 +73,7 @@ payload!(SemanticChunkInferred {
     semantic_error, event_type, object_label, summary, description, confidence, raw_output,
     @flat tokens, inference_latency_ms, @optional tier, @optional model, @optional attempts,
     @optional prompt_version, @optional start_pts_ms, @optional end_pts_ms,
-    @optional reused_from_seq, @optional index_name,
+    @optional reused_from_seq, @optional index_name, @optional truncated,
 });
 payload!(SemanticChunkGenerated {
     request_id, stream_id, chunk_index, chunk_frames, process_ms, source_span_ms, lag_ms,

@@ -283,6 +283,7 @@ fn inference() {
         end_pts_ms: Some(960),
         reused_from_seq: Some(Seq(7)),
         index_name: None,
+        truncated: false,
     };
     let counts = r#""prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12"#;
     let start = r#"{"request_id":"req-1111111111111111","stream_id":"yard","#;

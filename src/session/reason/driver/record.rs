@@ -16,7 +16,7 @@ use super::{
 use crate::analysis::{Insight, Said};
 
 /// Bytes of a model's text that an event repeats.
-pub(super) const RAW_BYTES_MAX: usize = 64 << 10;
+pub const RAW_BYTES_MAX: usize = 64 << 10;
 
 impl Driver {
     /// What the frames of the chunk get, and its two events.
@@ -45,6 +45,7 @@ impl Driver {
                 if let Some(sent) = sent {
                     inferred.prompt_version = Some(prompt_version);
                     inferred.provider = sent.provider;
+                    inferred.provider_fallback_used = sent.provider_fallback_used;
                     inferred.tier = Some(Pass::First);
                     inferred.model = Some(sent.model);
                     inferred.attempts = Some(sent.attempts);
@@ -64,7 +65,7 @@ impl Driver {
         answer: Answered,
         found: Finding,
     ) -> Said {
-        let said = self.subject.said(&found);
+        let said = Said { model: Some(answer.model.clone()), ..self.subject.said(&found) };
         inferred.provider = Some(answer.provider);
         inferred.semantic_error = answer.second_failed;
         inferred.provider_fallback_used = answer.provider_fallback_used;
@@ -75,7 +76,9 @@ impl Driver {
         inferred.summary = found.summary;
         inferred.description = found.description;
         inferred.confidence = said.confidence;
+        let said_bytes = answer.text.len();
         inferred.raw_output = cut(answer.text);
+        inferred.truncated = found.truncated || inferred.raw_output.len() < said_bytes;
         inferred.tier = Some(answer.pass);
         inferred.model = Some(answer.model);
         inferred.attempts = Some(answer.attempts);
@@ -113,6 +116,7 @@ impl Driver {
             end_pts_ms: Some(span.end_pts_ms),
             reused_from_seq: None,
             index_name: self.subject.index_name.clone(),
+            truncated: false,
         }
     }
 
@@ -148,6 +152,7 @@ impl Subject {
             confidence: found.confidence,
             object_label: found.object_label.as_deref().map(|label| self.words.object_label(label)),
             summary: found.summary.clone(),
+            model: None,
         }
     }
 }

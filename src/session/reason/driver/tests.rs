@@ -11,10 +11,7 @@ use timeline::{Event, Options, Pass, Timeline};
 use tokio::sync::Semaphore;
 use worker::View;
 
-use super::{
-    record::{RAW_BYTES_MAX, cut},
-    *,
-};
+use super::{record::cut, *};
 use crate::{
     config::Principal,
     session::{
@@ -89,6 +86,7 @@ impl Describer for Scripted {
                 Err(reason) => {
                     let sent = (reason != FULL).then(|| Sent {
                         provider: Some("scripted".to_owned()),
+                        provider_fallback_used: false,
                         model: "m".to_owned(),
                         tokens,
                         latency: Duration::from_millis(7),
@@ -113,6 +111,16 @@ fn chunk(index: u64) -> Chunk {
     };
     let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);
     Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
+}
+
+fn alone(chunk: Chunk) -> Shown {
+    Shown { chunk, stills: Vec::new() }
+}
+
+fn still(frame_index: u64) -> Stored {
+    let hash = "5".repeat(64).parse().expect("a hash");
+    let pts_ms = frame_index as i64 * 33;
+    Stored { frame_index, pts_ms, event_type: EventType::KeyframeKeep, bytes: 9, hash }
 }
 
 fn said(index: u64) -> Value {
@@ -148,7 +156,8 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
         words: Words::default(),
     };
     let metrics = Arc::new(Metrics::new());
-    Stage { driver: Driver { registry, run, metrics, describer, subject }, _dir: dir }
+    let token = JobToken::default();
+    Stage { driver: Driver { registry, run, metrics, describer, subject, token }, _dir: dir }
 }
 
 fn inquiry(concurrency: usize) -> Inquiry {
@@ -175,7 +184,7 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
     let (to, taken) = mpsc::channel(1);
     let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..3 {
-        to.send(chunk(index)).await.expect("taken");
+        to.send(alone(chunk(index))).await.expect("taken");
     }
     drop(to);
     let told = told.await.expect("no panic");
@@ -222,7 +231,7 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     let counted = Arc::clone(&sent);
     let sending = tokio::spawn(async move {
         for index in 0..20 {
-            to.send(chunk(index)).await.expect("taken");
+            to.send(alone(chunk(index))).await.expect("taken");
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });
@@ -252,7 +261,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         let cancel = CancellationToken::new();
         let told = tokio::spawn(driver.run(inquiry(2), None, taken, cancel.clone()));
         for index in 0..3 {
-            to.send(chunk(index)).await.expect("taken");
+            to.send(alone(chunk(index))).await.expect("taken");
         }
         while chunks_of(&registry, &run).len() < 2 {
             tokio::task::yield_now().await;
@@ -268,7 +277,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         assert!(told.is_cut, "{by_stop}");
         assert_eq!((told.insights.len(), chunks_of(&registry, &run).len()), (1, 2), "{by_stop}");
         assert_eq!(describer.under_way.load(Ordering::SeqCst), 0, "{by_stop}");
-        assert!(to.send(chunk(3)).await.is_err(), "nobody takes more");
+        assert!(to.send(alone(chunk(3))).await.is_err(), "nobody takes more");
     }
 }
 
@@ -280,7 +289,7 @@ async fn a_chain_is_told_what_was_said_before() {
     let chained = Inquiry { is_chained: true, ..inquiry(8) };
     let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
     for index in 0..3 {
-        to.send(chunk(index)).await.expect("taken");
+        to.send(alone(chunk(index))).await.expect("taken");
     }
     drop(to);
     told.await.expect("no panic");
@@ -313,7 +322,7 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let (to, taken) = mpsc::channel(1);
     let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..2 {
-        to.send(chunk(index)).await.expect("taken");
+        to.send(alone(chunk(index))).await.expect("taken");
     }
     drop(to);
     assert!(told.await.expect("no panic").failed.is_none());
@@ -326,4 +335,34 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
     assert_eq!(once.confidence, None, "nothing was said of it");
     assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
+}
+
+#[tokio::test]
+async fn stills_are_told_right_before_what_is_said_of_their_chunk() {
+    let describer = Scripted::new(2, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(describer).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let told = tokio::spawn(driver.run(inquiry(1), None, taken, cancel.clone()));
+    for index in 0..3 {
+        let first = index * 30;
+        let stills = if index == 1 { vec![] } else { vec![still(first), still(first + 9)] };
+        to.send(Shown { chunk: chunk(index), stills }).await.expect("taken");
+    }
+    while chunks_of(&registry, &run).len() < 6 {
+        tokio::task::yield_now().await;
+    }
+    let told_of: Vec<Option<u64>> = chunks_of(&registry, &run)
+        .into_iter()
+        .map(|event| match event {
+            Event::KeyframeStored(still) => Some(still.frame_index),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told_of, [Some(0), Some(9), None, None, None, None]);
+    cancel.cancel();
+    let left = told.await.expect("no panic").stills;
+    let left: Vec<u64> = left.iter().map(|still| still.frame_index).collect();
+    assert_eq!(left, [60, 69], "of the chunk that was given up");
 }

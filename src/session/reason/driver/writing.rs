@@ -1,4 +1,5 @@
-//! Closed chunks on their way to the timeline: written together, while others are asked about.
+//! Closed chunks on their way to the timeline: written together, while others are asked about, each
+//! right behind the stills of its frames.
 
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Closed, Driver, Span, Work};
 use crate::{
     analysis::Insight,
-    session::{patience::patiently, reason::reuse::Answer, registry::RunError},
+    session::{patience::patiently, reason::reuse::Answer, registry::RunError, runner::Stored},
 };
 
 /// How long the events of chunks wait for room in the log.
@@ -36,6 +37,8 @@ pub(super) struct Written {
 /// What is left of a chunk once it is written.
 struct Leaf {
     span: Span,
+    /// Events of its stills, which come before its own.
+    stills: usize,
     insight: Arc<Insight>,
     /// What other chunks may repeat.
     said: Option<SemanticChunkInferred>,
@@ -82,9 +85,13 @@ impl Driver {
         for closed in work.unwritten.waiting.drain(..) {
             let Closed { span, insight, inferred, generated, is_answered } = closed;
             let said = (is_answered && reuses).then(|| inferred.clone());
+            let stills = self.stills(work.stills.get(&span.chunk_index));
+            let before = events.len();
+            events.extend(stills);
+            let stills = events.len() - before;
             events.push(Event::SemanticChunkInferred(inferred));
             events.push(Event::SemanticChunkGenerated(generated));
-            leaves.push(Leaf { span, insight, said });
+            leaves.push(Leaf { span, stills, insight, said });
         }
         work.unwritten.chunks = leaves.iter().map(|leaf| leaf.span.chunk_index).collect();
         let (registry, run) = (Arc::clone(&self.registry), Arc::clone(&self.run));
@@ -97,14 +104,25 @@ impl Driver {
         }));
     }
 
+    /// The events of these stills, in the tenant's words.
+    fn stills(&self, stored: Option<&Vec<Stored>>) -> impl Iterator<Item = Event> {
+        let run = self.run.id();
+        stored.into_iter().flatten().map(move |still| {
+            let event_type = self.subject.words.event_type(still.event_type.clone());
+            Stored { event_type, ..still.clone() }.event(run)
+        })
+    }
+
     /// Takes in what was written, and has the chunks that waited for it go on.
     pub(super) fn take_in(&self, work: &mut Work, written: Written) -> Result<(), RunError> {
         let Written { leaves, outcome } = written;
-        // Each chunk has two events, and the first of them tells what was said.
-        for (leaf, told) in leaves.into_iter().zip(outcome?.chunks(2)) {
-            let Leaf { span, insight, said } = leaf;
+        let mut appended = outcome?.into_iter();
+        for Leaf { span, stills, insight, said } in leaves {
+            work.stills.remove(&span.chunk_index);
             work.insights.push((span, Arc::clone(&insight)));
-            let seq = told.first().map(|appended| appended.seq);
+            // Behind its stills a chunk has two events, and the first of them tells what was said.
+            let seq = appended.by_ref().nth(stills).map(|appended| appended.seq);
+            appended.next();
             let answer = said.zip(seq).map(|(said, seq)| Answer { seq, said, insight });
             for (asking, answer) in work.standing.close(span.chunk_index, answer) {
                 self.stand(work, asking, answer);

@@ -1,0 +1,90 @@
+//! What a reasoning shows while it is under way: stills no later than what is said of them, how far
+//! it has come, and which request it refuses meanwhile.
+
+use infer::scripted::Step;
+use serde_json::{Value, json};
+
+use super::reason::{LARGE, MODEL, finding, payloads, reason, wait_until};
+use crate::support::{Server, Setup, clips, model::Model};
+
+/// Sequence number and media time of each event of a kind.
+fn times(server: &Server, run: &str, kind: &str, field: &str) -> Vec<(u64, i64)> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    let time = |event: &Value| Some((event["seq"].as_u64()?, event["payload"][field].as_i64()?));
+    events.map(|event| time(&event).expect("a time")).collect()
+}
+
+#[test]
+fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
+    let name = "stills_are_there_no_later_than_what_is_said_of_their_chunk";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    // The first two questions are answered, the others never.
+    let model = Model::start(|seen| match seen.number {
+        0 | 1 => Step::chat(&finding("van waits", 0.9)),
+        _ => Step::hang(),
+    });
+    let setup = || model.behind(Setup::new(dir.path()).root(&clips));
+    let mut server = setup().start();
+    let run = server.create_run();
+    std::thread::scope(|scope| {
+        let path = format!("/v1/runs/{run}/reason");
+        let body = json!({
+            "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90, "chunk_size": 30,
+            "semantic_prompt": "p", "semantic_timeout_ms": 120_000,
+        });
+        let call = server.call("POST", &path).json(&body);
+        // The server is killed under it.
+        let asking = scope.spawn(|| call.try_send().ok());
+        wait_until("two are answered", || {
+            payloads(&server, &run, "semantic_chunk_inferred").len() == 2
+        });
+        let progress = || server.get(&format!("/v1/runs/{run}/state")).json()["progress"].clone();
+        let asked = json!({"asked": 3, "answered": 2, "unanswered": 0});
+        wait_until("the third is asked", || progress()["chunks"] == asked);
+        wait_until("all is decoded", || progress()["frames"] == 90);
+        let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": MODEL}));
+        assert_eq!(analyzed.status, 409, "{}", analyzed.text);
+        server.signal_kill();
+        asking.join().expect("no panic");
+    });
+    server.kill();
+    let server = setup().start();
+    let said = times(&server, &run, "semantic_chunk_inferred", "end_pts_ms");
+    let stills = times(&server, &run, "keyframe_stored", "pts_ms");
+    assert_eq!(said.len(), 2);
+    let last = said.iter().map(|(_, end)| *end).max().expect("two");
+    assert!(stills.len() >= 2 && stills.iter().all(|(_, pts)| *pts <= last), "{stills:?}");
+    for (seq, end) in said {
+        let later = stills.iter().filter(|(still, pts)| *pts <= end && *still > seq);
+        assert_eq!(later.count(), 0, "{stills:?} behind {seq}");
+    }
+    let jpeg = &payloads(&server, &run, "keyframe_stored")[0]["image_ref"];
+    assert_eq!(server.get(jpeg.as_str().expect("a path")).status, 200, "and its picture is");
+}
+
+#[test]
+fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
+    let name = "pictures_that_no_model_takes_are_refused_and_long_words_marked";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut long: Value = serde_json::from_str(&finding("van waits", 0.9)).expect("JSON");
+    long["description"] = json!("d".repeat(20_000));
+    let model = Model::start(move |_| Step::chat(&long.to_string()));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let crop = json!({"x": 0.5, "y": 0.5, "width": 0.000_001, "height": 0.5});
+    let refused = reason(&server, &run, &json!({"crop": crop}));
+    assert_eq!((refused.status, refused.fields()), (422, vec!["crop".to_owned()]));
+    assert_eq!(model.server.seen().len(), 0, "nobody was asked");
+    let more = json!({"max_frames": 30, "first_pass_model": LARGE});
+    let answer = reason(&server, &run, &more).json();
+    assert_eq!(answer["metadata"][0]["model"], LARGE, "who was asked");
+    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    assert_eq!(
+        (&chunk["truncated"], chunk["description"].as_str().map(str::len)),
+        (&json!(true), Some(16_384))
+    );
+    let analysis = &payloads(&server, &run, "analysis_generated")[0];
+    assert_eq!(analysis["model"], LARGE);
+}
