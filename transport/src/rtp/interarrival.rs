@@ -1,5 +1,5 @@
-//! How unevenly packets come, as reports tell it (RFC 3550 6.4.1, A.8), and how long one is waited for
-//! on such a path. Pure.
+//! How unevenly packets come, as reports tell it (RFC 3550 6.4.1, A.8), how long one is waited for on
+//! such a path, and when it is taken for lost. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,11 @@ const DEVIATIONS: u32 = 3;
 pub(super) const HOLD_MIN: Duration = Duration::from_millis(100);
 /// Longest wait: as long as for a packet that is missing.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(500);
+/// Until a packet that others overtook is asked for where none was only late: it bridges what
+/// neighbours on the way do to each other.
+pub(super) const PATIENCE_MIN: Duration = Duration::from_millis(10);
+/// Longest such time, which leaves as much for what is sent again before the packet is given up.
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// A wait is shortened once so long nothing near it was needed.
 const CALM: Duration = Duration::from_secs(2);
 
@@ -34,16 +39,19 @@ impl Interarrival {
         Interarrival { deviation_max, origin: now, transit, jitter: 0 }
     }
 
-    /// One more packet, in the order of arrival.
-    pub(crate) fn packet(&mut self, timestamp: u32, now: Instant) {
+    /// One more packet, in the order of arrival; how many ticks longer than the one before it was on
+    /// its way.
+    pub(crate) fn packet(&mut self, timestamp: u32, now: Instant) -> i32 {
         let since = now.saturating_duration_since(self.origin);
         let arrival = (since.as_micros() as u64 * CLOCK / 1_000_000) as u32;
         let transit = arrival.wrapping_sub(timestamp);
-        let deviation = (transit.wrapping_sub(self.transit) as i32).unsigned_abs();
+        let longer = transit.wrapping_sub(self.transit) as i32;
+        let deviation = longer.unsigned_abs();
         self.transit = transit;
         if u128::from(deviation) * 1_000 < self.deviation_max.as_millis() * u128::from(CLOCK) {
             self.jitter = self.jitter + deviation - ((self.jitter + 8) >> 4);
         }
+        longer
     }
 
     /// In clock ticks.
@@ -59,11 +67,24 @@ pub(super) struct Hold {
     hold: Duration,
     /// When so long a wait was last needed.
     needed_at: Option<Instant>,
+    /// How much longer than the one before it the last packet was on its way.
+    longer: Duration,
+    overtaken: Option<Overtaken>,
+}
+
+/// Packets that others overtook.
+#[derive(Debug)]
+struct Overtaken {
+    last_at: Instant,
+    /// The longest that one of them was on its way beyond those before it, of late.
+    longest: Duration,
+    longest_at: Instant,
 }
 
 impl Default for Hold {
     fn default() -> Hold {
-        Hold { arrivals: None, hold: HOLD_MIN, needed_at: None }
+        let longer = Duration::ZERO;
+        Hold { arrivals: None, hold: HOLD_MIN, needed_at: None, longer, overtaken: None }
     }
 }
 
@@ -71,6 +92,34 @@ impl Hold {
     /// What is waited now.
     pub(super) fn get(&self) -> Duration {
         self.hold
+    }
+
+    /// The last packet came after others that were sent later, and was not sent again.
+    pub(super) fn overtaken(&mut self, now: Instant) {
+        let longer = self.longer;
+        let first = Overtaken { last_at: now, longest: longer, longest_at: now };
+        let overtaken = self.overtaken.get_or_insert(first);
+        overtaken.last_at = now;
+        if longer >= overtaken.longest || !is_recent(overtaken.longest_at, now) {
+            (overtaken.longest, overtaken.longest_at) = (longer, now);
+        }
+    }
+
+    /// How long a packet that others overtook may still come by itself. A path that delays packets
+    /// and keeps their order makes nobody wait.
+    pub(super) fn patience(&self, now: Instant) -> Duration {
+        let overtaken = self.overtaken.as_ref();
+        let Some(overtaken) = overtaken.filter(|overtaken| is_recent(overtaken.last_at, now))
+        else {
+            return PATIENCE_MIN;
+        };
+        let late = self.late().unwrap_or_default().max(overtaken.longest);
+        late.clamp(PATIENCE_MIN, PATIENCE_MAX)
+    }
+
+    /// How much later than others a packet comes, by the mean.
+    fn late(&self) -> Option<Duration> {
+        Some(duration(u64::from(self.arrivals.as_ref()?.ticks()) * u64::from(DEVIATIONS)))
     }
 
     /// The sender's clock begins anew.
@@ -84,10 +133,9 @@ impl Hold {
             self.arrivals = Some(Interarrival::new(timestamp, HOLD_MAX, now));
             return;
         };
-        arrivals.packet(timestamp, now);
-        let deviations = u64::from(arrivals.ticks()) * u64::from(DEVIATIONS);
-        let wanted = Duration::from_micros(deviations * 1_000_000 / CLOCK);
-        let wanted = wanted.clamp(HOLD_MIN, HOLD_MAX);
+        let longer = arrivals.packet(timestamp, now);
+        self.longer = duration(u64::try_from(longer).unwrap_or(0));
+        let wanted = self.late().unwrap_or_default().clamp(HOLD_MIN, HOLD_MAX);
         let is_near = 4 * wanted > 3 * self.hold;
         let needed_at = *self.needed_at.get_or_insert(now);
         if is_near || now.saturating_duration_since(needed_at) >= CALM {
@@ -96,6 +144,14 @@ impl Hold {
             self.needed_at = Some(now);
         }
     }
+}
+
+fn is_recent(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < CALM
+}
+
+fn duration(ticks: u64) -> Duration {
+    Duration::from_micros(ticks * 1_000_000 / CLOCK)
 }
 
 #[cfg(test)]
@@ -151,6 +207,38 @@ mod tests {
         assert_eq!(waits[1100], 100);
         let steps = waits.windows(2).filter(|pair| pair[1] < pair[0]).count();
         assert!(steps <= 2, "{steps} times shortened");
+    }
+
+    #[test]
+    fn only_a_path_that_reorders_makes_one_wait_to_ask() {
+        let start = Instant::now();
+        let mut hold = Hold::default();
+        let after = |hold: &mut Hold, most: u32| {
+            for packet in 0..500 {
+                let ms = 5 * packet + spread(packet, most);
+                hold.packet(450 * packet, start + Duration::from_millis(ms.into()));
+            }
+            start + Duration::from_millis(2500)
+        };
+        let now = after(&mut hold, 200);
+        assert_eq!(hold.patience(now), PATIENCE_MIN);
+        hold.overtaken(now);
+        let patience = hold.patience(now).as_millis();
+        assert!((150..=250).contains(&patience), "{patience}");
+        assert_eq!(hold.patience(now + CALM), PATIENCE_MIN, "long ago");
+        let now = after(&mut hold, 3000);
+        hold.overtaken(now);
+        assert_eq!(hold.patience(now), PATIENCE_MAX);
+        let now = after(&mut hold, 0);
+        hold.packet(450 * 500, now + Duration::from_millis(80));
+        hold.overtaken(now);
+        assert_eq!(hold.patience(now).as_millis(), 80, "longer than three mean deviations");
+        let later = now + CALM;
+        hold.packet(450 * 500, later);
+        hold.packet(450 * 500, later);
+        after(&mut hold, 0);
+        hold.overtaken(later);
+        assert_eq!(hold.patience(later), PATIENCE_MIN, "it is forgotten");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Packets that came too early, and what is missing before them.
 //!
 //! Packets in order never get in here. Holds at most [`HELD_MAX`] packets and [`BYTES_MAX`] bytes;
-//! what is missing is asked for [`ATTEMPTS`] times at most and given up in the end.
+//! what is missing is asked for once it is more likely lost than late, some times more, and given
+//! up in the end.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-use super::Packet;
+use super::{Packet, interarrival::PATIENCE_MIN};
 
 /// Most packets from the first that is missing to the last that came: 1.2 s at 24 Mbit/s.
 pub(super) const HELD_MAX: usize = 2048;
@@ -18,11 +19,11 @@ pub(super) const BYTES_MAX: usize = 4 << 20;
 pub(super) const HOLE_MAX: usize = 512;
 /// Most packets asked for at once: a compound packet of 1200 bytes holds them in any pattern.
 pub(super) const NACK_MAX: usize = 128;
-/// Times that a packet is asked for.
-pub(super) const ATTEMPTS: usize = 4;
-/// Until it is asked for, and until it is asked for again. The first bridges reordering between
-/// neighbours, the others a path's round trip, or one and a half where it is known to be longer.
-const PATIENCE_MS: [u64; ATTEMPTS] = [10, 50, 100, 200];
+/// Least time from asking for a packet to asking for it again, each time that it is asked for but
+/// the last; where one and a half round trips take longer, that long.
+const AGAIN_MS: [u64; 4] = [20, 50, 100, 200];
+/// What is taken for one and a half round trips of a path on which nothing was repaired yet.
+const ANSWER: Duration = Duration::from_millis(50);
 /// Most packets before the first that came which may still come: a picture of 300 kB, whose packets
 /// were sent together. Where none of them does, nothing that came is of use before the next start,
 /// which is not kept waiting by them.
@@ -82,6 +83,8 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct Jitter {
     wait: Duration,
+    /// Until a packet that others overtook is asked for.
+    patience: Duration,
     /// Number of the packet waited for, which is that of the first slot.
     next: Option<i64>,
     /// Empty, or the first one is missing and the last one held.
@@ -91,6 +94,8 @@ pub(super) struct Jitter {
     ask_at: Option<Instant>,
     /// From asking for a packet to its coming, smoothed.
     round_trip: Duration,
+    /// What was asked for and comes now tells the round trip.
+    is_answer: bool,
     pool: Vec<Vec<u8>>,
 }
 
@@ -99,12 +104,32 @@ impl Jitter {
     pub(super) fn new(wait: Duration) -> Jitter {
         Jitter {
             wait,
+            patience: PATIENCE_MIN,
             next: None,
             slots: VecDeque::new(),
             bytes: 0,
             ask_at: None,
             round_trip: Duration::ZERO,
+            is_answer: true,
             pool: Vec::new(),
+        }
+    }
+
+    /// What the next packet shows to be missing is asked for after `patience`; where it had been
+    /// asked for itself it is an answer, and not one that was only late.
+    pub(super) fn expect(&mut self, patience: Duration, is_answer: bool) {
+        (self.patience, self.is_answer) = (patience, is_answer);
+    }
+
+    /// Whether `number`, which comes now, is of a packet that was only late: others have overtaken it,
+    /// and it is no answer: it was not asked for, or is not waited for any more.
+    pub(super) fn was_overtaken(&self, number: i64, may_answer: bool) -> bool {
+        let Some(next) = self.next else { return false };
+        let Ok(ahead) = usize::try_from(number - next) else { return true };
+        match self.slots.get(ahead) {
+            Some(Slot::Missing(missing)) => missing.asked == 0 || !may_answer,
+            Some(Slot::Held(_)) => true,
+            None => false,
         }
     }
 
@@ -158,7 +183,7 @@ impl Jitter {
     ) {
         let ahead = self.next.map_or(0, |next| number - next);
         let Ok(ahead) = usize::try_from(ahead) else { return };
-        let ask_at = now + Duration::from_millis(PATIENCE_MS[0]);
+        let ask_at = now + self.patience;
         while self.slots.len() <= ahead {
             let give_up_at = now + self.wait;
             self.slots.push_back(Slot::Missing(Missing {
@@ -187,7 +212,7 @@ impl Jitter {
 
     /// What is missing behind this packet, before which others may have been sent, was sent.
     fn expect_after(&mut self, ahead: usize, now: Instant) {
-        let ask_at = now + Duration::from_millis(PATIENCE_MS[0]);
+        let ask_at = now + self.patience;
         for slot in self.slots.iter_mut().skip(ahead + 1) {
             if let Slot::Missing(missing) = slot
                 && std::mem::take(&mut missing.may_not_be)
@@ -201,7 +226,7 @@ impl Jitter {
 
     /// A packet that was missing has come.
     fn learn(&mut self, missing: &Missing, now: Instant) {
-        let Some(asked_at) = missing.asked_at else { return };
+        let Some(asked_at) = missing.asked_at.filter(|_| self.is_answer) else { return };
         // From the first request: where the round trip is long, every packet is asked for twice.
         let sample = now.saturating_duration_since(asked_at);
         self.round_trip = match self.round_trip {
@@ -295,7 +320,10 @@ impl Jitter {
         let (Some(next), true) = (self.next, self.ask_at().is_some_and(|at| at <= now)) else {
             return due;
         };
-        let answer = self.round_trip * 3 / 2;
+        let answer = match self.round_trip {
+            Duration::ZERO => ANSWER,
+            known => known * 3 / 2,
+        };
         let mut earliest: Option<Instant> = None;
         for (ahead, slot) in self.slots.iter_mut().enumerate() {
             let Slot::Missing(missing) = slot else { continue };
@@ -303,8 +331,8 @@ impl Jitter {
                 due.push((next + ahead as i64) as u16);
                 missing.asked += 1;
                 missing.asked_at = missing.asked_at.or(Some(now));
-                let patience = PATIENCE_MS.get(missing.asked).map(|&ms| Duration::from_millis(ms));
-                missing.ask_at = patience.map(|patience| now + patience.max(answer));
+                let again = AGAIN_MS.get(missing.asked - 1);
+                missing.ask_at = again.map(|&ms| now + Duration::from_millis(ms).max(answer));
             }
             earliest = match (earliest, missing.ask_at) {
                 (Some(one), Some(other)) => Some(one.min(other)),

@@ -105,6 +105,8 @@ pub struct Receiver {
     requested_at: Option<Instant>,
     /// The next packet is the first of another source.
     is_anew: bool,
+    /// What is sent again comes by [`Receiver::repaired`].
+    repeats_apart: bool,
     counts: Counts,
 }
 
@@ -125,6 +127,7 @@ impl Receiver {
             request: None,
             requested_at: None,
             is_anew: false,
+            repeats_apart: false,
             counts: Counts::default(),
         })
     }
@@ -133,13 +136,19 @@ impl Receiver {
     pub fn packet(&mut self, packet: &Packet<'_>, now: Instant) {
         let Some(number) = self.place(packet, now) else { return };
         self.hold.packet(packet.timestamp, now);
-        self.take(number, packet, now);
+        // Who repeats packets apart sends none of the others twice.
+        let is_answer = !self.repeats_apart;
+        if self.jitter.was_overtaken(number, is_answer) {
+            self.hold.overtaken(now);
+        }
+        self.take(number, packet, is_answer, now);
     }
 
     /// Takes a packet that was sent again, unwrapped: it says nothing of how packets come.
     pub fn repaired(&mut self, packet: &Packet<'_>, now: Instant) {
+        self.repeats_apart = true;
         if let Some(number) = self.place(packet, now) {
-            self.take(number, packet, now);
+            self.take(number, packet, true, now);
         }
     }
 
@@ -225,7 +234,8 @@ impl Receiver {
         }
     }
 
-    fn take(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
+    fn take(&mut self, number: i64, packet: &Packet<'_>, is_answer: bool, now: Instant) {
+        self.jitter.expect(self.hold.patience(now), is_answer);
         self.arrive(number, packet, now);
         self.note_request(Some(packet.payload), now);
     }

@@ -1,6 +1,7 @@
 //! Receivers as their owner sees them: packets and instants in, outputs out. Long because each way in
 //! which senders and paths differ from the rule is played here.
 
+mod late;
 mod link;
 mod lossy;
 #[path = "../../../cli/src/whip/packetize.rs"]
@@ -261,7 +262,7 @@ fn after_a_loss_nothing_comes_before_the_next_start() {
         outputs.extend(link.poll());
     }
     let nacks = outputs.iter().filter(|output| matches!(output, Output::Nack(_))).count();
-    assert_eq!((names(&outputs), nacks), (vec![], 4));
+    assert_eq!((names(&outputs), nacks), (vec![], 5));
     assert!(outputs.contains(&Output::NeedKeyframe));
     link.frame(&frame(false, 7, 1), 15_000);
     link.frame(&frame(true, 8, 2), 18_000);

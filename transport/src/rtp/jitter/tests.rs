@@ -63,11 +63,11 @@ fn what_is_missing_is_asked_for_with_growing_patience() {
             asked.push(ms);
         }
     }
-    assert_eq!(asked, [10, 60, 160, 360]);
+    assert_eq!(asked, [10, 60, 110, 210, 410]);
     assert_eq!(jitter.ask_at(), None, "asked for often enough");
     assert_eq!(jitter.give_up_at(), Some(at(500)));
     assert_eq!(jitter.arrive(6, 100), Arrival::Next);
-    assert!(jitter.advance(at(400)), "was asked for");
+    assert!(jitter.advance(at(450)), "was asked for");
     assert_eq!(jitter.arrive(8, 100), Arrival::Duplicate);
     assert_eq!(jitter.skip_hole(), 1);
     assert!(jitter.pop().is_some());

@@ -11,6 +11,19 @@ pub(super) struct Sent {
     pub(super) payload: Vec<u8>,
 }
 
+impl Sent {
+    fn packet(&self) -> Packet<'_> {
+        Packet {
+            payload_type: 96,
+            ssrc: 1,
+            sequence: self.sequence,
+            timestamp: self.timestamp,
+            marker: self.marker,
+            payload: &self.payload,
+        }
+    }
+}
+
 pub(super) struct Link {
     pub(super) receiver: Receiver,
     now: Instant,
@@ -66,15 +79,13 @@ impl Link {
     }
 
     pub(super) fn deliver(&mut self, sent: &Sent) {
-        let packet = Packet {
-            payload_type: 96,
-            ssrc: 1,
-            sequence: sent.sequence,
-            timestamp: sent.timestamp,
-            marker: sent.marker,
-            payload: &sent.payload,
-        };
-        self.receiver.packet(&packet, self.now);
+        self.receiver.packet(&sent.packet(), self.now);
+        self.receiver.check();
+    }
+
+    /// The packet comes as one that was sent again.
+    pub(super) fn deliver_again(&mut self, sent: &Sent) {
+        self.receiver.repaired(&sent.packet(), self.now);
         self.receiver.check();
     }
 

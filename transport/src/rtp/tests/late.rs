@@ -1,0 +1,185 @@
+//! Packets that are late or lost, and which of them are asked for, and when.
+
+use std::collections::BTreeMap;
+
+use super::{
+    link::{Link, Sent, ms},
+    *,
+};
+
+/// Packets of a picture; pictures are 33 ms apart.
+const PACKETS: u64 = 6;
+
+/// Milliseconds that packet `n` is on its way.
+type Delay = fn(u64) -> u64;
+
+/// A path by what it does to packet `n`.
+struct Road {
+    delay_ms: Delay,
+    is_lost: fn(u64) -> bool,
+    /// How long what is sent again takes, from its request on.
+    repeat_ms: u64,
+    /// It comes apart from the rest, as RTX does.
+    repeats_apart: bool,
+}
+
+/// What came of a drive.
+#[derive(Debug, Default)]
+struct Driven {
+    packets: u64,
+    /// When each packet was asked for, in milliseconds since the next one came.
+    asked: BTreeMap<u64, Vec<u64>>,
+    pictures: usize,
+    lost: u64,
+}
+
+impl Driven {
+    /// Requests for packets that were never lost, a hundred packets.
+    fn needless(&self, road: &Road) -> f64 {
+        let needless = self.asked.iter().filter(|(number, _)| !(road.is_lost)(**number));
+        let needless: usize = needless.map(|(_, asked)| asked.len()).sum();
+        100.0 * needless as f64 / self.packets as f64
+    }
+}
+
+/// Chance of packet `n`, the same each time: the finaliser of splitmix64.
+fn chance(packet: u64, of: u64) -> u64 {
+    let mut mixed = packet.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31) % of
+}
+
+/// Ten seconds of pictures over `road`.
+fn drive(road: &Road) -> Driven {
+    const PICTURES: u64 = 300;
+    let mut link = Link::new(Codec::Vp8);
+    let mut sent: Vec<Sent> = Vec::new();
+    // By the time and order of arrival: the packet, and whether it is sent again.
+    let mut coming: BTreeMap<(u64, u64), (usize, bool)> = BTreeMap::new();
+    for picture in 0..PICTURES {
+        let payloads = frame(picture % 30 == 0, picture as u8, PACKETS as usize);
+        for (part, payload) in (0..).zip(&payloads) {
+            let number = sent.len() as u64;
+            sent.push(link.lose(payload, 3000 * picture as u32, part + 1 == PACKETS));
+            if !(road.is_lost)(number) {
+                let at = 33 * picture + (road.delay_ms)(number);
+                coming.insert((at, number), (number as usize, false));
+            }
+        }
+    }
+    let mut driven = Driven { packets: sent.len() as u64, ..Driven::default() };
+    let numbers: BTreeMap<u16, u64> =
+        (0..).zip(&sent).map(|(number, sent)| (sent.sequence, number)).collect();
+    let (mut came, mut order) = (BTreeMap::new(), sent.len() as u64);
+    for now in 0..PICTURES * 33 + 1000 {
+        while let Some(first) = coming.first_entry().filter(|first| first.key().0 <= now) {
+            let (number, is_repeat) = first.remove();
+            if is_repeat && road.repeats_apart {
+                link.deliver_again(&sent[number]);
+            } else {
+                link.deliver(&sent[number]);
+            }
+            came.entry(number as u64).or_insert(now);
+        }
+        for output in link.poll() {
+            match output {
+                Output::Unit(_) => driven.pictures += 1,
+                Output::Nack(missing) => {
+                    for number in missing.iter().map(|sequence| numbers[sequence]) {
+                        order += 1;
+                        coming.insert((now + road.repeat_ms, order), (number as usize, true));
+                        let next = came.range(number + 1..).map(|(_, at)| *at).min();
+                        let since = now - next.expect("a later one came");
+                        driven.asked.entry(number).or_default().push(since);
+                    }
+                }
+                Output::NeedKeyframe => {}
+            }
+        }
+        link.pass(ms(1));
+    }
+    driven.lost = link.receiver.counts().lost;
+    driven
+}
+
+#[test]
+fn packets_that_are_only_late_are_seldom_asked_for() {
+    let never = |_| false;
+    let rows: [(&str, Delay); 4] = [
+        ("spread over 200 ms", |packet| chance(packet, 201)),
+        ("spread over 60 ms", |packet| chance(packet, 61)),
+        ("one in ten by another road", |packet| 80 * u64::from(chance(packet, 10) == 0)),
+        ("pictures, in order", |packet| chance(packet / PACKETS, 30)),
+    ];
+    for (name, delay_ms) in rows {
+        for (repeat_ms, repeats_apart) in [(20, true), (20, false), (150, true), (150, false)] {
+            let road = Road { delay_ms, is_lost: never, repeat_ms, repeats_apart };
+            let driven = drive(&road);
+            let needless = driven.needless(&road);
+            println!("{name}, {repeat_ms} ms, apart {repeats_apart}: {needless:.1} %");
+            assert!(needless < 3.0, "{name}, {repeat_ms} ms, {repeats_apart}: {needless} %");
+            assert_eq!((driven.lost, driven.pictures), (0, 300), "{name}");
+        }
+    }
+}
+
+#[test]
+fn losses_are_asked_for_at_once_where_nothing_is_late() {
+    let is_lost = |packet| packet > 20 && packet < 1700 && chance(packet, 20) == 0;
+    for (name, delay_ms) in [
+        ("a clean path", (|_| 0) as Delay),
+        ("jitter that keeps the order", |packet| 30 * (packet / PACKETS % 2)),
+    ] {
+        let road = Road { delay_ms, is_lost, repeat_ms: 30, repeats_apart: true };
+        let driven = drive(&road);
+        assert!(driven.asked.len() > 50, "{name}");
+        for (packet, asked) in &driven.asked {
+            assert_eq!(asked[..], [10], "{name}: packet {packet}");
+        }
+        assert_eq!((driven.lost, driven.pictures), (0, 300), "{name}");
+    }
+}
+
+#[test]
+fn losses_are_repaired_on_a_path_that_reorders() {
+    let delay_ms = |packet| chance(packet, 201);
+    let is_lost = |packet| packet > 20 && packet < 1700 && chance(packet + 9999, 20) == 0;
+    for repeats_apart in [true, false] {
+        let road = Road { delay_ms, is_lost, repeat_ms: 60, repeats_apart };
+        let driven = drive(&road);
+        let needless = driven.needless(&road);
+        assert!(needless < 3.0, "{needless} %");
+        assert_eq!((driven.lost, driven.pictures), (0, 300), "apart {repeats_apart}");
+    }
+}
+
+#[test]
+fn a_request_is_repeated_after_a_round_trip() {
+    // Of those that are lost, the first repeat is lost too: it takes too long.
+    let mut link = Link::started(Codec::Vp8);
+    let mut asked = Vec::new();
+    let mut repaired = 0;
+    for picture in 2..32_u32 {
+        let payloads = frame(false, picture as u8, 2);
+        let missing = link.lose(&payloads[0], 3000 * picture, false);
+        link.send(&payloads[1], 3000 * picture, true);
+        for step in 0..200 {
+            let nacks = link.poll().into_iter().filter(|one| matches!(one, Output::Nack(_)));
+            asked.extend(nacks.map(|_| (picture, step)));
+            // The round trip of each repair is 70 ms; the last is lost once.
+            if step == if picture == 31 { 190 } else { 80 } {
+                link.deliver_again(&missing);
+                repaired += 1;
+            }
+            link.pass(ms(1));
+        }
+    }
+    assert_eq!(repaired, 30);
+    let of = |picture| asked.iter().filter(move |(of, _)| *of == picture).map(|(_, step)| *step);
+    assert_eq!(of(2).collect::<Vec<u64>>(), [10, 60], "the round trip is not known");
+    for picture in 3..31 {
+        assert_eq!(of(picture).collect::<Vec<u64>>(), [10], "picture {picture}");
+    }
+    assert_eq!(of(31).collect::<Vec<u64>>(), [10, 115], "one and a half times 70 ms later");
+}
