@@ -244,6 +244,9 @@ impl Live {
         let shared = Arc::clone(inbox.shared());
         let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
         let (link, answer) = self.port.answer(offer, Box::new(Publisher(Arc::clone(&intake))))?;
+        if let Some(&codec) = answer.codecs.first() {
+            intake.expect(codec);
+        }
         let id = SessionId::from_bytes(crate::random_bytes());
         let (run, guard) = self.run_of(id, &who).await?;
         let journal = Journal {
@@ -360,7 +363,7 @@ impl Live {
         }
     }
 
-    /// What a worker does for a session; its codec is known with the first picture.
+    /// What a worker does for a session; its codec is known when there is a publisher.
     fn spec(&self, wishes: &Wishes) -> SessionSpec {
         SessionSpec {
             stills: true,

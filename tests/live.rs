@@ -11,3 +11,5 @@ mod described;
 mod loss;
 #[path = "live/memory.rs"]
 mod memory;
+#[path = "live/start.rs"]
+mod start;

@@ -1,8 +1,9 @@
 //! From the port to a media worker: what a publisher sends, taken on the port's thread.
 //!
-//! Pictures wait here, within bounds, only until the session has a place in a worker, which is
-//! opened with the first of them. What is not taken is counted, and then nothing is until the
-//! next picture that decoding can start with, which the publisher is asked for.
+//! A place in a worker is asked for as soon as the publisher is there, for the codec that it is
+//! most likely to send, and anew where it sends another. Pictures wait here, within bounds, only
+//! until there is one. What is not taken is counted, and then nothing is until the next picture
+//! that decoding can start with, which the publisher is asked for.
 
 use std::{
     collections::VecDeque,
@@ -33,6 +34,8 @@ pub struct Intake {
 }
 
 struct Lane {
+    /// What a publisher sends that has sent nothing yet.
+    expected: Option<Codec>,
     codec: Option<Codec>,
     to: To,
     /// A picture was not taken: those that follow refer to it.
@@ -51,8 +54,14 @@ pub struct Publisher(pub Arc<Intake>);
 impl Intake {
     /// One that has no place in a worker yet.
     pub fn new(metrics: Arc<Metrics>, shared: Arc<Shared>, turns: Arc<Turns>) -> Arc<Intake> {
-        let lane = Mutex::new(Lane { codec: None, to: To::empty(), is_broken: false });
+        let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
+        let lane = Mutex::new(lane);
         Arc::new(Intake { metrics, shared, turns, lane })
+    }
+
+    /// The publisher most likely sends `codec`.
+    pub fn expect(&self, codec: Codec) {
+        self.lane().expected = Some(codec);
     }
 
     /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
@@ -123,13 +132,25 @@ impl To {
 }
 
 impl Sink for Publisher {
+    fn reached(&mut self) {
+        let intake = &self.0;
+        let mut lane = intake.lane();
+        // A worker starts while the publisher still shakes hands.
+        if lane.codec.is_none()
+            && let Some(codec) = lane.expected
+        {
+            lane.codec = Some(codec);
+            intake.turns.coded(codec);
+        }
+    }
+
     fn unit(&mut self, unit: Unit) {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
         let mut lane = intake.lane();
         if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
-            *lane = Lane { codec: Some(codec), to: To::empty(), is_broken: false };
+            (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
             intake.turns.coded(codec);
         }
         intake.give(&mut lane, unit);
@@ -199,6 +220,30 @@ mod tests {
         let (mut publisher, ..) = intake();
         (0..1000).for_each(|at| publisher.unit(unit(at, at == 0, 1)));
         assert_eq!(waiting(&publisher), WAITING_UNITS);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_asked_for_before_the_first_picture_and_once() {
+        let (mut publisher, turns, _) = intake();
+        publisher.reached();
+        publisher.0.expect(Codec::Vp8);
+        publisher.reached();
+        assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
+        publisher.unit(unit(0, true, 10));
+        publisher.reached();
+        turns.broken();
+        assert_eq!(turns.next().await.coded, None, "there is one already, or will be");
+        assert_eq!(waiting(&publisher), 1);
+    }
+
+    #[tokio::test]
+    async fn another_codec_than_the_expected_asks_for_another_place() {
+        let (mut publisher, turns, _) = intake();
+        publisher.0.expect(Codec::H264);
+        publisher.reached();
+        publisher.unit(unit(0, true, 10));
+        assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
+        assert_eq!(waiting(&publisher), 1);
     }
 
     #[tokio::test]

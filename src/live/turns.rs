@@ -10,7 +10,7 @@ use transport::webrtc::Told;
 /// What has happened since the task looked last.
 #[derive(Debug, Default)]
 pub struct Happened {
-    /// Pictures of this codec have begun to come: they need a place in a worker.
+    /// Pictures of this codec come, or are about to: they need a place in a worker.
     pub coded: Option<Codec>,
     /// Pictures are missing: nothing is shown until the next that decoding can start with.
     pub is_broken: bool,
@@ -28,7 +28,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Pictures of `codec` have begun to come.
+    /// Pictures of `codec` come, or are about to.
     pub fn coded(&self, codec: Codec) {
         self.happened().coded = Some(codec);
         self.bell.notify_one();

@@ -86,6 +86,9 @@ pub struct Restarted {
 
 /// Where a session's media and its fate go. Called on the port's thread: must not block.
 pub trait Sink: Send {
+    /// The peer has the answer: its first authentic check came. It has no keys yet, and may never
+    /// have; a handshake is what there is time for to get ready.
+    fn reached(&mut self) {}
     /// An access unit that can be decoded after those before it.
     fn unit(&mut self, unit: Unit);
     /// What became of the session. After anything but [`Told::Connected`] the sink is dropped.

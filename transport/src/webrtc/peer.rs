@@ -58,6 +58,8 @@ pub(super) struct Peer {
     opened_at: Instant,
     heard_at: Instant,
     ended: Option<Told>,
+    /// The sink knows that the peer has the answer.
+    is_reached: bool,
     /// Packets and bytes since the last settling.
     taken: (u64, u64),
     /// Something came since the last settling.
@@ -83,6 +85,7 @@ impl Peer {
             opened_at: now,
             heard_at: now,
             ended: None,
+            is_reached: false,
             taken: (0, 0),
             touched: false,
         }
@@ -129,6 +132,12 @@ impl Peer {
         });
         if checked != Checked::Unauthenticated {
             self.heard_at = now;
+        }
+        if matches!(checked, Checked::Accepted { .. })
+            && !std::mem::replace(&mut self.is_reached, true)
+            && let Err(failure) = self.sink.call(|sink| sink.reached())
+        {
+            self.end(Told::Failed(failure));
         }
         checked
     }

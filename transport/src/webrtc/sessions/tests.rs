@@ -19,6 +19,7 @@ use crate::{
 /// What a sink was given.
 #[derive(Default)]
 struct Given {
+    reached: usize,
     units: Vec<Unit>,
     told: Vec<Told>,
     dropped: bool,
@@ -27,6 +28,10 @@ struct Given {
 struct Record(Arc<Mutex<Given>>);
 
 impl Sink for Record {
+    fn reached(&mut self) {
+        self.0.lock().expect("not poisoned").reached += 1;
+    }
+
     fn unit(&mut self, unit: Unit) {
         self.0.lock().expect("not poisoned").units.push(unit);
     }
@@ -65,6 +70,10 @@ struct Pair {
 impl Pair {
     fn told(&self) -> Vec<Told> {
         self.given.lock().expect("not poisoned").told.clone()
+    }
+
+    fn reached(&self) -> usize {
+        self.given.lock().expect("not poisoned").reached
     }
 
     fn units(&self) -> usize {
@@ -221,9 +230,24 @@ fn nothing_is_learned_without_the_password() {
     world.bring(&mut pair, vec![forged]);
     assert_eq!(world.refused(Refused::StunMalformed), 1);
     assert!(world.sessions.addresses.is_empty());
+    assert_eq!(pair.reached(), 0);
     world.bring(&mut pair, vec![right]);
     assert_eq!(pair.client.checked, 1);
     assert_eq!(world.sessions.addresses.len(), 1);
+}
+
+#[test]
+fn a_sink_hears_of_its_peer_before_there_are_keys_and_once() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    assert_eq!(pair.reached(), 0, "an answer may never arrive");
+    for nominates in [false, true] {
+        let check = pair.client.check(nominates);
+        world.bring(&mut pair, vec![check]);
+        assert_eq!((pair.reached(), pair.told()), (1, vec![]));
+    }
+    world.connect(&mut pair);
+    assert_eq!((pair.reached(), pair.told()), (1, vec![Told::Connected]));
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! What a session does before its first picture.
+
+use serde_json::json;
+
+use crate::support::{
+    Setup,
+    whip::{Publication, clip, eventually, metric, sightline},
+};
+
+#[test]
+fn a_media_worker_has_started_when_the_first_picture_comes() {
+    let Some(sightline) = sightline("a_media_worker_has_started_when_the_first_picture_comes")
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = clip::scenes(dir.path(), "A", 60);
+    let server = Setup::new(dir.path()).start();
+    assert_eq!(metric(&server, "service_live_workers"), 0.0);
+    // The publisher connects, and no packet of a picture arrives.
+    let options = ["--loss", "100"];
+    let publication = Publication::start(&sightline, &server, &file, &json!({}), &options);
+    let is = |series, value| (metric(&server, series) == value).then_some(());
+    eventually("a connection", || is("service_live_connected_total", 1.0));
+    eventually("a worker", || is("service_live_workers", 1.0));
+    assert_eq!(metric(&server, "service_live_pictures_total"), 0.0);
+    drop(publication);
+    eventually("its end", || is("service_live_workers", 0.0));
+}
