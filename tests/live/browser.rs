@@ -113,6 +113,18 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
 }
 
 #[test]
+fn a_browser_finds_out_what_its_path_carries() {
+    let Some(chromium) = chromium("a_browser_finds_out_what_its_path_carries") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = Page::serve();
+    let server = setup(dir.path(), &page).start();
+    let parameters = [("codecs", "VP8"), ("steps", "estimate"), ("ms", "500")];
+    let told = page.publish(&chromium, &server, &parameters);
+    let stage = &stages(&told)[1];
+    println!("it may send {} and aims at {} b/s", stage["mayBits"], stage["aimsBits"]);
+}
+
+#[test]
 fn a_browser_reaches_the_server_by_a_relay_alone() {
     let name = "a_browser_reaches_the_server_by_a_relay_alone";
     let Some(chromium) = chromium(name) else { return };

@@ -23,7 +23,7 @@ use media::{AccessUnit, WallTime};
 
 pub use depacketize::parameter_sets;
 pub(crate) use interarrival::Interarrival;
-pub use packet::{Packet, PacketError};
+pub use packet::{Packet, PacketError, extension};
 pub use receiver::{Counts, Receiver, Settings};
 
 /// Most bytes of one access unit.

@@ -7,6 +7,7 @@
 //! Deliberately sends no media, opens no data channel and gathers no candidates of a peer.
 
 mod answer;
+mod arrivals;
 mod bucket;
 #[cfg(test)]
 mod client;
@@ -17,6 +18,7 @@ mod dtls;
 mod error;
 mod feedback;
 mod fingerprint;
+pub mod fuzz;
 mod guarded;
 mod ice;
 mod intake;

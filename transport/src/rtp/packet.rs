@@ -99,6 +99,45 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// The header extension `id` of a whole packet, one of those that are named by one byte or by two
+/// (RFC 8285 4.2, 4.3); `None` where it has none such.
+pub fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    if header[0] & 0x10 == 0 {
+        return None;
+    }
+    let (head, rest) = rest.get(4 * usize::from(header[0] & 0x0f)..)?.split_first_chunk::<4>()?;
+    let mut rest = rest.get(..4 * usize::from(u16::from_be_bytes([head[2], head[3]])))?;
+    let has_short_names = match u16::from_be_bytes([head[0], head[1]]) {
+        0xbede => true,
+        0x1000..=0x100f => false,
+        _ => return None,
+    };
+    while let Some((&first, after)) = rest.split_first() {
+        // Padding.
+        if first == 0 {
+            rest = after;
+            continue;
+        }
+        let (name, bytes, after) = if has_short_names {
+            (first >> 4, usize::from(first & 0x0f) + 1, after)
+        } else {
+            let (&bytes, after) = after.split_first()?;
+            (first, usize::from(bytes), after)
+        };
+        // Nothing behind this name is to be read.
+        if has_short_names && name == 15 {
+            return None;
+        }
+        let (value, after) = after.split_at_checked(bytes)?;
+        if name == id {
+            return Some(value);
+        }
+        rest = after;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +148,38 @@ mod tests {
         let mut bytes = PLAIN.to_vec();
         edit(&mut bytes);
         bytes
+    }
+
+    #[test]
+    fn an_extension_is_found_by_its_name() {
+        let with = |kind: [u8; 2], words: u8, body: &[u8]| {
+            edited(|bytes| {
+                bytes[0] |= 0x10;
+                let extension = [&kind[..], &[0, words], body].concat();
+                bytes.splice(12..12, extension);
+            })
+        };
+        let (one, two) = ([0xbe, 0xde], [0x10, 0]);
+        type Found = Option<&'static [u8]>;
+        let cases: [(&str, Vec<u8>, Found); 10] = [
+            ("none", PLAIN.to_vec(), None),
+            ("named by one byte", with(one, 1, &[0x31, 7, 8, 0]), Some(&[7, 8])),
+            (
+                "after another and padding",
+                with(one, 2, &[0x10, 1, 0, 0x31, 7, 8, 0, 0]),
+                Some(&[7, 8]),
+            ),
+            ("another", with(one, 1, &[0x41, 7, 8, 0]), None),
+            ("behind the end", with(one, 2, &[0xf0, 1, 0, 0, 0x31, 7, 8, 0]), None),
+            ("cut", with(one, 1, &[0x37, 7, 8, 0]), None),
+            ("named by two bytes", with(two, 1, &[3, 2, 7, 8]), Some(&[7, 8])),
+            ("empty, by two", with(two, 1, &[3, 0, 0, 0]), Some(&[])),
+            ("of another profile", with([1, 2], 1, &[0x31, 7, 8, 0]), None),
+            ("longer than the packet", with(one, 200, &[0x31, 7, 8, 0]), None),
+        ];
+        for (name, bytes, expected) in cases {
+            assert_eq!(extension(&bytes, 3), expected, "{name}");
+        }
     }
 
     #[test]

@@ -2,20 +2,23 @@
 //! and discarded, everything else refused.
 //!
 //! Promises that what is answered was offered, that every accepted section shares one transport,
-//! and that sections stay in the offer's order. Simulcast, forward error correction and
-//! transport-wide congestion control are left out, so a peer sends one plain stream.
+//! and that sections stay in the offer's order. Simulcast and forward error correction are left out,
+//! so a peer sends one plain stream.
 
 use std::{fmt::Write as _, net::SocketAddr};
 
 use super::{
     OfferError,
-    codecs::{self, FEEDBACK, Payload, Payloads},
+    codecs::{self, FEEDBACK, Payload, Payloads, TRANSPORT_WIDE},
     fingerprint::Fingerprint,
     sdp::{Attributes, Offer, Section, Setup},
 };
 
 /// The header extension that names the section of a packet (RFC 8843 9.2).
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+/// The header extension that numbers the packets of a transport
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01 2).
+const NUMBER: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 /// Encodings of sound that only go with another.
 const BESIDE: [&str; 3] = ["red", "telephone-event", "CN"];
 /// Announced sources that are remembered to ask for a first keyframe.
@@ -51,6 +54,8 @@ pub(super) struct Agreed {
     pub(super) nack: bool,
     /// Receiver estimated maximum bitrates are understood.
     pub(super) remb: bool,
+    /// The header extension that numbers packets, where feedback on each is understood.
+    pub(super) numbers: Option<u8>,
     /// The media id that carries the transport, for fragments.
     pub(super) transport_mid: String,
     /// Index of the video section, and of a section of sound with its format when one is taken.
@@ -90,10 +95,20 @@ pub(super) fn agree(offer: &Offer) -> Result<Agreed, OfferError> {
         fir: offers("ccm fir"),
         nack: offers("nack"),
         remb: offers("goog-remb"),
+        numbers: numbers(video).filter(|_| offers(TRANSPORT_WIDE)),
         transport_mid: video.attributes.mid.clone().unwrap_or_else(|| at.to_string()),
         taken: (at, audio.zip(sound)),
         video: chosen,
     })
+}
+
+/// The header extension of a section that numbers packets, if the section sends it.
+fn numbers(section: &Section) -> Option<u8> {
+    let (id, _) = section.attributes.extmaps.iter().find(|(_, uri)| uri == NUMBER)?;
+    let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
+    // 15 ends extensions that are named by one byte, and others than those are rare.
+    let id = id.parse().ok().filter(|id| (1..=14).contains(id))?;
+    matches!(direction, "sendrecv" | "sendonly").then_some(id)
 }
 
 /// The transport of a section: what it leaves out stands in the first section of its bundle
@@ -273,9 +288,13 @@ pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
 }
 
 fn write_video(text: &mut String, section: &Section, agreed: &Agreed) {
+    if let Some(id) = agreed.numbers {
+        line(text, format_args!("a=extmap:{id} {NUMBER}"));
+    }
+    let is_taken = |message| message != TRANSPORT_WIDE || agreed.numbers.is_some();
     for payload in &agreed.video {
         write_format(text, section, payload.number);
-        for message in FEEDBACK {
+        for message in FEEDBACK.into_iter().filter(|message| is_taken(*message)) {
             if section.has_feedback(payload.number, message) {
                 line(text, format_args!("a=rtcp-fb:{} {message}", payload.number));
             }

@@ -13,8 +13,10 @@ use crate::rtp;
 const SERVED: &str = "H264 baseline, main and high in packetization modes 0 and 1, \
                       H265 main and main 10, VP8, VP9 profiles 0 and 2, AV1 main";
 
+/// Feedback on every packet, which needs a header extension too.
+pub(super) const TRANSPORT_WIDE: &str = "transport-cc";
 /// Feedback messages that are kept when offered; all of them are used.
-pub(super) const FEEDBACK: [&str; 4] = ["nack", "nack pli", "ccm fir", "goog-remb"];
+pub(super) const FEEDBACK: [&str; 5] = ["nack", "nack pli", "ccm fir", "goog-remb", TRANSPORT_WIDE];
 
 /// One accepted payload type of video.
 #[derive(Clone, Debug, PartialEq, Eq)]

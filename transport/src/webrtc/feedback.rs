@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     answer::Agreed,
+    arrivals::Arrivals,
     rtcp::{self, Block},
 };
 
@@ -35,6 +36,8 @@ pub(super) struct Feedback {
     keyframe_wanted: bool,
     keyframe_at: Option<Instant>,
     full_intras: u8,
+    /// When each packet came, where that was agreed.
+    arrivals: Option<Box<Arrivals>>,
 }
 
 /// What was written.
@@ -48,7 +51,7 @@ pub(super) struct Written {
 
 impl Feedback {
     /// Feedback from the source `us`, of the kinds that were agreed.
-    pub(super) fn new(us: u32, agreed: &Agreed) -> Feedback {
+    pub(super) fn new(us: u32, agreed: &Agreed, now: Instant) -> Feedback {
         Feedback {
             us,
             nack: agreed.nack,
@@ -62,6 +65,14 @@ impl Feedback {
             keyframe_wanted: false,
             keyframe_at: None,
             full_intras: 0,
+            arrivals: agreed.numbers.map(|_| Box::new(Arrivals::new(now))),
+        }
+    }
+
+    /// The packet with this number of the transport came.
+    pub(super) fn came(&mut self, number: u16, now: Instant) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.packet(number, now);
         }
     }
 
@@ -101,7 +112,11 @@ impl Feedback {
 
     /// When something is due though nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.report_at, self.keyframe_due(), self.missing_due()].into_iter().flatten().min()
+        let arrivals = self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline());
+        [self.report_at, self.keyframe_due(), self.missing_due(), arrivals]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Appends one compound packet with what is due at `now`, if anything is; `block` is asked for
@@ -121,7 +136,8 @@ impl Feedback {
             && self.keyframe_at.is_none_or(|at| at + KEYFRAME_GAP <= now);
         let names =
             !self.missing.is_empty() && self.missing_at.is_none_or(|at| at + MISSING_GAP <= now);
-        if !is_report && !asks && !names {
+        let arrivals = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
+        if !is_report && !asks && !names && arrivals.is_none() {
             return None;
         }
         let mut written = Written::default();
@@ -129,7 +145,25 @@ impl Feedback {
         if is_report {
             self.report_at = Some(now + REPORT_EVERY);
         }
-        let Some(ssrc) = ssrc else { return Some(written) };
+        if let Some(ssrc) = ssrc {
+            self.ask(out, ssrc, (is_report, names, asks), &mut written, now);
+        }
+        if let Some(arrivals) = arrivals {
+            rtcp::transport_wide(out, self.us, ssrc.unwrap_or(0), &arrivals);
+        }
+        Some(written)
+    }
+
+    /// Appends what is said to the source of the video: whether a report is due, losses are to be
+    /// named, and a keyframe is to be asked for.
+    fn ask(
+        &mut self,
+        out: &mut Vec<u8>,
+        ssrc: u32,
+        (is_report, names, asks): (bool, bool, bool),
+        written: &mut Written,
+        now: Instant,
+    ) {
         if is_report && self.remb {
             rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
         }
@@ -149,7 +183,6 @@ impl Feedback {
             self.keyframe_at = Some(now);
             written.keyframe = true;
         }
-        Some(written)
     }
 }
 
@@ -165,7 +198,7 @@ mod tests {
         let offer = Offer::parse(CHROMIUM).expect("an offer");
         let mut agreed = answer::agree(&offer).expect("agreed");
         change(&mut agreed);
-        Feedback::new(9, &agreed)
+        Feedback::new(9, &agreed, Instant::now())
     }
 
     /// Kind and format of each packet written, without the report and the description.
@@ -257,6 +290,25 @@ mod tests {
             named.push(written.map_or(0, |written| written.missing));
         }
         assert_eq!(named, [64, 36, 0, 0, 0]);
+    }
+
+    #[test]
+    fn arrivals_are_told_where_that_was_agreed() {
+        let start = Instant::now() + REPORT_EVERY;
+        for (numbers, told) in [(Some(3), true), (None, false)] {
+            let mut feedback = feedback(|agreed| agreed.numbers = numbers);
+            feedback.came(7, start);
+            assert_eq!(written(&mut feedback, Some(1), start), [], "there are no keys");
+            feedback.start(start);
+            let first = written(&mut feedback, Some(1), start);
+            assert_eq!(first.last(), Some(&if told { (205, 15) } else { (206, 1) }));
+            feedback.came(8, start);
+            let at = feedback.deadline().expect("a report at least");
+            let expected = if told { Duration::from_millis(100) } else { REPORT_EVERY };
+            assert_eq!(at, start + expected);
+            let kinds = written(&mut feedback, None, at);
+            assert_eq!(kinds.contains(&(205, 15)), told, "no source is needed: {kinds:?}");
+        }
     }
 
     #[test]

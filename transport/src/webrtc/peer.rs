@@ -28,7 +28,7 @@ use super::{
     srtp::{Inbound, Outbound},
     stun::Request,
 };
-use crate::rtp::{Output, Packet};
+use crate::rtp::{self, Output, Packet};
 
 /// Bytes that a peer may send: 32 Mb/s, four times what it is told that it may, a second of them at
 /// once. What is more is not even decrypted.
@@ -51,6 +51,8 @@ pub(super) struct Peer {
     fingerprints: Vec<Fingerprint>,
     intake: Intake,
     feedback: Feedback,
+    /// The header extension that numbers the peer's packets.
+    numbers: Option<u8>,
     sink: Guarded,
     bytes: Bucket,
     state: Arc<SessionState>,
@@ -70,7 +72,8 @@ impl Peer {
     /// A session whose peer has the answer.
     pub(super) fn new(opening: Opening, us: u32, patience: Patience, now: Instant) -> Peer {
         let Opening { agreed, local, sink, state, .. } = opening;
-        let feedback = Feedback::new(us, &agreed);
+        let feedback = Feedback::new(us, &agreed, now);
+        let numbers = agreed.numbers;
         Peer {
             agent: Agent::new(&local),
             association: None,
@@ -78,6 +81,7 @@ impl Peer {
             fingerprints: agreed.fingerprints,
             intake: Intake::new(agreed.payloads, agreed.video),
             feedback,
+            numbers,
             sink: Guarded::new(sink),
             bytes: Bucket::full(BYTES, now),
             state,
@@ -216,6 +220,10 @@ impl Peer {
         }
         self.heard_at = now;
         self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
+        let number = self.numbers.and_then(|id| rtp::extension(packet, id));
+        if let Some(&[high, low]) = number {
+            self.feedback.came(u16::from_be_bytes([high, low]), now);
+        }
         let packet = Packet::parse(packet).map_err(|_| Refused::MediaMalformed)?;
         self.intake.packet(&packet, now).map(|()| true)
     }

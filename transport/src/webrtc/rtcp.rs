@@ -15,6 +15,9 @@ const NACK: u8 = 1;
 const PLI: u8 = 1;
 const FIR: u8 = 4;
 const APPLICATION: u8 = 15;
+const TRANSPORT_WIDE: u8 = 15;
+/// The flag of a packet that ends with padding.
+const PADDED: u8 = 0x20;
 
 /// Losses that one request may name: 64 entries of 17 packets keep a datagram below 400 bytes.
 const NACK_ENTRIES_MAX: usize = 64;
@@ -158,6 +161,21 @@ pub(super) fn bit_rate(out: &mut Vec<u8>, us: u32, ssrc: u32, bits_a_second: u64
     push(out, ssrc);
 }
 
+/// Appends feedback on every packet (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1), of which
+/// `report` is what follows the sources. It may be padded, so it comes last.
+pub(super) fn transport_wide(out: &mut Vec<u8>, us: u32, ssrc: u32, report: &[u8]) {
+    let padding = report.len().next_multiple_of(4) - report.len();
+    let flag = if padding > 0 { PADDED } else { 0 };
+    // Below 255 words, as no report is longer than 1000 bytes.
+    let words = 2 + report.len().div_ceil(4);
+    head(out, flag | TRANSPORT_WIDE, TRANSPORT_FEEDBACK, words as u8);
+    push(out, us);
+    push(out, ssrc);
+    out.extend_from_slice(report);
+    // RFC 3550 6.4.1: its last byte counts it.
+    out.extend_from_slice(&[0, 0, 0, padding as u8][4 - padding..]);
+}
+
 /// A packet's head; `words` counts those behind it.
 fn head(out: &mut Vec<u8>, count: u8, kind: u8, words: u8) {
     out.extend_from_slice(&[0x80 | count, kind, 0, words]);
@@ -230,6 +248,13 @@ mod tests {
         out.clear();
         report(&mut out, 9, None);
         assert_eq!(kinds(&out), [(201, 0, 8), (202, 1, 20)]);
+        for (bytes, format, last) in [(8, 15, 7), (9, 15 | PADDED, 3), (11, 15 | PADDED, 1)] {
+            out.clear();
+            transport_wide(&mut out, 9, 7, &vec![7; bytes]);
+            assert_eq!((out[0] & 0x3f, out[1]), (format, 205), "{bytes}");
+            assert_eq!(out.len(), 12 + bytes.next_multiple_of(4));
+            assert_eq!((kinds(&out)[0].2, out.last()), (out.len(), Some(&last)), "{bytes}");
+        }
     }
 
     #[test]

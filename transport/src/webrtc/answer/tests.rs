@@ -75,6 +75,32 @@ fn chromium_gets_every_servable_codec_in_its_own_order() {
 }
 
 #[test]
+fn packets_are_numbered_where_both_the_number_and_the_feedback_are_offered() {
+    let uri = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+    let numbered = |id: &str| {
+        let toffset = "a=extmap:14 urn:ietf:params:rtp-hdrext:toffset\r\n";
+        CHROMIUM.replace(toffset, &format!("a=extmap:{id} {uri}\r\n"))
+    };
+    let without = |text: String| text.replace(" transport-cc\r\n", " other\r\n");
+    let rows = [
+        ("offered", numbered("3"), Some(3)),
+        ("one way", numbered("3/sendonly"), Some(3)),
+        ("the other way", numbered("3/recvonly"), None),
+        ("of a name that is none", numbered("15"), None),
+        ("no number", CHROMIUM.to_owned(), None),
+        ("no feedback", without(numbered("3")), None),
+    ];
+    for (name, offer, expected) in rows {
+        let (agreed, text) = answer(&offer).expect("it is answered");
+        assert_eq!(agreed.numbers, expected, "{name}");
+        let video = section(&text, "video");
+        let is_numbered = video.contains(&format!("a=extmap:3 {uri}").as_str());
+        let is_fed_back = video.contains(&"a=rtcp-fb:96 transport-cc");
+        assert_eq!((is_numbered, is_fed_back), (expected.is_some(), expected.is_some()), "{name}");
+    }
+}
+
+#[test]
 fn sections_stay_in_order_and_what_is_not_taken_is_refused() {
     let more = format!(
         "{CHROMIUM}m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=mid:2\r\n\
