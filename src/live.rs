@@ -216,6 +216,16 @@ impl Live {
         self.port.local_addr()
     }
 
+    /// Whether offers can be answered and media can arrive.
+    pub fn receives(&self) -> bool {
+        self.port.is_open()
+    }
+
+    /// Ends the receiver and every session, as a fault of it does: another is then opened.
+    pub fn end_receiver(&self) {
+        self.port.end();
+    }
+
     /// Begins a session; waits until its run is durable.
     ///
     /// A caller that goes away leaves a session whose publisher never comes, which ends by itself.

@@ -11,5 +11,7 @@ mod described;
 mod loss;
 #[path = "live/memory.rs"]
 mod memory;
+#[path = "live/receiver.rs"]
+mod receiver;
 #[path = "live/start.rs"]
 mod start;

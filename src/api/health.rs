@@ -105,6 +105,10 @@ fn reasons(app: &App) -> Vec<String> {
         reasons.push(format!("records cannot be written: {error}"));
     }
     reasons.extend(app.search.death().map(|death| death.to_string()));
+    if !app.live.receives() {
+        reasons
+            .push("live video is not received: its receiver ended, another is opened".to_owned());
+    }
     if app.draining.is_cancelled() {
         reasons.push("shutting down".to_owned());
     }

@@ -51,6 +51,16 @@ impl LivePort {
         self.current().answer(offer, sink)
     }
 
+    /// Whether there is a port now.
+    pub fn is_open(&self) -> bool {
+        !self.current().has_ended()
+    }
+
+    /// Ends the port as a fault of its thread does.
+    pub fn end(&self) {
+        self.current().end();
+    }
+
     /// Adds to the metrics what the port has dropped since the last call.
     pub fn tell(&self) {
         self.dropped.tell(&self.current().counts(), &self.metrics);

@@ -105,6 +105,11 @@ impl Port {
         self.0.end();
     }
 
+    /// Whether it serves nobody any more.
+    pub fn has_ended(&self) -> bool {
+        self.0.shared.ended.load(Relaxed)
+    }
+
     /// Waits until its thread has ended, for whatever reason, and its address is free.
     pub async fn ended(&self) {
         self.0.shared.gone().await;
@@ -123,7 +128,7 @@ impl Port {
         sink: Box<dyn Sink>,
     ) -> Result<(Session, Answer), OfferError> {
         let inner = &self.0;
-        if inner.shared.ended.load(Relaxed) {
+        if self.has_ended() {
             return Err(OfferError::Ended);
         }
         let offer = Offer::parse(offer)?;

@@ -1,0 +1,110 @@
+//! A receiver of live video that has ended, and what the server says until there is another.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::blocking::{Client, Response};
+use sightline::{api, app::App, config::Config, metrics::Metrics};
+use tokio::runtime::Runtime;
+use transport::{Ends, Limits, Listener, Site};
+use worker::WorkerProgram;
+
+use crate::support::{ALICE, whip::eventually};
+
+/// What a browser would send, as far as it is read.
+const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
+    m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
+    a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
+    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
+    10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
+
+/// A server in this process, whose parts can be reached.
+struct Here {
+    runtime: Runtime,
+    app: Arc<App>,
+    addr: SocketAddr,
+    client: Client,
+}
+
+impl Here {
+    fn start(dir: &Path) -> Here {
+        sightline::tls::install_provider();
+        let values = [
+            ("SERVICE_DATA_DIR", dir.display().to_string()),
+            ("SERVICE_API_KEYS", format!("alice:{ALICE}")),
+            ("SERVICE_BIND_ADDR", "127.0.0.1:0".to_owned()),
+        ];
+        let config = Config::resolve(values.map(|(name, value)| (name.to_owned(), value)));
+        let config = config.expect("settings");
+        let runtime = Runtime::new().expect("a runtime");
+        let (app, addr) = runtime.block_on(async {
+            let program = WorkerProgram::at(env!("CARGO_BIN_EXE_sightline-server"));
+            let app = App::open(config, program, Arc::new(Metrics::new())).expect("opened");
+            let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+            let addr = listener.local_addr().expect("bound");
+            let router = api::router(Arc::clone(&app));
+            let refusal_headers = api::refusal_headers;
+            let site = Site { router, elsewhere: None, refusal_headers };
+            let (limits, crowd) = (Limits::default(), Arc::clone(&app.crowd));
+            tokio::spawn(transport::serve(listener, site, limits, crowd, Ends::default()));
+            (app, addr)
+        });
+        let client = Client::builder().timeout(Duration::from_secs(60)).pool_max_idle_per_host(0);
+        Here { runtime, app, addr, client: client.build().expect("a client") }
+    }
+
+    fn ready(&self) -> Response {
+        let url = format!("http://{}/v1/ready", self.addr);
+        self.client.get(url).bearer_auth(ALICE).send().expect("an answer")
+    }
+
+    fn publish(&self) -> Response {
+        let url = format!("http://{}/v1/stream/whip", self.addr);
+        let call = self.client.post(url).bearer_auth(ALICE);
+        call.header("content-type", "application/sdp").body(OFFER).send().expect("an answer")
+    }
+
+    /// Ends the receiver, and takes its address.
+    fn take_its_place(&self) -> UdpSocket {
+        eventually("its address is free", || {
+            self.app.live.end_receiver();
+            UdpSocket::bind(self.app.live.local_addr()).ok()
+        })
+    }
+}
+
+/// The seconds after which to come again.
+fn again(response: &Response) -> u64 {
+    let after = response.headers().get("retry-after").expect("when to come again");
+    after.to_str().expect("text").parse().expect("seconds")
+}
+
+#[test]
+fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let here = Here::start(dir.path());
+    assert_eq!(here.ready().status(), 200);
+    let taken = here.take_its_place();
+
+    let refused = here.publish();
+    assert_eq!(refused.status(), 503);
+    assert!(again(&refused) > 0);
+    let said = refused.text().expect("words");
+    assert!(said.contains("receiver"), "{said}");
+
+    let unready = here.ready();
+    assert_eq!(unready.status(), 503);
+    assert!(again(&unready) > 0);
+    let said = unready.text().expect("words");
+    assert!(said.contains("live video is not received"), "{said}");
+
+    drop(taken);
+    eventually("it is ready", || (here.ready().status() == 200).then_some(()));
+    assert_eq!(here.publish().status(), 201);
+    here.app.draining.cancel();
+    here.runtime.shutdown_timeout(Duration::from_secs(10));
+}
