@@ -69,8 +69,8 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
     for codec in ["VP8", "H264"] {
         let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
         assert_eq!(
-            (&said["status"], &said["ended"]),
-            (&json!(201), &json!(200)),
+            (&said["status"], &said["trickled"], &said["ended"]),
+            (&json!(201), &json!(204), &json!(200)),
             "{codec}: {said}"
         );
         let run = said["run"].as_str().expect("a run");

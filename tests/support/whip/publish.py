@@ -53,6 +53,18 @@ class Drawn(VideoStreamTrack):
         return frame
 
 
+def trickled(sdp: str) -> tuple[str, str]:
+    """The offer without its candidates, and the fragment that brings them (RFC 8840)."""
+    lines = sdp.splitlines()
+    late = ("a=candidate:", "a=end-of-candidates")
+    kept = [line for line in lines if not line.startswith(late)]
+    first = lambda start: next(line for line in lines if line.startswith(start))
+    head = [first(start) for start in ("a=ice-ufrag:", "a=ice-pwd:", "m=video", "a=mid:")]
+    candidates = [line for line in lines if line.startswith("a=candidate:")]
+    ends = ["a=end-of-candidates", ""]
+    return "\r\n".join([*kept, ""]), "\r\n".join([*head, *candidates, *ends])
+
+
 def ask(method: str, url: str, key: str, body: bytes = b"", **headers: str) -> tuple[int, dict, str]:
     """The status, headers and body of an answer, a refusal too."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -80,13 +92,23 @@ async def publish(arguments: argparse.Namespace) -> dict:
             connected.set()
 
     attach = {"x-attach-config": arguments.attach} if arguments.attach else {}
-    offer = peer.localDescription.sdp.encode()
-    status, headers, text = ask("POST", arguments.url, arguments.key, offer, content_type="application/sdp", **attach)
+    offer, candidates = trickled(peer.localDescription.sdp)
+    status, headers, text = ask(
+        "POST", arguments.url, arguments.key, offer.encode(), content_type="application/sdp", **attach
+    )
     headers = {name.lower(): value for name, value in headers.items()}
     said = {"status": status, "run": headers.get("x-service-run-id"), "text": text if status != 201 else ""}
     if status != 201:
         return said
     session = urllib.parse.urljoin(arguments.url, headers["location"])
+    said["trickled"], _, _ = ask(
+        "PATCH",
+        session,
+        arguments.key,
+        candidates.encode(),
+        content_type="application/trickle-ice-sdpfrag",
+        if_match=headers["etag"],
+    )
     await peer.setRemoteDescription(RTCSessionDescription(text, "answer"))
     await asyncio.wait_for(connected.wait(), 20)
     await asyncio.wait_for(track.done.wait(), arguments.seconds * 4 + 20)
