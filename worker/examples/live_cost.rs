@@ -1,7 +1,8 @@
 //! What live sessions cost: `live_cost FILE [--workers N] [--each N] [--seconds N] [--fps N]
 //! [--stills] [--shown]` feeds a file's pictures to N sessions in each of N workers, in real time at so
 //! many a second, and starts it again where it ends. Sessions begin one after the other within two
-//! seconds, as keyframes that are two seconds apart come from cameras that know nothing of each other.
+//! seconds, each at another keyframe: cameras know nothing of each other and see different things, of
+//! which not all are dear to decode at once.
 //!
 //! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself,
 //! and of the second one after it, which completes its signal), CPU and resident memory. `--stills`
@@ -155,15 +156,18 @@ fn feed(
     tally: &Mutex<Tally>,
 ) -> u32 {
     let sessions = given.workers * given.each;
+    let is_start = |at: &usize| units[*at].keyframe;
+    let starts: Vec<usize> = (0..units.len()).filter(is_start).collect();
     let (began, mut refused) = (Instant::now(), 0);
     for turn in 0..given.seconds * given.fps * sessions {
         let (frame, session) = (turn / sessions, turn % sessions);
         let begin = session * SPREAD_SECONDS * given.fps / sessions;
         let Some(at) = frame.checked_sub(begin) else { continue };
+        let at = starts.get(session as usize % starts.len().max(1)).unwrap_or(&0) + at as usize;
         let due = began + Duration::from_secs(1) * turn / (given.fps * sessions);
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let mut unit = units[at as usize % units.len()].clone();
-        unit.pts.ticks += length * (at as usize / units.len()) as i64;
+        let mut unit = units[at % units.len()].clone();
+        unit.pts.ticks += length * (at / units.len()) as i64;
         lock(tally).sessions[session as usize].pushed.push(Instant::now());
         let live = &workers[(session / given.each) as usize];
         refused += u32::from(live.push(session % given.each, unit).is_err());
