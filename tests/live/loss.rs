@@ -137,6 +137,8 @@ fn a_bad_path_costs_frames_and_breaks_none() {
             undecided += FRAMES - decided;
             // A busy machine keeps fewer than it sees.
             assert!(whole > FRAMES / 2, "{name}: {whole} stills");
+            let (late, sent) = (count(&figures, "asked"), count(&figures, "packets"));
+            assert!(5 * late < sent, "{name}: {late} of {sent} were only late and asked for");
         }
         lost += count(&figures, "lost");
         asked += count(&figures, "asked");
