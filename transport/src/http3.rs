@@ -4,6 +4,7 @@
 //! A body that fails resets its stream, and one that nobody reads is stopped. No early data.
 
 mod body;
+mod congestion;
 mod quic;
 
 use std::{
@@ -21,7 +22,6 @@ use http::{Response, header};
 use http_body::Body;
 use quinn::{
     Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig, VarInt,
-    congestion::BbrConfig,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -35,6 +35,7 @@ use crate::{
     http::HANDSHAKE,
 };
 use body::RequestBody;
+use congestion::ForgivingConfig;
 use quic::{Accepted, Held, Outgoing, Quic, code};
 
 /// Bytes of one request body that may come before somebody reads them.
@@ -114,8 +115,7 @@ fn transport(limits: Limits) -> TransportConfig {
         .max_idle_timeout(Some(VarInt::from_u32(idle).into()))
         .keep_alive_interval(Some(KEEP_ALIVE.min(limits.idle / 3)))
         .datagram_receive_buffer_size(None)
-        // Loss on a radio link is no congestion: pictures come ten times sooner at 2 % of it.
-        .congestion_controller_factory(Arc::new(BbrConfig::default()));
+        .congestion_controller_factory(Arc::new(ForgivingConfig::default()));
     transport
 }
 

@@ -1,0 +1,191 @@
+//! Congestion control for paths that lose packets without being full.
+//!
+//! CUBIC (RFC 9438), which is told of a loss only where the loss is more than noise: more than a
+//! twentieth of what the last two round trips carried. Marks of routers (ECN) and persistent
+//! congestion (RFC 9002 7.6) always count. Measures no bandwidth and has no pace of its own.
+
+use std::{any::Any, sync::Arc, time::Instant};
+
+use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, Cubic, CubicConfig};
+use quinn_proto::RttEstimator;
+
+/// One byte in so many may be lost by noise: links that people still use lose one in fifty.
+const ONE_IN: u64 = 20;
+/// So many packets may be lost by noise, however few were sent.
+const PACKETS: u64 = 3;
+
+/// Makes a controller for each path.
+#[derive(Debug, Default)]
+pub(super) struct ForgivingConfig(Arc<CubicConfig>);
+
+impl ControllerFactory for ForgivingConfig {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        let cubic = Cubic::new(Arc::clone(&self.0), now, mtu);
+        Box::new(Forgiving { cubic, noise: Noise::new(mtu) })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Forgiving {
+    cubic: Cubic,
+    noise: Noise,
+}
+
+impl Controller for Forgiving {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.noise.sent = last_packet_number;
+        self.cubic.on_sent(now, bytes, last_packet_number);
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.noise.rounds[1].acked += bytes;
+        self.cubic.on_ack(now, sent, bytes, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, last: Option<u64>) {
+        self.noise.acknowledged(last);
+        self.cubic.on_end_acks(now, in_flight, app_limited, last);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, persists: bool, lost: u64) {
+        // Nothing is lost where a router has marked a packet.
+        let is_noise = lost > 0 && self.noise.covers(lost);
+        if persists || !is_noise {
+            self.cubic.on_congestion_event(now, sent, persists, lost);
+        }
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.noise.mtu = u64::from(mtu);
+        self.cubic.on_mtu_update(mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.cubic.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.cubic.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.cubic.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Bytes of one round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    acked: u64,
+    lost: u64,
+}
+
+/// How much of what was sent is lost, over the round trip before and this one.
+#[derive(Clone, Debug)]
+struct Noise {
+    rounds: [Round; 2],
+    /// The packet that was sent last.
+    sent: u64,
+    /// The packet whose acknowledgement ends this round trip.
+    ends_at: u64,
+    mtu: u64,
+}
+
+impl Noise {
+    fn new(mtu: u16) -> Noise {
+        Noise { rounds: [Round::default(); 2], sent: 0, ends_at: 0, mtu: u64::from(mtu) }
+    }
+
+    /// All up to `last` have come that will come.
+    fn acknowledged(&mut self, last: Option<u64>) {
+        if last.is_some_and(|last| last >= self.ends_at) {
+            self.rounds = [self.rounds[1], Round::default()];
+            self.ends_at = self.sent + 1;
+        }
+    }
+
+    /// Whether `lost` bytes more are still noise.
+    fn covers(&mut self, lost: u64) -> bool {
+        self.rounds[1].lost += lost;
+        let [before, now] = self.rounds;
+        let (lost, acked) = (before.lost + now.lost, before.acked + now.acked);
+        lost <= ((lost + acked) / ONE_IN).max(PACKETS * self.mtu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u16 = 1200;
+
+    /// Round trips of 100 packets each, of which every `each`th is lost; how often that was no noise.
+    fn congestion(rounds: u64, each: u64) -> u64 {
+        let (mut noise, mut events) = (Noise::new(MTU), 0);
+        for number in 1..=rounds * 100 {
+            noise.sent = number;
+            if number % each == 0 {
+                events += u64::from(!noise.covers(u64::from(MTU)));
+            } else {
+                noise.rounds[1].acked += u64::from(MTU);
+            }
+            // A round trip later.
+            noise.acknowledged(number.checked_sub(100));
+        }
+        events
+    }
+
+    #[test]
+    fn little_loss_is_noise_and_much_is_congestion() {
+        for (each, is_noise) in [(100, true), (50, true), (25, true), (15, false), (4, false)] {
+            let events = congestion(20, each);
+            assert_eq!(events == 0, is_noise, "one in {each}: {events}");
+        }
+    }
+
+    #[test]
+    fn the_first_packets_of_a_connection_may_be_lost() {
+        let mut noise = Noise::new(MTU);
+        assert!(noise.covers(3 * u64::from(MTU)), "three");
+        assert!(!noise.covers(u64::from(MTU)), "a fourth");
+    }
+
+    #[test]
+    fn old_loss_is_forgotten() {
+        let mut noise = Noise::new(MTU);
+        assert!(!noise.covers(10 * u64::from(MTU)));
+        for last in 0..3 {
+            noise.sent = last;
+            noise.acknowledged(Some(last));
+        }
+        assert!(noise.covers(u64::from(MTU)));
+    }
+
+    #[test]
+    fn marks_and_persistent_congestion_always_count() {
+        let now = Instant::now();
+        let make = || Arc::new(ForgivingConfig::default()).build(now, MTU);
+        let rows = [(false, 1, false), (false, 0, true), (true, 1, true), (false, 1 << 20, true)];
+        for (persists, lost, counts) in rows {
+            let mut controller = make();
+            let before = controller.window();
+            controller.on_congestion_event(now, now, persists, lost);
+            assert_eq!(controller.window() < before, counts, "{persists} {lost}");
+        }
+    }
+}
