@@ -29,6 +29,7 @@ mod reason;
 mod runs;
 mod search;
 mod stream;
+mod unsent;
 mod upload;
 mod webhooks;
 mod whip;
@@ -47,12 +48,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     app::App,
     blocking::{Died, blocking},
+    config::Principal,
 };
 
 use error::ApiError;
 
 pub use envelope::refusal_headers;
 pub use rate::Rates;
+pub use unsent::accounts as unsent_accounts;
 
 type ApiResult = Result<Response, ApiError>;
 
@@ -164,5 +167,23 @@ impl App {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         blocking(work).await.map_err(|Died| ApiError::Bug("blocking work panicked"))
+    }
+
+    /// Makes a long answer for `owner`, as many at a time as there are processors: however many
+    /// are asked for, the threads that serve sockets have their share.
+    async fn reading<T: Send + 'static>(
+        &self,
+        owner: &Principal,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let turn = turn.map_err(|_| ApiError::Bug("the turns of readers were closed"))?;
+        // What came before in the queue may have filled the account.
+        unsent::check(self, owner)?;
+        let in_turn = move || {
+            let _turn = turn;
+            work()
+        };
+        self.blocking(in_turn).await
     }
 }

@@ -10,13 +10,14 @@ use std::{
 
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
 use worker::{Supervisor, WorkerError, WorkerProgram};
 
 use crate::{
-    api::Rates,
+    api::{Rates, unsent_accounts},
     backend::Workers,
     clock::{AgeClock, wall_now},
     config::{Config, Principal, Serving},
@@ -178,6 +179,10 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: Rates,
+    /// Bytes of answers that were made and are not yet sent.
+    pub unsent: Arc<Quota>,
+    /// Turns of those who make long answers: one a processor.
+    pub turns: Arc<Semaphore>,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
     /// What media workers can do.
@@ -294,6 +299,8 @@ impl App {
             retention,
             metrics,
             rates,
+            unsent: unsent_accounts(),
+            turns: Arc::new(Semaphore::new(jobs)),
             draining,
             workers,
             jobs,

@@ -49,6 +49,9 @@ pub enum DatabaseError {
     /// Its schema is not there yet, for this reason.
     #[error("the database is not ready: {0}")]
     NotReady(Arc<str>),
+    /// The server has only begun, and its schema is being looked at.
+    #[error("the database is not ready: it was not asked yet")]
+    NotAsked,
     /// No connection.
     #[error("no database connection: {}", pool(.0))]
     Pool(#[from] PoolError),
@@ -134,6 +137,7 @@ pub struct Database {
 
 /// Whether the tables are there.
 enum Schema {
+    Unknown,
     Missing(Arc<str>),
     Applied,
 }
@@ -152,7 +156,7 @@ impl Database {
             .runtime(Runtime::Tokio1)
             .build()
             .expect("timeouts have their runtime");
-        let schema = Arc::new(Mutex::new(Schema::Missing("it was not asked yet".into())));
+        let schema = Arc::new(Mutex::new(Schema::Unknown));
         Database { pool, timeout: settings.timeout, schema, lost: Arc::default() }
     }
 
@@ -201,8 +205,10 @@ impl Database {
 
     /// A connection to a database whose schema is there.
     async fn connection(&self) -> Result<Lease, DatabaseError> {
-        if let Schema::Missing(reason) = &*self.schema() {
-            return Err(DatabaseError::NotReady(Arc::clone(reason)));
+        match &*self.schema() {
+            Schema::Unknown => return Err(DatabaseError::NotAsked),
+            Schema::Missing(reason) => return Err(DatabaseError::NotReady(Arc::clone(reason))),
+            Schema::Applied => {}
         }
         self.any_connection().await
     }

@@ -331,6 +331,8 @@ pub enum Refusal {
     PrincipalRate,
     /// File jobs that wait.
     FileJobs,
+    /// Bytes of answers that wait to be taken.
+    Unsent,
     /// Analyses that wait.
     Analyses,
     /// Searches that wait.
@@ -362,6 +364,7 @@ impl Label for Refusal {
         Refusal::GlobalRate,
         Refusal::PrincipalRate,
         Refusal::FileJobs,
+        Refusal::Unsent,
         Refusal::Analyses,
         Refusal::Searches,
         Refusal::Streams,
@@ -381,6 +384,7 @@ impl Label for Refusal {
             Refusal::GlobalRate => "global_rate",
             Refusal::PrincipalRate => "principal_rate",
             Refusal::FileJobs => "file_jobs",
+            Refusal::Unsent => "unsent",
             Refusal::Analyses => "analyses",
             Refusal::Searches => "searches",
             Refusal::Streams => "event_streams",

@@ -197,6 +197,12 @@ impl Hold {
         Ok(())
     }
 
+    /// Counts `bytes` more, whatever the quotas say.
+    pub fn record(&mut self, bytes: u64) {
+        self.quota.record(&self.owner, bytes);
+        self.bytes += bytes;
+    }
+
     /// Leaves what was charged charged and says how much it is: the thing is stored, and is
     /// released by [`Quota::release`] when it goes.
     #[must_use = "whoever keeps the bytes must be able to release them"]

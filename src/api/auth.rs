@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, header};
 use media::{Label, RequestId};
 use tracing::Span;
 
-use super::{App, error::ApiError, extract::Caller};
+use super::{App, error::ApiError, extract::Caller, unsent};
 use crate::config::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -25,9 +25,10 @@ pub async fn authenticate(
 ) -> Response {
     match caller(&app, &request) {
         Ok(caller) => {
-            Span::current().record("principal", caller.principal.as_str());
+            let principal = caller.principal.clone();
+            Span::current().record("principal", principal.as_str());
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            unsent::count(&app, &principal, next.run(request).await)
         }
         Err(error) => error.into_response(),
     }
@@ -39,6 +40,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         Some(keys) => principal(keys, request.headers())?,
     };
     app.rates.of_principal(&principal)?;
+    unsent::check(app, &principal)?;
     let tenant = tenant(request.headers(), app.config.require_tenant_id)?;
     let request_id = *request
         .extensions()

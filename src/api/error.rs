@@ -67,6 +67,9 @@ pub enum ApiError {
         /// When a request will be accepted.
         retry_after: Duration,
     },
+    /// As much as may waits to be taken by the caller, or by all.
+    #[error("too many bytes of answers wait to be taken: read them before you ask for more")]
+    Unsent,
     /// A source that is not opened.
     #[error("{0}")]
     Source(#[from] SourceError),
@@ -191,9 +194,10 @@ impl ApiError {
             ApiError::CorsForbidden => ErrorKind::Forbidden,
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
-            ApiError::RateLimited { .. } | ApiError::AnalysesFull | ApiError::KeysFull { .. } => {
-                ErrorKind::Exhausted
-            }
+            ApiError::RateLimited { .. }
+            | ApiError::Unsent
+            | ApiError::AnalysesFull
+            | ApiError::KeysFull { .. } => ErrorKind::Exhausted,
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
             // A payload too large for the log is not something that a field of the request names.
@@ -228,6 +232,7 @@ impl ApiError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             ApiError::RateLimited { of, .. } => Some(*of),
+            ApiError::Unsent => Some(Refusal::Unsent),
             ApiError::AnalysesFull => Some(Refusal::Analyses),
             ApiError::Run(RunError::ActiveLimit { .. }) => Some(Refusal::ActiveRuns),
             ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
@@ -255,7 +260,9 @@ impl ApiError {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
-            ApiError::RateLimited { .. } | ApiError::Stream(StreamRefusal::Principal(_)) => {
+            ApiError::RateLimited { .. }
+            | ApiError::Unsent
+            | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
             ApiError::MetricsUnavailable => {
@@ -398,7 +405,7 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) => Some(RETRY_AFTER),
+            ApiError::Stream(_) | ApiError::Unsent => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };

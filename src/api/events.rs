@@ -22,6 +22,7 @@ use super::{
     pieces::EventsText,
 };
 use crate::{
+    config::Principal,
     delivery::sse::index_of,
     json::{Int, Problem, Text, parsed},
     session::registry::Run,
@@ -129,7 +130,8 @@ pub async fn list(
     let from = paging.cursor.or(from).unwrap_or_default();
     let wanted = Wanted { run: run.id(), from, limit: paging.limit, kind: None, index };
     let timeline = app.registry.timeline().clone();
-    let page = app.blocking(move || read(&timeline, &wanted)).await??;
+    let owner = &caller.principal;
+    let page = app.reading(owner, move || read(&timeline, &wanted)).await??;
     let (request_id, run_id) = (caller.request_id, run.id());
     let next = page.more.then_some(page.next);
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
@@ -203,7 +205,8 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> A
     let run = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
     let run = run.ok_or(ApiError::RUN_NOT_FOUND)?;
     let wanted = Wanted { run: run.id(), from: Seq(from), limit, kind, index: None };
-    let page = poll(&app, &run, wanted, Duration::from_millis(wait)).await?;
+    let wait = Duration::from_millis(wait);
+    let page = poll(&app, &caller.principal, &run, wanted, wait).await?;
     let kind = match kind {
         Some(kind) => format!("\"{}\"", kind.as_str()),
         None => "null".to_owned(),
@@ -218,14 +221,20 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> A
 }
 
 /// The first page that is not empty, or an empty one once `wait` is over.
-async fn poll(app: &Arc<App>, run: &Run, wanted: Wanted, wait: Duration) -> Result<Page, ApiError> {
+async fn poll(
+    app: &Arc<App>,
+    owner: &Principal,
+    run: &Run,
+    wanted: Wanted,
+    wait: Duration,
+) -> Result<Page, ApiError> {
     let mut over = pin!(tokio::time::sleep(wait));
     loop {
         let mut published = pin!(run.published());
         // Enabled before reading: an event between the two must wake us.
         published.as_mut().enable();
         let (timeline, page) = (app.registry.timeline().clone(), wanted.clone());
-        let page = app.blocking(move || read(&timeline, &page)).await??;
+        let page = app.reading(owner, move || read(&timeline, &page)).await??;
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Body,
     extract::{Path as UrlPath, State},
     response::IntoResponse,
@@ -196,7 +196,8 @@ fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
         (header::CONTENT_TYPE, kind.to_owned()),
         (header::CONTENT_DISPOSITION, disposition(kind, &name)),
     ];
-    Ok((status, kept, about, Body::new(FileBody::new(file, range))).into_response())
+    let body = FileBody::new(file, range);
+    Ok((status, kept, about, Extension(body.holds()), Body::new(body)).into_response())
 }
 
 /// Media may be shown, everything else is saved; the name in both spellings of RFC 6266.

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiError, ApiResult, App,
-    extract::{Owned, Params},
+    extract::{Caller, Owned, Params},
     openapi::terms,
     page::{PageQuery, linked, paging},
     wire::{fraction_or_null, shown},
@@ -141,6 +141,7 @@ struct RunInteractions {
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Owned(run): Owned,
     params: Params,
     uri: Uri,
@@ -151,7 +152,8 @@ pub async fn list(
     fields.finish(|| Some(()))?;
     let (timeline, run_id) = (app.registry.timeline().clone(), run.id());
     let wanted = Wanted { from: paging.cursor, limit: paging.limit, index };
-    let (interactions, next) = app.blocking(move || read(&timeline, &run, &wanted)).await??;
+    let (interactions, next) =
+        app.reading(&caller.principal, move || read(&timeline, &run, &wanted)).await??;
     let answer = RunInteractions { run_id, count: interactions.len(), interactions };
     Ok(linked(Json(answer), &uri, next))
 }

@@ -36,6 +36,7 @@ use super::{
     page::{PAGE_DEFAULT, PageLimit},
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
     search::{self, SearchLimit},
+    unsent,
     upload::FORM_BYTES_MAX,
     webhooks::{Description, WebhookUrl},
     wire::shown,
@@ -120,6 +121,7 @@ fn rates() -> RangeInclusive<Number> {
 )]
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAnswer> {
     let mut limits = of_fields();
+    limits.insert("marker_confidence", of_markers());
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(of_remote(&app));
@@ -132,6 +134,13 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
         stored.used = Some(used.into());
     }
     Json(LimitsAnswer { request_id: caller.request_id, limits })
+}
+
+/// The confidence from which a marker is exact.
+fn of_markers() -> Limit {
+    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
+    let threshold = MarkerConfig::default().threshold;
+    Limit::within(number(0.0)..=number(1.0), "confidence").default(number(threshold.as_f64()))
 }
 
 /// What a request may say; past one 422.
@@ -244,6 +253,11 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
         ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
+        ("unsent", Limit::most(unsent::ALL_BYTES_MAX, "bytes of answers that wait to be taken")),
+        (
+            "principal_unsent",
+            Limit::most(unsent::OWN_BYTES_MAX, "bytes of answers that wait to be taken"),
+        ),
         ("event_streams", Limit::most(config.streams.all, "at once").by("SERVICE_MAX_STREAMS")),
         (
             "principal_event_streams",

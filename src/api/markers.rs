@@ -147,7 +147,7 @@ pub async fn list(
     };
     fields.finish(|| Some(()))?;
     let (timeline, most) = (app.registry.timeline().clone(), wanted.limit);
-    let mut markers = app.blocking(move || read(&timeline, &wanted)).await??;
+    let mut markers = app.reading(&caller.principal, move || read(&timeline, &wanted)).await??;
     let more = markers.len() > most;
     if more {
         markers.pop_last();

@@ -74,8 +74,9 @@ pub async fn list(
     fields.finish(|| Some(()))?;
     let (timeline, run_id) = (app.registry.timeline().clone(), run.id());
     let from = paging.cursor.unwrap_or_default();
-    let (keyframes, next) =
-        app.blocking(move || read(&timeline, run_id, from, paging.limit)).await??;
+    let (keyframes, next) = app
+        .reading(&caller.principal, move || read(&timeline, run_id, from, paging.limit))
+        .await??;
     let answer = RunKeyframes { request_id: caller.request_id, run_id, keyframes };
     Ok(linked(Json(answer), &uri, next))
 }

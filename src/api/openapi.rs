@@ -7,9 +7,11 @@
 pub mod events;
 pub mod terms;
 
-use std::{collections::BTreeMap, marker::PhantomData};
+use std::{collections::BTreeMap, marker::PhantomData, sync::LazyLock};
 
-use axum::{Json, response::IntoResponse};
+use axum::{Extension, response::IntoResponse};
+use bytes::Bytes;
+use http::header;
 use utoipa::{
     IntoResponses, OpenApi, PartialSchema, ToSchema,
     openapi::{
@@ -22,7 +24,7 @@ use utoipa::{
     },
 };
 
-use super::{envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, whip};
+use super::{envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, unsent::Holds, whip};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -107,7 +109,12 @@ fn plain_failure(status: u16) -> RefOr<Response> {
     responses((status = 200, description = "This document", body = terms::AnyObject)),
 )]
 pub async fn document() -> impl IntoResponse {
-    Json(super::document())
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
+        serde_json::to_vec(&super::document()).expect("our own types are writable").into()
+    });
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    // Every answer is the same bytes.
+    (Extension(Holds(0)), kind, TEXT.clone())
 }
 
 /// The document before any route is in it.

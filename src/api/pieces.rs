@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{
-    BoxError,
+    BoxError, Extension,
     body::Body,
     response::{IntoResponse, Response},
 };
@@ -18,6 +18,7 @@ use http::header;
 use http_body::{Body as HttpBody, Frame};
 use timeline::{EventHead, EventParts, PayloadText, TimelineError};
 
+use super::unsent::Holds;
 use crate::blocking::{Died, blocking};
 
 /// A piece is sent once it is at least this long.
@@ -51,13 +52,16 @@ impl EventsText {
     /// The answer, which has been read as far as its first piece.
     pub fn answer(mut self) -> Result<Response, TimelineError> {
         let first = self.next()?.unwrap_or_default();
+        let events: usize = self.events.as_slice().iter().map(EventParts::held_bytes).sum();
+        let holds = Holds((first.len() + events) as u64);
         let body = match self.after {
             None => Body::from(first),
             Some(_) => {
                 Body::new(Pieces { first: Some(first), state: State::Ready(Box::new(self)) })
             }
         };
-        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        Ok((Extension(holds), kind, body).into_response())
     }
 
     fn next(&mut self) -> Result<Option<String>, TimelineError> {

@@ -10,7 +10,10 @@ mod rows;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -30,7 +33,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
 };
-use rows::{Batch, Row, Skipped};
+use rows::{Batch, Known, Row, Skipped};
 
 /// One copy at a time, tried again within seconds of the database's return.
 const PLACES: Places = Places {
@@ -77,6 +80,8 @@ pub struct Mirror {
     metrics: Arc<Metrics>,
     node: String,
     place: Mutex<Option<Place>>,
+    /// The first event that no database may have, as far as is known.
+    next: AtomicU64,
     /// Events of the batch under way that the database refused, and how often.
     refused: Mutex<HashMap<Seq, u32>>,
 }
@@ -110,7 +115,9 @@ impl Mirror {
     ) -> Result<Arc<Mirror>, LedgerError> {
         let node = node::name(&ledger)?;
         let (place, refused) = (Mutex::default(), Mutex::default());
-        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place, refused }))
+        let next = Cursors::new(ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1));
+        let next = AtomicU64::new(next.0);
+        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place, next, refused }))
     }
 
     /// Follows the log from now on until `stop`.
@@ -172,7 +179,7 @@ impl Mirror {
             blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
             place.written = place.next;
         }
-        self.metrics.mirror_behind.set((self.timeline.head().0 + 1 - place.next.0) as i64);
+        self.next.store(place.next.0, Relaxed);
         *self.place() = Some(place);
         Ok(if batch.is_last { Outcome::Drained } else { Outcome::More })
     }
@@ -225,11 +232,13 @@ impl Mirror {
     }
 
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let database = self.database.identity().await?;
+        let Known { database, last } = self.database.known(&self.node).await?;
         let cursor = format!("{CURSOR}{database}");
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
-        let next = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
-        tracing::info!(node = self.node, cursor, %next, "the mirror goes on");
+        let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
+        // What a restore of the database lost is copied again; what it has is passed over.
+        let next = written.min(Seq(last.0 + 1));
+        tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
         Ok(Place { database, cursor, next, written: next })
     }
 
@@ -285,12 +294,19 @@ impl Consumer for Mirror {
     async fn turn(self: Arc<Self>, turn: Turn<()>) -> Outcome {
         // A database that is too slow for a batch may be fast enough for less of it.
         let limit = (BATCH >> turn.failures.min(9)).max(1);
-        match self.copy(limit).await {
+        let outcome = self.copy(limit).await;
+        let behind = (self.timeline.head().0 + 1).saturating_sub(self.next.load(Relaxed));
+        self.metrics.mirror_behind.set(behind as i64);
+        match outcome {
             Ok(outcome) => {
                 if turn.failures > 0 {
                     tracing::info!(failures = turn.failures, "the mirror goes on");
                 }
                 outcome
+            }
+            // It is asked while this server begins: no failure of anybody.
+            Err(MirrorError::Database(DatabaseError::NotAsked)) => {
+                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
             }
             Err(error) => {
                 self.metrics.mirror_failures.inc();

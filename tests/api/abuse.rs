@@ -5,10 +5,13 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use crate::support::{Server, Setup};
+use media::{RequestId, RunId};
+use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+
+use crate::support::{ALICE, BOB, Server, Setup};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -268,4 +271,71 @@ fn windows_of_zero_hold_answers_and_nobody_else() {
     }
     let grown = resident(&server) - before;
     assert!(grown < 100e6, "{grown} bytes for 5,000 answers that nobody takes");
+}
+
+/// `GET path` with alice's key, in HPACK without Huffman codes.
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let mut block = [&[0x82, 0x86, 0x04][..], &literal(path), &[0x01, 1, b'a', 0]].concat();
+    block.extend([literal("x-api-key"), literal(ALICE)].concat());
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
+}
+
+/// A log with one run of alice's, of which a page of events takes about a megabyte.
+fn seed_large_pages(dir: &std::path::Path) -> RunId {
+    let run = RunId::from_bytes([7; 16]);
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("opens");
+    let created = Event::RunCreated(RunCreated {
+        request_id: RequestId::from_bytes([1; 8]),
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "alice".to_owned(),
+        tenant_id: None,
+    });
+    log.append_wait(vec![NewEvent { run, event: created }]).expect("appended");
+    let finding = Finding { description: "d".repeat(1024), ..Finding::default() };
+    let described = NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) };
+    log.append_wait(vec![described; 1000]).expect("appended");
+    run
+}
+
+#[test]
+fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = seed_large_pages(dir.path());
+    let server = Setup::new(dir.path()).start();
+    let path = format!("/v1/runs/{run}/events?limit=1000");
+    let wait_for = |status: u16| {
+        let started = Instant::now();
+        loop {
+            let reply = server.call("GET", "/v1/limits").send();
+            if reply.status == status {
+                return reply;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "{}", reply.text);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for(200);
+    let before = resident(&server);
+    let unread: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.addr()).expect("accepted");
+            let no_window = frame(SETTINGS, 0, 0, &setting(4, 0));
+            stream.write_all(&[PREFACE, &no_window].concat()).expect("sent");
+            let requests = (0..100).flat_map(|number| get(2 * number + 1, &path));
+            stream.write_all(&requests.collect::<Vec<u8>>()).expect("sent");
+            stream
+        })
+        .collect();
+    let refused = wait_for(429);
+    assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("rate_limited", "1"));
+    assert_eq!(server.get("/v1/health").status, 200);
+    let others = server.call("GET", "/v1/runs").key(Some(BOB)).send();
+    assert_eq!(others.status, 200, "another principal is not held up: {}", others.text);
+    let grown = (resident(&server) - before) / 1e6;
+    println!("400 pages of a megabyte are asked for and not read: {grown:.0} MB more");
+    assert!(grown < 160.0, "{grown} MB");
+    drop(unread);
+    wait_for(200);
 }

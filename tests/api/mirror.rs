@@ -252,6 +252,47 @@ fn a_slow_and_then_full_database_is_filled_in_the_end() {
     assert_eq!(postgres.sql(WHOLE), whole(600));
 }
 
+#[test]
+fn rows_that_a_restore_of_the_database_lost_are_copied_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let postgres = Postgres::start();
+    drop_after_migration(&postgres, dir.path());
+    seed(dir.path(), many(600));
+    let server = start(dir.path(), &postgres.url());
+    postgres.wait_for(COUNT, "600");
+    drop(server);
+    postgres.sql("DELETE FROM sightline_events WHERE seq > 250");
+    let server = start(dir.path(), &postgres.url());
+    postgres.wait_for(COUNT, "600");
+    assert_eq!(postgres.sql(WHOLE), whole(600), "each once");
+    drop(server);
+}
+
+#[test]
+fn what_waits_for_a_database_that_is_away_is_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut postgres = Postgres::stopped();
+    seed(dir.path(), many(600));
+    let server = start(dir.path(), &postgres.url());
+    let figure = |name: &str| -> u64 {
+        let text = server.get("/v1/metrics").text;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.expect("there").parse().expect("a number")
+    };
+    let wait_for = |behind: &dyn Fn(u64) -> bool| {
+        let started = Instant::now();
+        while !behind(figure("service_mirror_behind_events")) {
+            assert!(started.elapsed() < Duration::from_secs(60), "the gauge says something else");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for(&|behind| behind > 600);
+    postgres.run();
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for(COUNT, "600");
+    wait_for(&|behind| behind == 0);
+}
+
 /// Has the tables made by a server with a log of its own.
 fn drop_after_migration(postgres: &Postgres, dir: &Path) {
     let other = dir.join("other");

@@ -26,6 +26,11 @@ pub struct EventParts {
 }
 
 impl EventParts {
+    /// Bytes of memory that it takes, columns left out, which are read when they are written out.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<EventParts>() + self.text.len()
+    }
+
     pub(crate) fn new(
         columns: &Columns,
         head: EventHead,

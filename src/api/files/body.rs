@@ -13,6 +13,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::super::unsent::Holds;
 use crate::blocking::{Died, blocking};
 
 /// Bytes read at a time, and most of them in memory for one reader.
@@ -31,6 +32,11 @@ impl FileBody {
     /// The bytes of `file` in `range`.
     pub fn new(file: File, range: Range<u64>) -> FileBody {
         FileBody { file: Arc::new(file), left: range, reading: None }
+    }
+
+    /// What it holds while it is sent.
+    pub fn holds(&self) -> Holds {
+        Holds(READ.min(self.left.end - self.left.start))
     }
 }
 

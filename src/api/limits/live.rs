@@ -38,6 +38,12 @@ pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
             Limit::within(numbers(attach::CLIP_DELAY_S), "seconds")
                 .default(number(attach::CLIP_S_DEFAULT)),
         ),
+        (
+            "novelty_reuse",
+            Limit::within(numbers(0.0..=1.0), "distance between embeddings")
+                .default(number(app.config.novelty.rule.distance_max.as_f64()))
+                .by("SERVICE_NOVELTY_REUSE_THRESHOLD"),
+        ),
         ("live_sessions", Limit::most(live::SESSIONS_MAX, "sessions, offers included")),
         (
             "live_session_memory",

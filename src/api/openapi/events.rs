@@ -6,10 +6,7 @@
 use timeline::EventKind;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{
-        ObjectBuilder, OneOfBuilder, Ref, RefOr, Type,
-        schema::{AdditionalProperties, Schema},
-    },
+    openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Type, schema::Schema},
 };
 
 use super::terms;
@@ -112,10 +109,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
         EventKind::InferenceCompleted => named::<InferenceCompletedPayload>(schemas),
         EventKind::RunCompleted => named::<RunCompletedPayload>(schemas),
         EventKind::RunFailed => named::<RunFailedPayload>(schemas),
-        EventKind::RunExpired => {
-            let any = AdditionalProperties::FreeForm(true);
-            ObjectBuilder::new().additional_properties(Some(any)).into()
-        }
+        EventKind::RunExpired => named::<RunExpiredPayload>(schemas),
         EventKind::StopRequested | EventKind::KeepaliveRefreshed => {
             named::<RequestedPayload>(schemas)
         }
@@ -136,6 +130,10 @@ fn named<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     schemas.push((T::name().into_owned(), T::schema()));
     Ref::from_schema_name(T::name()).into()
 }
+
+/// Nobody asked for a run for too long.
+#[derive(ToSchema)]
+struct RunExpiredPayload {}
 
 /// Payloads as the timeline writes them.
 macro_rules! payloads {

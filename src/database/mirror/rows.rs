@@ -23,6 +23,14 @@ impl Batch {
     }
 }
 
+/// What a database says of itself.
+pub(super) struct Known {
+    /// What tells it from another.
+    pub(super) database: String,
+    /// The last event of this server that it has, or lists as skipped; 0 where there is none.
+    pub(super) last: Seq,
+}
+
 /// An event as a row.
 #[derive(Clone)]
 pub(super) struct Row {
@@ -46,13 +54,17 @@ impl Skipped {
 }
 
 impl Database {
-    /// What tells this database from another.
-    pub(super) async fn identity(&self) -> Result<String, DatabaseError> {
+    /// Which database this is, and how far it has come with the events of `node`.
+    pub(super) async fn known(&self, node: &str) -> Result<Known, DatabaseError> {
+        const LAST: &str = "SELECT greatest(\
+             (SELECT max(seq) FROM sightline_events WHERE node_id = $1), \
+             (SELECT max(seq) FROM sightline_skipped WHERE node_id = $1), 0)";
         let work = async {
             let lease = self.connection().await?;
-            let row = lease.query_one(IDENTITY, &[]).await?;
+            let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
+            let last: i64 = lease.query_one(LAST, &[&node]).await?.try_get(0)?;
             lease.give_back();
-            Ok(row.try_get(0)?)
+            Ok(Known { database, last: Seq(last.unsigned_abs()) })
         };
         self.bounded(work).await
     }
