@@ -96,15 +96,37 @@ mod tests {
 
     use super::*;
 
-    fn rested(seconds: &[Option<u64>]) -> InferenceError {
-        let failed = seconds.iter().map(|seconds| Failed {
+    fn failed(failures: impl IntoIterator<Item = Failure>) -> InferenceError {
+        let failed = failures.into_iter().map(|failure| Failed {
             provider: "a".into(),
-            failure: Failure::RateLimited { retry_after: seconds.map(Duration::from_secs) },
+            failure,
             tokens: Tokens::default(),
             attempts: 1,
             latency: Duration::ZERO,
         });
         InferError::Failed(failed.collect()).into()
+    }
+
+    fn rested(seconds: &[Option<u64>]) -> InferenceError {
+        let after = |seconds: &Option<u64>| seconds.map(Duration::from_secs);
+        failed(seconds.iter().map(|seconds| Failure::RateLimited { retry_after: after(seconds) }))
+    }
+
+    #[test]
+    fn what_anothers_ask_shows_is_waited_for_and_a_pause_is_not() {
+        let open = |again_in| Failure::Open { again_in };
+        let paused = || open(Some(Duration::from_secs(1)));
+        for (name, error, patience_s, goes_on) in [
+            ("a trial", failed([open(None)]), 30, true),
+            ("one of two", failed([Failure::Empty, open(None)]), 30, true),
+            ("a pause", failed([paused()]), 30, false),
+            ("no time left", failed([open(None)]), 0, false),
+        ] {
+            let mut waiting = Waiting::new(Duration::from_secs(patience_s));
+            assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
+            assert_eq!(waiting.is_on_trial(), goes_on, "{name}");
+            assert_eq!(waiting.rest(None), Duration::ZERO, "{name}");
+        }
     }
 
     #[test]
