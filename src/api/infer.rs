@@ -11,13 +11,14 @@ use std::{
 
 use axum::{Json, extract::State};
 use infer::{
-    Answer, FinishReason, Tokens,
+    Answer, Failed, Failure, FinishReason, Tokens,
     scheduler::{Class, Refused, Size},
 };
 use media::{RequestId, RunId};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{Event, InferenceCompleted, Pass};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
@@ -33,6 +34,7 @@ use crate::{
     json::Detail,
     session::{
         patience::patiently,
+        reason::{Outage, Try},
         registry::{Run, RunError},
     },
 };
@@ -158,23 +160,38 @@ pub async fn infer(
     });
     let asked = asked.await??;
     app.check_open()?;
-    let manner = Manner { class: Class::Live, patience: app.inference.wait() };
-    ask(&app, &caller, asked, manner).await.map(Json)
+    let manner = Manner { class: Class::Live, patience: app.inference.wait(), outage: None };
+    ask(&app, &caller, asked, 0, manner).await.map(Json)
 }
 
 /// How an answer is waited for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 struct Manner {
     class: Class,
     /// Longest wait for a place.
     patience: Duration,
+    /// Backends that are left alone are waited for, as far as this goes; `None` for a single question.
+    outage: Option<Arc<Outage>>,
 }
 
-/// Asks what was asked, and records the answer on the run that it is for.
+impl Manner {
+    /// How long `question` waits until it is asked again: where `error` is that its backends are
+    /// left alone for a while, what is left of a batch would fail within a moment.
+    fn pause(&self, error: &InferenceError, question: Try) -> Option<Duration> {
+        let InferenceError::Infer(error) = error else { return None };
+        let is_open = |one: &Failed| matches!(one.failure, Failure::Open { .. });
+        let is_left_alone = error.failed().iter().all(is_open);
+        let outage = self.outage.as_ref().filter(|_| is_left_alone)?;
+        outage.pause(error.failed(), question, Instant::now())
+    }
+}
+
+/// Asks what was asked, the question of this number, and records the answer on the run that it is for.
 async fn ask(
     app: &Arc<App>,
     caller: &Caller,
     asked: Asked,
+    index: u64,
     manner: Manner,
 ) -> Result<InferAnswer, ApiError> {
     // A caller's time is for all that it waits for; in a batch the wait is for the others.
@@ -202,6 +219,7 @@ async fn ask(
         request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
     }
     let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
+    let mut question = Try { chunk: index, again: 0, since: Instant::now() };
     let answer = loop {
         let model = &request.model;
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
@@ -216,9 +234,17 @@ async fn ask(
         request.images.clear();
         match answered {
             Err(error) if waiting.goes_on(&error) => {}
-            answered => break waiting.with_earlier(answered?),
+            Err(error) => {
+                let pause = manner.pause(&error, question).ok_or(error)?;
+                sleep(pause).await;
+                question.again += 1;
+            }
+            Ok(answer) => break waiting.with_earlier(answer),
         }
     };
+    if let Some(outage) = &manner.outage {
+        outage.answered(Instant::now());
+    }
     let run_id = match &asker.run {
         Some(run) => record(app, run, caller.request_id, request.prompt.len(), &answer).await?,
         None => None,

@@ -14,7 +14,7 @@ pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
 pub use driver::{Driver, RAW_BYTES_MAX, Shown, Subject, Told};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
-pub use outage::Outage;
+pub use outage::{Outage, Try};
 pub use reuse::{Judge, Novelty};
 
 use std::sync::Arc;

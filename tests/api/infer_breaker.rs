@@ -40,6 +40,19 @@ fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
 }
 
 #[test]
+fn what_is_left_of_a_batch_waits_for_a_backend_that_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.number {
+        0..5 => Step::html(500),
+        _ => Step::chat("hello"),
+    });
+    let server = model.behind(Setup::new(dir.path())).start();
+    let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 1});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(19), &json!(5)), "{answer}");
+}
+
+#[test]
 fn the_questions_of_one_principal_shut_no_backend_for_another() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {

@@ -28,6 +28,7 @@ use crate::{
     catalog::Catalog,
     inference::InferenceError,
     json::Int,
+    session::reason::Outage,
 };
 
 /// Questions of a batch.
@@ -98,7 +99,8 @@ impl ItemRecord {
 /// Ask models many questions.
 ///
 /// A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-/// that was asked is its own. A place, also one in the queue, is waited for up to two minutes. Where
+/// that was asked is its own. A place, also one in the queue, is waited for up to two minutes, and so are
+/// backends that failed repeatedly and are left alone, since something was answered last. Where
 /// the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
 #[utoipa::path(
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
@@ -145,7 +147,8 @@ async fn ask_all(
     asked: Vec<Asked>,
     max_parallel: usize,
 ) -> Vec<ItemRecord> {
-    let manner = Manner { class: Class::Offline, patience: PATIENCE };
+    let outage = Some(Arc::new(Outage::new(PATIENCE)));
+    let manner = Manner { class: Class::Offline, patience: PATIENCE, outage };
     let mut held = 0;
     let mut outcomes: Vec<_> = asked.iter().map(|_| None).collect();
     let (mut waiting, mut tasks) = (asked.into_iter().enumerate(), JoinSet::new());
@@ -154,8 +157,9 @@ async fn ask_all(
             && held <= ANSWERS_BYTES_MAX
             && let Some((index, asked)) = waiting.next()
         {
-            let (app, caller) = (Arc::clone(app), caller.clone());
-            let question = async move { (index, ask(&app, &caller, asked, manner).await) };
+            let (app, caller, manner) = (Arc::clone(app), caller.clone(), manner.clone());
+            let question =
+                async move { (index, ask(&app, &caller, asked, index as u64, manner).await) };
             tasks.spawn(question.in_current_span());
         }
         match tasks.join_next().await {

@@ -19,16 +19,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Times that a chunk is asked about again where the question may be what the backend fails on.
 const SUSPECT_MAX: u32 = 2;
 
-/// What is known of the backends of one reasoning.
+/// What is known of the backends of one reasoning, or of another work of many questions.
 pub struct Outage {
     patience: Duration,
     /// When something was answered last, or first asked.
     answered: Mutex<Option<Instant>>,
 }
 
-/// A chunk that has no answer yet.
+/// A chunk, or another question, that has no answer yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Try {
+pub struct Try {
     /// The chunk.
     pub chunk: u64,
     /// Times that it was asked again.
@@ -54,13 +54,13 @@ impl Outage {
     }
 
     /// A backend answered.
-    pub(super) fn answered(&self, now: Instant) {
+    pub fn answered(&self, now: Instant) {
         *self.known() = Some(now);
     }
 
     /// How long to wait until the chunk is asked about again, which `failed` has not answered for;
     /// `None` where it is given up.
-    pub(super) fn pause(&self, failed: &[Failed], chunk: Try, now: Instant) -> Option<Duration> {
+    pub fn pause(&self, failed: &[Failed], chunk: Try, now: Instant) -> Option<Duration> {
         let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
         let answered = *self.known().get_or_insert(chunk.since);
         let tries_on = match prospect {
