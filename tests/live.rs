@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "live/apart.rs"]
+mod apart;
 #[path = "live/browser.rs"]
 mod browser;
 #[path = "live/described.rs"]

@@ -259,9 +259,8 @@ impl Server {
         self.signal(Signal::KILL);
     }
 
-    /// Sends SIGKILL to the server's media workers that are at work; returns how many there were. One
-    /// that waits for a job is not confined yet.
-    pub fn kill_workers(&self) -> usize {
+    /// The server's media workers that are at work. One that waits for a job is not confined yet.
+    pub fn workers(&self) -> Vec<Pid> {
         let server = self.child.id().to_string();
         let processes = std::fs::read_dir("/proc").expect("there").flatten();
         let workers = processes.filter_map(|entry| {
@@ -272,6 +271,12 @@ impl Server {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             (parent == server && is_at_work).then(|| Pid::from_raw(pid)).flatten()
         });
+        workers.collect()
+    }
+
+    /// Sends SIGKILL to them; returns how many there were.
+    pub fn kill_workers(&self) -> usize {
+        let workers = self.workers().into_iter();
         workers.map(|pid| kill_process(pid, Signal::KILL).expect("signalled")).count()
     }
 

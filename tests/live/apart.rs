@@ -1,0 +1,48 @@
+//! Sessions of two owners, and the death of the media worker of one.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+
+use crate::support::{
+    BOB, Server, Setup,
+    whip::{Publication, clip, eventually, metric, payloads, sightline},
+};
+
+fn ended(server: &Server, end: &str) -> f64 {
+    metric(server, &format!("service_live_sessions_ended_total{{end=\"{end}\"}}"))
+}
+
+#[test]
+fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
+    let name = "a_killed_media_worker_ends_its_own_sessions_and_no_others";
+    let Some(sightline) = sightline(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = clip::scenes(dir.path(), "A", 2);
+    let server = Setup::new(dir.path()).start();
+    let publish = |options: &[&str]| {
+        Publication::start(&sightline, &server, &file, &json!({}), &[&["--loop"], options].concat())
+    };
+    let (first, second) = (publish(&[]), publish(&[]));
+    for run in [&first.run, &second.run] {
+        let shown = || payloads(&server, run, "keyframe_stored").pop();
+        eventually("pictures of Alice's", shown);
+    }
+    let alices = server.workers();
+    assert_eq!(alices.len(), 1, "both are in one worker");
+    let bobs = publish(&["--api-key", BOB]);
+    eventually("a worker of Bob's", || (server.workers().len() == 2).then_some(()));
+
+    kill_process(alices[0], Signal::KILL).expect("signalled");
+    for run in [&first.run, &second.run] {
+        let failed = eventually("its end", || payloads(&server, run, "run_failed").pop());
+        let reason = failed["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("media worker"), "{reason}");
+    }
+    let frames = || metric(&server, "service_pipeline_gate_frames_analyzed_total");
+    let before = frames();
+    eventually("more of Bob's frames", || (frames() > before + 50.0).then_some(()));
+    assert_eq!((ended(&server, "failed"), server.workers().len()), (2.0, 1));
+    bobs.interrupt();
+    bobs.finish();
+    assert_eq!((ended(&server, "failed"), ended(&server, "deleted")), (2.0, 1.0));
+}
