@@ -20,7 +20,7 @@ use tokio::{
     runtime::Handle,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target};
+use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target, Wait};
 use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
 
 use crate::config::RemoteConfig;
@@ -60,9 +60,11 @@ impl RemoteError {
         }
     }
 
-    /// The source ended where it should not, and what came before is worth keeping.
+    /// The source ended where it should not, or fell silent: what came before is worth keeping.
     pub fn is_cut(&self) -> bool {
-        matches!(self, RemoteError::Egress(EgressError::Cut { .. }))
+        use EgressError::{Cut, Timeout};
+        let RemoteError::Egress(error) = self else { return false };
+        matches!(error, Cut { .. } | Timeout { wait: Wait::Idle, .. })
     }
 }
 
