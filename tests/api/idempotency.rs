@@ -209,7 +209,7 @@ fn a_second_request_waits_for_the_first_to_end() {
 #[test]
 fn a_second_batch_is_refused_while_the_first_is_asked() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (answer, wait) = mpsc::channel();
+    let (answer, wait) = mpsc::sync_channel(1);
     let model = Model::start(move |_| {
         wait.recv().expect("the test ends later");
         Step::chat("late")
