@@ -176,14 +176,18 @@ impl App {
         owner: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let turn = turn.map_err(|_| ApiError::Bug("the turns of readers were closed"))?;
+        let turn = self.readers.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
+        let turn = Arc::new(turn);
         // What came before in the queue may have filled the account.
         unsent::check(self, owner)?;
+        // Kept until the work is over, and until whoever waits for it has what it made.
+        let held = Arc::clone(&turn);
         let in_turn = move || {
-            let _turn = turn;
+            let _held = held;
             work()
         };
-        self.blocking(in_turn).await
+        let made = self.blocking(in_turn).await;
+        drop(turn);
+        made
     }
 }

@@ -10,7 +10,6 @@ use std::{
 
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
@@ -47,6 +46,9 @@ use crate::{
 
 /// Analyses that may wait for a processor.
 pub(crate) const ANALYSES_WAITING: usize = 64;
+
+/// Long answers that may wait for a processor.
+pub(crate) const READERS_WAITING: usize = 4096;
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -181,8 +183,8 @@ pub struct App {
     pub rates: Rates,
     /// Bytes of answers that were made and are not yet sent.
     pub unsent: Arc<Quota>,
-    /// Turns of those who make long answers: one a processor.
-    pub turns: Arc<Semaphore>,
+    /// Where long answers are read and written out.
+    pub readers: Admission,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
     /// What media workers can do.
@@ -300,7 +302,7 @@ impl App {
             metrics,
             rates,
             unsent: unsent_accounts(),
-            turns: Arc::new(Semaphore::new(jobs)),
+            readers: Admission::new(jobs, READERS_WAITING),
             draining,
             workers,
             jobs,

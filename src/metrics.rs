@@ -333,6 +333,8 @@ pub enum Refusal {
     FileJobs,
     /// Bytes of answers that wait to be taken.
     Unsent,
+    /// Long answers that wait to be made.
+    Readers,
     /// Analyses that wait.
     Analyses,
     /// Searches that wait.
@@ -365,6 +367,7 @@ impl Label for Refusal {
         Refusal::PrincipalRate,
         Refusal::FileJobs,
         Refusal::Unsent,
+        Refusal::Readers,
         Refusal::Analyses,
         Refusal::Searches,
         Refusal::Streams,
@@ -385,6 +388,7 @@ impl Label for Refusal {
             Refusal::PrincipalRate => "principal_rate",
             Refusal::FileJobs => "file_jobs",
             Refusal::Unsent => "unsent",
+            Refusal::Readers => "readers",
             Refusal::Analyses => "analyses",
             Refusal::Searches => "searches",
             Refusal::Streams => "event_streams",

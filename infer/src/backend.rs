@@ -224,7 +224,8 @@ impl Backend {
             return;
         }
         let is_away = match self.probe(http, LOOK_MAX).await {
-            Ok(_) => false,
+            // One that is busy with what it was asked may be slow to say so.
+            Ok(_) | Err(Failure::Timeout { .. }) => false,
             Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
         };
         if is_away {

@@ -100,11 +100,13 @@ impl Chain {
         let mut ended = self.trials.subscribe();
         loop {
             let now = Instant::now();
-            let tried =
-                self.serving(model).filter_map(|backend| match backend.shut(payer, now)? {
-                    Shut::Tried(given_up) => Some(given_up),
-                    Shut::Paused(_) => None,
-                });
+            let shut = self.serving(model).map(|backend| backend.shut(payer, now));
+            // One that can be asked now is not waited past.
+            let Some(shut) = shut.collect::<Option<Vec<_>>>() else { return };
+            let tried = shut.into_iter().filter_map(|shut| match shut {
+                Shut::Tried(given_up) => Some(given_up),
+                Shut::Paused(_) => None,
+            });
             let Some(given_up) = tried.min() else { return };
             tokio::select! {
                 // The sender lives as long as the chain.

@@ -7,7 +7,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, Method, header};
 use media::{Label, RequestId};
 use tracing::Span;
 
@@ -15,6 +15,7 @@ use super::{App, error::ApiError, extract::Caller, unsent};
 use crate::config::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const READY: &str = "/v1/ready";
 const TENANT_ID: HeaderName = HeaderName::from_static("x-tenant-id");
 
 /// Lets a request pass with its [`Caller`], or answers for it.
@@ -40,7 +41,10 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         Some(keys) => principal(keys, request.headers())?,
     };
     app.rates.of_principal(&principal)?;
-    unsent::check(app, &principal)?;
+    // A probe asks little, and must hear.
+    if request.method() == Method::GET && request.uri().path() != READY {
+        unsent::check(app, &principal)?;
+    }
     let tenant = tenant(request.headers(), app.config.require_tenant_id)?;
     let request_id = *request
         .extensions()

@@ -28,6 +28,7 @@ use crate::{
     ledger::LedgerError,
     live::{LiveError, PatchError, PromptError},
     metrics::Refusal,
+    per_owner::Whose,
     quota::QuotaError,
     search::SearchFailure,
     session::{registry::RunError, runner::IngestError},
@@ -67,9 +68,9 @@ pub enum ApiError {
         /// When a request will be accepted.
         retry_after: Duration,
     },
-    /// As much as may waits to be taken by the caller, or by all.
-    #[error("too many bytes of answers wait to be taken: read them before you ask for more")]
-    Unsent,
+    /// As many bytes of answers as may wait to be taken by the caller, or by all.
+    #[error("{}", unsent(*.0))]
+    Unsent(Whose),
     /// A source that is not opened.
     #[error("{0}")]
     Source(#[from] SourceError),
@@ -82,6 +83,9 @@ pub enum ApiError {
     /// As many analyses wait as may.
     #[error("as many analyses as may are waiting already: send this one again later")]
     AnalysesFull,
+    /// As many long answers wait to be made as may.
+    #[error("as many long answers as may are waiting to be made: ask again later")]
+    ReadersFull,
     /// What was asked for is kept in a database, and none is configured.
     #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
     DatabaseMissing,
@@ -195,8 +199,9 @@ impl ApiError {
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
             ApiError::RateLimited { .. }
-            | ApiError::Unsent
+            | ApiError::Unsent(_)
             | ApiError::AnalysesFull
+            | ApiError::ReadersFull
             | ApiError::KeysFull { .. } => ErrorKind::Exhausted,
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
@@ -232,8 +237,9 @@ impl ApiError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             ApiError::RateLimited { of, .. } => Some(*of),
-            ApiError::Unsent => Some(Refusal::Unsent),
+            ApiError::Unsent(_) => Some(Refusal::Unsent),
             ApiError::AnalysesFull => Some(Refusal::Analyses),
+            ApiError::ReadersFull => Some(Refusal::Readers),
             ApiError::Run(RunError::ActiveLimit { .. }) => Some(Refusal::ActiveRuns),
             ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
@@ -261,7 +267,7 @@ impl ApiError {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. }
-            | ApiError::Unsent
+            | ApiError::Unsent(_)
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
@@ -405,7 +411,7 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) | ApiError::Unsent => Some(RETRY_AFTER),
+            ApiError::Stream(_) | ApiError::Unsent(_) => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };
@@ -447,6 +453,13 @@ struct DetailRecord {
     field: String,
     /// What it must be.
     message: String,
+}
+
+fn unsent(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Own => "too many bytes of your answers wait to be read: read them first",
+        Whose::All => "too many bytes of answers wait to be read by others: ask again later",
+    }
 }
 
 /// Carries an error from a handler to the layer that writes it.

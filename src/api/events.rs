@@ -113,7 +113,7 @@ struct RunEvents {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", operation_id = "getEvents", tag = "timeline",
     params(EventsQuery, PageQuery),
-    responses((status = 200, description = "A page", body = RunEvents)),
+    responses((status = 200, description = "A page", body = RunEvents), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -130,13 +130,15 @@ pub async fn list(
     let from = paging.cursor.or(from).unwrap_or_default();
     let wanted = Wanted { run: run.id(), from, limit: paging.limit, kind: None, index };
     let timeline = app.registry.timeline().clone();
-    let owner = &caller.principal;
-    let page = app.reading(owner, move || read(&timeline, &wanted)).await??;
     let (request_id, run_id) = (caller.request_id, run.id());
-    let next = page.more.then_some(page.next);
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
-    let text = EventsText::new(before, page.events, false, "}".to_owned());
-    let answer = app.blocking(move || text.answer()).await??;
+    let made = app.reading(&caller.principal, move || {
+        let page = read(&timeline, &wanted)?;
+        let next = page.more.then_some(page.next);
+        let text = EventsText::new(before, page.events, false, "}".to_owned());
+        text.answer().map(|answer| (answer, next))
+    });
+    let (answer, next) = made.await??;
     Ok(linked(answer, &uri, next))
 }
 
@@ -192,7 +194,7 @@ struct QueryEcho {
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "timeline",
     request_body = QueryRequest,
-    responses((status = 200, description = "What was found", body = QueryAnswer), Fails<404>),
+    responses((status = 200, description = "What was found", body = QueryAnswer), Fails<404>, Fails<503>),
 )]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let mut fields = body.fields()?;

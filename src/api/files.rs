@@ -33,6 +33,7 @@ use super::{
     extract::{Caller, Params},
     openapi::{Fails, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
+    unsent,
     wire::shown,
 };
 use crate::{
@@ -141,8 +142,10 @@ pub async fn fetch(
     headers: HeaderMap,
 ) -> ApiResult {
     check_name(&name)?;
-    let (finder, owner) = (Arc::clone(&app), caller.principal);
+    let (finder, owner) = (Arc::clone(&app), caller.principal.clone());
     let found = app.blocking(move || find(&finder, &owner, &name)).await??;
+    // Those that were looked for at the same time may have filled the account.
+    unsent::check(&app, &caller.principal)?;
     answer(found, &method, &headers)
 }
 

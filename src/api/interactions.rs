@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiError, ApiResult, App,
     extract::{Caller, Owned, Params},
-    openapi::terms,
+    openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
     wire::{fraction_or_null, shown},
 };
@@ -137,7 +137,7 @@ struct RunInteractions {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),
-    responses((status = 200, description = "A page", body = RunInteractions)),
+    responses((status = 200, description = "A page", body = RunInteractions), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,

@@ -253,6 +253,8 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
         ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
+        ("readers", Limit::most(app.jobs, "long answers made at once")),
+        ("readers_waiting", Limit::most(app::READERS_WAITING, "waiting")),
         ("unsent", Limit::most(unsent::ALL_BYTES_MAX, "bytes of answers that wait to be taken")),
         (
             "principal_unsent",

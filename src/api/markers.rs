@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     extract::{Caller, Owned, Params},
-    openapi::terms,
+    openapi::{Fails, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
     wire::{MarkerRecord, shown},
 };
@@ -125,7 +125,7 @@ struct RunMarkers<'a> {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/markers", operation_id = "getMarkers", tag = "timeline",
     params(MarkersQuery),
-    responses((status = 200, description = "A page", body = RunMarkers<'_>)),
+    responses((status = 200, description = "A page", body = RunMarkers<'_>), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,

@@ -60,7 +60,7 @@ struct RunKeyframes {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes", operation_id = "getKeyframes", tag = "timeline",
     params(PageQuery),
-    responses((status = 200, description = "A page", body = RunKeyframes)),
+    responses((status = 200, description = "A page", body = RunKeyframes), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -91,11 +91,12 @@ pub async fn list(
             ("cache-control" = String, description = "Private and immutable"),
         )),
         (status = 304, description = "The caller has it"),
-        Fails<412>,
+        Fails<412>, Fails<503>,
     ),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Owned(run): Owned,
     Path((_run, sha256)): Path<(String, String)>,
     headers: HeaderMap,
@@ -104,12 +105,9 @@ pub async fn fetch(
         .parse()
         .map_err(|_| ApiError::field("sha256", "must be 64 lower-case hexadecimal digits"))?;
     let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
-    let found =
-        app.blocking(
-            move || {
-                if run.has_still(&timeline, &hash)? { blobs.get(&hash) } else { Ok(None) }
-            },
-        );
+    let found = app.reading(&caller.principal, move || {
+        if run.has_still(&timeline, &hash)? { blobs.get(&hash) } else { Ok(None) }
+    });
     let bytes = found.await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = format!("\"{hash}\"");
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];

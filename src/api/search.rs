@@ -14,6 +14,7 @@ use super::{
     error::ApiError,
     extract::{Body, Caller},
     openapi::{Fails, terms},
+    unsent,
     wire::shown,
 };
 use crate::{
@@ -77,6 +78,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
         Some(id) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
         None => None,
     };
+    unsent::check(&app, &caller.principal)?;
     let wanted = Wanted { owner: caller.principal, run, needle, limit };
     let _timer = app.metrics.search_seconds.start_timer();
     let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;

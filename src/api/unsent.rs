@@ -1,8 +1,8 @@
 //! Answers that were made and are not yet sent: their bytes, of each principal and of all.
 //!
-//! A principal whose answers hold as much as they may has its next request refused before
-//! anything is done for it; what was done is always answered. Event streams are not counted: they
-//! have limits of their own.
+//! A principal whose answers hold as much as they may is not read to before it has taken some of
+//! them: what only reads is refused before anything is done for it. What acts is let in, and what
+//! was done is always answered. Event streams are not counted: they have limits of their own.
 
 use std::{
     pin::Pin,
@@ -17,7 +17,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{App, error::ApiError};
 use crate::{
     config::Principal,
-    quota::{Hold, Quota, QuotaLimits},
+    per_owner::Whose,
+    quota::{Hold, Quota, QuotaError, QuotaLimits},
 };
 
 /// Most bytes of the answers of all principals.
@@ -37,9 +38,12 @@ pub fn accounts() -> Arc<Quota> {
     Quota::new(QuotaLimits { global, principal })
 }
 
-/// Refuses work for `owner` while its answers wait to be taken.
+/// Refuses to read for `owner` while its answers, or all, wait to be taken.
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
-    app.unsent.check(owner).map_err(|_| ApiError::Unsent)
+    app.unsent.check(owner).map_err(|error| match error {
+        QuotaError::Principal { .. } => ApiError::Unsent(Whose::Own),
+        QuotaError::Global { .. } => ApiError::Unsent(Whose::All),
+    })
 }
 
 /// Counts what `response` holds as `owner`'s until the last byte of it has gone.

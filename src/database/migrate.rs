@@ -30,6 +30,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_feedback",
     2 "0002_mirror",
     3 "0003_skipped",
+    4 "0004_progress",
 };
 
 /// Key of the advisory lock: "sightlin" in ASCII.

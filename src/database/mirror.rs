@@ -236,7 +236,7 @@ impl Mirror {
         let cursor = format!("{CURSOR}{database}");
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
-        // What a restore of the database lost is copied again; what it has is passed over.
+        // A restore takes back what the database knows of this, and what it lost is copied again.
         let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
         Ok(Place { database, cursor, next, written: next })

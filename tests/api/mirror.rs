@@ -261,10 +261,19 @@ fn rows_that_a_restore_of_the_database_lost_are_copied_again() {
     let server = start(dir.path(), &postgres.url());
     postgres.wait_for(COUNT, "600");
     drop(server);
-    postgres.sql("DELETE FROM sightline_events WHERE seq > 250");
+    postgres.sql(
+        "DELETE FROM sightline_events WHERE seq > 250; UPDATE sightline_progress SET seq = 250",
+    );
     let server = start(dir.path(), &postgres.url());
     postgres.wait_for(COUNT, "600");
     assert_eq!(postgres.sql(WHOLE), whole(600), "each once");
+    drop(server);
+    // What somebody deletes there stays deleted.
+    postgres.sql("DELETE FROM sightline_events");
+    seed(dir.path(), vec![described("one more")]);
+    let server = start(dir.path(), &postgres.url());
+    postgres.wait_for("SELECT max(seq) > 600 FROM sightline_events", "t");
+    assert_eq!(postgres.sql(COUNT), "1");
     drop(server);
 }
 

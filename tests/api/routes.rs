@@ -71,6 +71,9 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         // `ledger.rs` fills the disk that records need.
         ("deleteFile" | "deleteWebhook" | "getFile" | "listFiles", 503) => true,
         ("listDeadLetters" | "redeliverDeadLetters", 503) => true,
+        // Thousands of readers would have to wait at once.
+        ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes", 503) => true,
+        ("getMarkers" | "query", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `infer.rs` has a backend.

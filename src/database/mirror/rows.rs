@@ -27,7 +27,7 @@ impl Batch {
 pub(super) struct Known {
     /// What tells it from another.
     pub(super) database: String,
-    /// The last event of this server that it has, or lists as skipped; 0 where there is none.
+    /// The last event of this server that was copied to it; 0 where there is none.
     pub(super) last: Seq,
 }
 
@@ -56,9 +56,8 @@ impl Skipped {
 impl Database {
     /// Which database this is, and how far it has come with the events of `node`.
     pub(super) async fn known(&self, node: &str) -> Result<Known, DatabaseError> {
-        const LAST: &str = "SELECT greatest(\
-             (SELECT max(seq) FROM sightline_events WHERE node_id = $1), \
-             (SELECT max(seq) FROM sightline_skipped WHERE node_id = $1), 0)";
+        const LAST: &str =
+            "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1";
         let work = async {
             let lease = self.connection().await?;
             let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
@@ -76,12 +75,16 @@ impl Database {
         node: &str,
         rows: &[Row],
     ) -> Result<u64, DatabaseError> {
-        const INSERT: &str = "INSERT INTO sightline_events \
+        const INSERT: &str = "WITH copied AS (INSERT INTO sightline_events \
              (node_id, seq, run_id, kind, pts_ms, payload) \
              SELECT $1, seq, run_id, kind, pts_ms, payload::json FROM unnest \
              ($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) \
              AS event (seq, run_id, kind, pts_ms, payload) \
-             ON CONFLICT (node_id, seq) DO NOTHING";
+             ON CONFLICT (node_id, seq) DO NOTHING RETURNING seq), \
+             noted AS (INSERT INTO sightline_progress AS known (node_id, seq) \
+             SELECT $1, max(seq) FROM unnest($2::bigint[]) AS seq \
+             ON CONFLICT (node_id) DO UPDATE SET seq = greatest(known.seq, excluded.seq)) \
+             SELECT count(*) FROM copied";
         let seqs: Vec<i64> = rows.iter().map(|row| row.head.seq.0 as i64).collect();
         let runs: Vec<String> = rows.iter().map(|row| row.head.run.to_string()).collect();
         let kinds: Vec<&str> = rows.iter().map(|row| row.head.kind.as_str()).collect();
@@ -96,9 +99,9 @@ impl Database {
             let insert = lease.prepare_cached(INSERT).await?;
             let columns: [&(dyn ToSql + Sync); 6] =
                 [&node, &seqs, &runs, &kinds, &times, &payloads];
-            let copied = lease.execute(&insert, &columns).await?;
+            let copied: i64 = lease.query_one(&insert, &columns).await?.try_get(0)?;
             lease.give_back();
-            Ok(copied)
+            Ok(copied.unsigned_abs())
         };
         self.bounded(work).await
     }

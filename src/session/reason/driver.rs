@@ -276,6 +276,11 @@ impl Driver {
                 },
             }
         };
+        // What was handed over and nobody took up has stills too.
+        chunks.close();
+        while let Ok(Shown { chunk, stills }) = chunks.try_recv() {
+            work.stills.insert(chunk.index, stills);
+        }
         // The permits of asks that were given up are back once this is done.
         work.asks.shutdown().await;
         let ended = match ended {

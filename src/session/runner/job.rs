@@ -21,10 +21,7 @@ use super::{
     stores::Stores,
 };
 use crate::{
-    session::{
-        reason::Shown,
-        remote::{Feed, RemoteError},
-    },
+    session::remote::{Feed, RemoteError},
     source::Source,
     telemetry::SPANS,
 };
@@ -239,11 +236,10 @@ impl Job {
             JobEvent::Still(still) => self.store(still)?,
             JobEvent::Chunk(chunk) => match &mut self.chunks {
                 Some(chunks) => {
-                    let stills = std::mem::take(&mut self.stills);
-                    if !stills.is_empty() {
+                    if !self.stills.is_empty() {
                         self.stored.hand_over();
                     }
-                    chunks.send(Shown { chunk, stills }, self.frames)?;
+                    chunks.send(chunk, &mut self.stills, self.frames)?;
                 }
                 None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
             },

@@ -9,14 +9,18 @@ use decode::StreamInfo;
 use gate::GateConfig;
 use media::Extent;
 use timeline::{AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated};
-use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::{self, error::SendError},
+    task::JoinHandle,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{ProtocolError, ViewOptions, WorkerError};
+use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, Runner,
     job::Job,
-    record::{Decoded, Tail},
+    record::{Decoded, Stored, Tail},
 };
 use crate::{
     analysis::{self, FrameResult, Insight},
@@ -57,18 +61,26 @@ impl Chunks {
         Ok(())
     }
 
-    /// Hands a chunk over, of whose frames `frames` are known; waits until there is room.
-    pub fn send(&mut self, shown: Shown, frames: u64) -> Result<(), IngestError> {
-        let chunk = &shown.chunk;
+    /// Hands a chunk over, of whose frames `frames` are known, and its stills, which are left where
+    /// they are once nobody takes it any more; waits until there is room.
+    pub fn send(
+        &mut self,
+        chunk: Chunk,
+        stills: &mut Vec<Stored>,
+        frames: u64,
+    ) -> Result<(), IngestError> {
         let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
         let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
         let Some(end) = end.filter(|_| follows) else {
             return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into()));
         };
         (self.next_index, self.next_frame) = (chunk.index + 1, end);
-        // Nobody takes it any more once the job is cancelled or its asks have failed.
-        let cancelled = |_| IngestError::Worker(WorkerError::Cancelled);
-        self.to.blocking_send(shown).map_err(cancelled)
+        let shown = Shown { chunk, stills: std::mem::take(stills) };
+        // The job is cancelled, or its asks have failed.
+        self.to.blocking_send(shown).map_err(|SendError(shown)| {
+            *stills = shown.stills;
+            IngestError::Worker(WorkerError::Cancelled)
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! CUBIC (RFC 9438), which is told of a loss only where the loss is more than noise: more than a
 //! twentieth of what the last two round trips carried. Marks of routers (ECN) and persistent
-//! congestion (RFC 9002 7.6) always count. Measures no bandwidth and has no pace of its own.
+//! congestion (RFC 9002 7.6) always count. Measures no bandwidth and has no pace of its own. The
+//! price: beside CUBIC on a full path it takes more than its share, as all that forgive loss do.
 
 use std::{any::Any, sync::Arc, time::Instant};
 
@@ -11,7 +12,7 @@ use quinn_proto::RttEstimator;
 
 /// One byte in so many may be lost by noise: links that people still use lose one in fifty.
 const ONE_IN: u64 = 20;
-/// So many packets may be lost by noise, however few were sent.
+/// So many packets of the first round trip may be lost by noise, however few were sent.
 const PACKETS: u64 = 3;
 
 /// Makes a controller for each path.
@@ -103,18 +104,27 @@ struct Noise {
     sent: u64,
     /// The packet whose acknowledgement ends this round trip.
     ends_at: u64,
+    /// Nothing was acknowledged yet.
+    is_first: bool,
     mtu: u64,
 }
 
 impl Noise {
     fn new(mtu: u16) -> Noise {
-        Noise { rounds: [Round::default(); 2], sent: 0, ends_at: 0, mtu: u64::from(mtu) }
+        Noise {
+            rounds: [Round::default(); 2],
+            sent: 0,
+            ends_at: 0,
+            is_first: true,
+            mtu: u64::from(mtu),
+        }
     }
 
     /// All up to `last` have come that will come.
     fn acknowledged(&mut self, last: Option<u64>) {
         if last.is_some_and(|last| last >= self.ends_at) {
             self.rounds = [self.rounds[1], Round::default()];
+            self.is_first = self.ends_at == 0;
             self.ends_at = self.sent + 1;
         }
     }
@@ -124,7 +134,10 @@ impl Noise {
         self.rounds[1].lost += lost;
         let [before, now] = self.rounds;
         let (lost, acked) = (before.lost + now.lost, before.acked + now.acked);
-        lost <= ((lost + acked) / ONE_IN).max(PACKETS * self.mtu)
+        let allowed = (lost + acked) / ONE_IN;
+        // In a small window a single packet is more than a twentieth.
+        let least = if self.is_first { PACKETS } else { 1 };
+        lost <= allowed.max(least * self.mtu)
     }
 }
 

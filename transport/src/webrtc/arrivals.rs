@@ -68,12 +68,12 @@ impl Arrivals {
             None => i64::from(number),
             Some(highest) => highest + i64::from(number.wrapping_sub(highest as u16) as i16),
         };
-        let highest = self.highest.unwrap_or(number);
-        if number.abs_diff(highest) >= FAR as u64 || self.highest.is_none() {
+        let highest = self.highest.filter(|highest| number.abs_diff(*highest) < FAR as u64);
+        if highest.is_none() {
             self.came.clear();
             self.next = number;
         }
-        self.highest = Some(number.max(highest));
+        self.highest = Some(highest.map_or(number, |highest| number.max(highest)));
         if self.came.len() >= KEPT_MAX {
             self.came.pop_first();
         }

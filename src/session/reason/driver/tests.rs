@@ -366,3 +366,22 @@ async fn stills_are_told_right_before_what_is_said_of_their_chunk() {
     let left: Vec<u64> = left.iter().map(|still| still.frame_index).collect();
     assert_eq!(left, [60, 69], "of the chunk that was given up");
 }
+
+#[tokio::test]
+async fn stills_of_chunks_that_nobody_takes_up_come_back() {
+    let describer = Scripted::new(usize::MAX, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(describer).await;
+    let (to, taken) = mpsc::channel(2);
+    let cancel = CancellationToken::new();
+    for index in 0..2 {
+        to.send(Shown { chunk: chunk(index), stills: vec![still(index * 30)] })
+            .await
+            .expect("room");
+    }
+    cancel.cancel();
+    let told = driver.run(inquiry(1), None, taken, cancel).await;
+    let left: Vec<u64> = told.stills.iter().map(|still| still.frame_index).collect();
+    assert_eq!(left, [0, 30]);
+    let late = to.send(Shown { chunk: chunk(2), stills: vec![still(60)] }).await;
+    assert_eq!(late.expect_err("nobody takes it").0.stills.len(), 1, "its sender keeps it");
+}
