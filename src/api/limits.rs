@@ -105,8 +105,12 @@ impl Limit {
 }
 
 /// A range of ours as JSON numbers, which are finite.
+/// A fraction as JSON writes it.
+fn number(value: f64) -> Number {
+    Number::from_f64(value).expect("a constant of ours is finite")
+}
+
 fn numbers(range: RangeInclusive<f64>) -> RangeInclusive<Number> {
-    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
     number(*range.start())..=number(*range.end())
 }
 
@@ -138,9 +142,8 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
 
 /// The confidence from which a marker is exact.
 fn of_markers() -> Limit {
-    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
     let threshold = MarkerConfig::default().threshold;
-    Limit::within(number(0.0)..=number(1.0), "confidence").default(number(threshold.as_f64()))
+    Limit::within(numbers(0.0..=1.0), "confidence").default(number(threshold.as_f64()))
 }
 
 /// What a request may say; past one 422.
@@ -195,7 +198,6 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
 
 /// What a request to reason may say; past one 422.
 fn of_reason() -> BTreeMap<&'static str, Limit> {
-    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
     BTreeMap::from([
         (
             "reason.chunk_size",
@@ -211,7 +213,7 @@ fn of_reason() -> BTreeMap<&'static str, Limit> {
         ),
         (
             "reason.second_pass_threshold",
-            Limit::within(number(0.0)..=number(1.0), "confidence")
+            Limit::within(numbers(0.0..=1.0), "confidence")
                 .default(number(reason::THRESHOLD_DEFAULT)),
         ),
         (

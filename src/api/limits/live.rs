@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Number;
-
-use super::{Limit, numbers};
+use super::{Limit, number, numbers};
 use crate::{
     api::{
         App,
@@ -18,7 +16,6 @@ use crate::{
 
 /// What a publisher may say, past which 400 or 413, and what the server does for it.
 pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
-    let number = |value| Number::from_f64(value).expect("a constant of ours is finite");
     BTreeMap::from([
         ("whip.offer", Limit::most(whip::SDP_BYTES_MAX, "bytes")),
         ("whip.x-attach-config", Limit::most(attach::ENCODED_BYTES_MAX, "bytes of base64url")),
