@@ -193,7 +193,8 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
         .var("SERVICE_DB_TIMEOUT_MS", "60000")
         .start();
     let inserting = "SELECT count(*) FROM pg_stat_activity \
-                     WHERE state = 'active' AND query LIKE 'INSERT INTO sightline_events%'";
+                     WHERE state = 'active' AND query LIKE '%INSERT INTO sightline_events %' \
+                     AND pid <> pg_backend_pid()";
     postgres.wait_for(inserting, "1");
     // The insert is committed, and the server never learns of it.
     proxy.set(Weather::Mute);
@@ -374,7 +375,7 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
         // An empty one in its place.
         postgres.sql(
             "DROP TABLE sightline_events, sightline_feedback, sightline_migrations, \
-             sightline_database, sightline_skipped",
+             sightline_database, sightline_skipped, sightline_progress",
         );
         own.append(&["c"]);
         postgres.wait_for(is_there, "t");
