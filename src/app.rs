@@ -219,7 +219,12 @@ impl App {
         let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
         let counted = Arc::clone(&metrics);
         let supervisor = supervisor
-            .with_spare(move |start| counted.worker_starts.of(start).inc())
+            .with_spare(move |start, ailment| {
+                counted.worker_starts.of(start).inc();
+                if let Some(error) = ailment {
+                    tracing::warn!(%error, "the worker that waited for a job was of no use");
+                }
+            })
             .map_err(StartError::Spare)?;
         let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
         let log = registry.timeline();

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use infer::{
     Admission, Answer, BackendConfig, Chain, Described, InferError, Permit, Probe, Request, Tiered,
-    scheduler::{Ask, Class, Load, Refused, Use},
+    scheduler::{Ask, Class, Limits, Load, Refused, Use},
 };
 use media::{RequestId, Seq, WallTime};
 use timeline::{Event, TokenBudgetLow};
@@ -76,8 +76,7 @@ pub struct Inference {
     catalog: Arc<Catalog>,
     admission: Admission,
     days: Arc<TokenDays>,
-    wait: Duration,
-    limit_per_day: u64,
+    limits: Limits,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
 }
@@ -107,8 +106,7 @@ impl Inference {
         for (principal, day, used) in days.used() {
             admission.restore(principal, day, used);
         }
-        let (wait, limit_per_day) = (limits.wait, limits.tokens_per_day);
-        Ok(Inference { chain, catalog, admission, days, wait, limit_per_day, registry, metrics })
+        Ok(Inference { chain, catalog, admission, days, limits, registry, metrics })
     }
 
     /// Keeps what is used of the day on disk, until `stop`.
@@ -163,17 +161,17 @@ impl Inference {
 
     /// How long an ask waits for a place that says nothing of it.
     pub fn wait(&self) -> Duration {
-        self.wait
+        self.limits.wait
     }
 
     /// Principals have a budget of tokens a day: every question needs a bound.
     pub fn has_day_limit(&self) -> bool {
-        self.limit_per_day > 0
+        self.limits.tokens_per_day > 0
     }
 
     /// What `principal` has used of this day's tokens, and the limit; `None` without one.
     pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
-        let limit = self.limit_per_day;
+        let limit = self.limits.tokens_per_day;
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
     }
 
@@ -186,7 +184,7 @@ impl Inference {
     ) -> Result<Described, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
-        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.wait));
+        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.limits.wait));
         loop {
             let permit = self.enter(asker, &first.model, bytes, tokens, &waiting).await?;
             let span = spans::begin(asker, first);
@@ -202,6 +200,17 @@ impl Inference {
                 }
             }
         }
+    }
+
+    /// Refuses a question that nobody could answer, now or later.
+    pub fn check(
+        &self,
+        request: &Request,
+        image_bytes: u64,
+        tokens: u64,
+    ) -> Result<(), InferenceError> {
+        self.chain.check(request)?;
+        Ok(self.limits.check(image_bytes, tokens)?)
     }
 
     /// Waits for a place of this size; an ask that nobody could answer does not wait.

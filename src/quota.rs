@@ -203,6 +203,13 @@ impl Hold {
         self.bytes += bytes;
     }
 
+    /// Gives back what is held of more than `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.quota.release(&self.owner, surplus);
+        self.bytes -= surplus;
+    }
+
     /// Leaves what was charged charged and says how much it is: the thing is stored, and is
     /// released by [`Quota::release`] when it goes.
     #[must_use = "whoever keeps the bytes must be able to release them"]

@@ -34,6 +34,9 @@ const REST_HERE_MAX: Duration = Duration::from_secs(2);
 /// Time for a look at whether a backend is there at all.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
+/// Least time in which such a look says anything.
+const LOOK_MIN: Duration = Duration::from_millis(50);
+
 /// What one backend gave.
 #[derive(Debug)]
 pub(crate) struct Given {
@@ -163,7 +166,7 @@ impl Backend {
             }
             let judged;
             let attempted = self.attempt(turns, permit, terms, deadline, spent).await;
-            self.clear_doubt(terms.http).await;
+            self.clear_doubt(terms.http, deadline).await;
             (turns, judged) = attempted?;
             before = judged.failure;
             match judged.next {
@@ -218,12 +221,14 @@ impl Backend {
         Ok((turns, judged))
     }
 
-    /// Finds out whether a backend that one principal's asks fail on is there for others.
-    async fn clear_doubt(&self, http: &Http) {
-        if !std::mem::take(&mut self.state().is_in_doubt) {
+    /// Finds out whether a backend that one principal's asks fail on is there for others, in what is
+    /// left until `deadline`: an ask without a moment for it leaves the doubt to the next.
+    async fn clear_doubt(&self, http: &Http, deadline: Instant) {
+        let limit = LOOK_MAX.min(deadline.saturating_duration_since(Instant::now()));
+        if limit < LOOK_MIN || !std::mem::take(&mut self.state().is_in_doubt) {
             return;
         }
-        let is_away = match self.probe(http, LOOK_MAX).await {
+        let is_away = match self.probe(http, limit).await {
             // One that is busy with what it was asked may be slow to say so.
             Ok(_) | Err(Failure::Timeout { .. }) => false,
             Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
@@ -305,7 +310,10 @@ impl Backend {
             url.query_pairs_mut().append_pair("pageSize", "1000");
         }
         let got = match http.get(url.clone(), self.headers(), limit).await {
-            Err(Lost { is_stale: true, .. }) => http.get(url, self.headers(), limit).await,
+            Err(Lost { is_stale: true, .. }) => {
+                let left = limit.saturating_sub(started.elapsed());
+                http.get(url, self.headers(), left).await
+            }
             got => got,
         };
         let response = got.map_err(|lost| lost.failure)?;

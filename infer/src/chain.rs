@@ -147,6 +147,11 @@ impl Chain {
         Ok((order, stands_in))
     }
 
+    /// Says whether there is a backend that `request` may be put to.
+    pub fn check(&self, request: &Request) -> Result<(), InferError> {
+        self.order(request).map(drop)
+    }
+
     /// Asks the backends for an answer, one after the other, each request paid from `purse`.
     pub async fn infer(&self, request: &Request, purse: &dyn Purse) -> Result<Answer, InferError> {
         self.put(request, purse, &mut true).await

@@ -51,6 +51,21 @@ pub struct Limits {
     pub tokens_per_day: u64,
 }
 
+impl Limits {
+    /// Refuses an ask that could not be let in if it were the only one.
+    pub fn check(&self, image_bytes: u64, tokens: u64) -> Result<(), Refused> {
+        // No later day has room for what a whole one has not.
+        let day_limit = Some(self.tokens_per_day).filter(|limit| *limit > 0);
+        let sizes = [
+            (Size::Pictures, image_bytes, self.image_bytes),
+            (Size::Tokens, tokens, self.tokens),
+            (Size::DayTokens, tokens, day_limit.unwrap_or(u64::MAX)),
+        ];
+        let passed = sizes.into_iter().find(|(_, asked, limit)| asked > limit);
+        passed.map_or(Ok(()), |(what, asked, limit)| Err(Refused::TooLarge { what, asked, limit }))
+    }
+}
+
 /// Who waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -230,18 +245,7 @@ impl Scheduler {
 
     /// Takes an ask, or refuses it at once; [`Scheduler::poll`] tells what becomes of it.
     pub fn push(&mut self, now: Instant, day: u64, ask: Ask) -> Result<Ticket, Refused> {
-        // No later day has room for what a whole one has not.
-        let day_limit = Some(self.limits.tokens_per_day).filter(|limit| *limit > 0);
-        let sizes = [
-            (Size::Pictures, ask.image_bytes, self.limits.image_bytes),
-            (Size::Tokens, ask.tokens, self.limits.tokens),
-            (Size::DayTokens, ask.tokens, day_limit.unwrap_or(u64::MAX)),
-        ];
-        if let Some((what, asked, limit)) =
-            sizes.into_iter().find(|(_, asked, limit)| asked > limit)
-        {
-            return Err(Refused::TooLarge { what, asked, limit });
-        }
+        self.limits.check(ask.image_bytes, ask.tokens)?;
         self.days.check(&ask.principal, day, ask.tokens)?;
         let ticket = Ticket(self.next);
         self.next += 1;

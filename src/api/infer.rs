@@ -3,6 +3,7 @@
 mod asked;
 mod batch;
 mod pictures;
+mod question;
 
 use std::{
     sync::Arc,
@@ -39,7 +40,7 @@ use crate::{
     },
 };
 use asked::{Asked, InferRequest};
-use pictures::Pictures;
+use question::Question;
 
 pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};
@@ -160,8 +161,9 @@ pub async fn infer(
     });
     let asked = asked.await??;
     app.check_open()?;
+    let question = Question::accept(&app, &caller, asked).await?;
     let manner = Manner { class: Class::Live, patience: app.inference.wait(), outage: None };
-    ask(&app, &caller, asked, 0, manner).await.map(Json)
+    ask(&app, &caller, question, 0, manner).await.map(Json)
 }
 
 /// How an answer is waited for.
@@ -186,26 +188,25 @@ impl Manner {
     }
 }
 
-/// Asks what was asked, the question of this number, and records the answer on the run that it is for.
+/// Asks a question, the one of this number, and records the answer on the run that it is for.
 async fn ask(
     app: &Arc<App>,
     caller: &Caller,
-    asked: Asked,
+    question: Question,
     index: u64,
     manner: Manner,
 ) -> Result<InferAnswer, ApiError> {
+    let Question { mut request, run, pictures, tokens } = question;
     // A caller's time is for all that it waits for; in a batch the wait is for the others.
     let is_awaited = manner.class == Class::Live;
-    let whole = asked.request.timeout.filter(|_| is_awaited);
+    let whole = request.timeout.filter(|_| is_awaited);
     let patience = whole.map_or(manner.patience, |whole| whole.min(manner.patience));
     let mut waiting = Waiting::new(patience);
     let deadline = whole.map(|whole| Instant::now() + whole);
-    let run = asked.run.as_deref().map(|id| owned(app, caller, id)).transpose()?;
     if let Some(run) = &run {
         run.check_active()?;
         app.quota.check(&caller.principal)?;
     }
-    let pictures = Pictures::find(app, caller, &asked.pictures).await?;
     let asker = Asker {
         request_id: caller.request_id,
         principal: caller.principal.clone(),
@@ -213,13 +214,7 @@ async fn ask(
         class: manner.class,
         patience: Some(patience),
     };
-    let mut request = asked.request;
-    if app.inference.has_day_limit() {
-        // What a question may cost is known before it is asked.
-        request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
-    }
-    let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
-    let mut question = Try { chunk: index, again: 0, since: Instant::now() };
+    let mut since = Try { chunk: index, again: 0, since: Instant::now() };
     let answer = loop {
         let model = &request.model;
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
@@ -235,9 +230,11 @@ async fn ask(
         match answered {
             Err(error) if waiting.goes_on(&error) => {}
             Err(error) => {
-                let pause = manner.pause(&error, question).ok_or(error)?;
+                let pause = manner.pause(&error, since).ok_or(error)?;
                 sleep(pause).await;
-                question.again += 1;
+                // The time for a place is not the time for a backend.
+                waiting.put_off(pause);
+                since.again += 1;
             }
             Ok(answer) => break waiting.with_earlier(answer),
         }
@@ -255,12 +252,6 @@ async fn ask(
 /// The queue is.
 fn is_full(error: &InferenceError) -> bool {
     matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
-}
-
-/// The caller's visible run of this name.
-fn owned(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
-    let found = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
-    found.ok_or(ApiError::RUN_NOT_FOUND)
 }
 
 /// Tells of the answer on the run's timeline; `None` where the run has ended: the answer is paid for,

@@ -32,6 +32,11 @@ impl Waiting {
         }
     }
 
+    /// A pause that is over was of another patience.
+    pub fn put_off(&mut self, pause: Duration) {
+        self.until += pause;
+    }
+
     /// What is left of the time.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
@@ -127,6 +132,13 @@ mod tests {
             assert_eq!(waiting.is_on_trial(), goes_on, "{name}");
             assert_eq!(waiting.rest(None), Duration::ZERO, "{name}");
         }
+    }
+
+    #[test]
+    fn a_pause_takes_nothing_of_the_patience() {
+        let mut waiting = Waiting::new(Duration::from_secs(30));
+        waiting.put_off(Duration::from_secs(60));
+        assert!(waiting.left() > Duration::from_secs(80), "{:?}", waiting.left());
     }
 
     #[test]

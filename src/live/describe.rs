@@ -370,6 +370,7 @@ impl Describer {
             event_type: finding.event_type,
             object_label: finding.object_label,
             confidence: finding.confidence,
+            truncated: finding.truncated,
             reused_from_seq: Some(seq),
             ..self.finding(look, finding.description)
         }
@@ -399,6 +400,8 @@ impl Describer {
             total_tokens: Some(answer.tokens.total),
             completion_tokens: Some(answer.tokens.completion),
             inference_latency_ms: Some(answer.latency.as_millis() as u64),
+            attempts: Some(answer.attempts),
+            truncated: found.truncated,
             prompt_version: Some(version),
             confidence: found.confidence.unwrap_or_default(),
             ..self.finding(look, found.description)
@@ -460,6 +463,7 @@ impl Describer {
             total_tokens: Some(error.tokens().total),
             completion_tokens: Some(error.tokens().completion),
             inference_latency_ms: Some(error.latency().as_millis() as u64),
+            attempts: Some(error.attempts()),
             ..finding
         }
     }

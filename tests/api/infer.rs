@@ -137,16 +137,9 @@ fn what_cannot_be_accepted_is_named() {
         assert_eq!((reply.status, reply.fields()), (422, vec![named.to_owned()]), "{value}");
         let batch = json!({"requests": [question("a"), body]});
         let reply = server.post("/v1/infer/batch", &batch);
-        if value == "gemini" {
-            // Known only once backends are looked at: a failure of its own.
-            assert_eq!(reply.json()["results"][1]["error"]["code"], "validation_error");
-            continue;
-        }
         assert_eq!(reply.status, 422, "{value}: {}", reply.text);
         assert_eq!(reply.fields(), [format!("requests[1].{named}")], "{value}");
     }
-    let asked = model.server.seen().len();
-    assert_eq!(asked, 1, "only the batch that could be accepted asked something");
     for (field, body) in [
         ("requests", json!({})),
         ("requests", json!({"requests": []})),
@@ -157,7 +150,18 @@ fn what_cannot_be_accepted_is_named() {
         let reply = server.post("/v1/infer/batch", &body);
         assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{}", reply.text);
     }
-    assert_eq!(model.server.seen().len(), asked);
+    let spoilt = [json!({"temperature": 3}), json!({"allow_fallback": false})].map(|more| {
+        let mut body = with(question("p"), "primary_provider", json!("gemini"));
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
+        body
+    });
+    let [unread, unserved] = spoilt;
+    let reply = server.post("/v1/infer/batch", &json!({"requests": [unread, unserved.clone()]}));
+    assert_eq!((reply.status, reply.fields()), (422, vec!["requests[0].temperature".to_owned()]));
+    let reply = server.post("/v1/infer/batch", &json!({"requests": [unserved.clone(), unserved]}));
+    let both = [0, 1].map(|at| format!("requests[{at}].primary_provider"));
+    assert_eq!((reply.status, reply.fields()), (422, both.to_vec()), "each that is wrong is named");
+    assert_eq!(model.server.seen().len(), 0, "nothing was asked");
 }
 
 #[test]
@@ -237,10 +241,18 @@ fn stills_of_owned_runs_are_shown_to_the_model() {
         let reply = server.post("/v1/infer", &body);
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{image}");
         let reply = server.post("/v1/infer/batch", &json!({"requests": [question("p"), body]}));
-        let results = reply.json()["results"].clone();
-        assert_eq!((&results[0]["ok"], &results[1]["ok"]), (&json!(true), &json!(false)));
-        assert_eq!(results[1]["error"]["code"], "not_found", "{image}");
+        let found = (reply.status, reply.fields());
+        assert_eq!(found, (422, vec!["requests[1].images".to_owned()]), "{image}");
     }
+    assert_eq!(model.server.seen().len(), 1, "the first question alone");
+}
+
+/// A batch of which one question is for `run` is refused.
+fn no_batch(server: &Server, run: &Value) {
+    let of_run = with(question("p"), "run_id", run.clone());
+    let reply = server.post("/v1/infer/batch", &json!({"requests": [question("p"), of_run]}));
+    let found = (reply.status, reply.fields());
+    assert_eq!(found, (422, vec!["requests[1].run_id".to_owned()]), "{run}");
 }
 
 #[test]
@@ -251,11 +263,13 @@ fn a_run_that_is_not_there_or_over_takes_no_question() {
     for run in gone(&server) {
         let reply = server.post("/v1/infer", &with(question("p"), "run_id", run.clone()));
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{run}");
+        no_batch(&server, &run);
     }
     let ended = server.create_run();
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
     let reply = server.post("/v1/infer", &with(question("p"), "run_id", json!(ended)));
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"));
+    no_batch(&server, &json!(ended));
     assert_eq!(model.server.seen().len(), 0);
 }
 

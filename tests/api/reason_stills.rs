@@ -4,7 +4,10 @@
 use infer::scripted::Step;
 use serde_json::{Value, json};
 
-use super::reason::{LARGE, MODEL, finding, payloads, reason, wait_until};
+use super::{
+    reason::{LARGE, MODEL, finding, payloads, reason, wait_until},
+    retention::used,
+};
 use crate::support::{Server, Setup, clips, model::Model};
 
 /// Sequence number and media time of each event of a kind.
@@ -61,6 +64,48 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
     }
     let jpeg = &payloads(&server, &run, "keyframe_stored")[0]["image_ref"];
     assert_eq!(server.get(jpeg.as_str().expect("a path")).status, 200, "and its picture is");
+}
+
+#[test]
+fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
+    let name = "a_reasoning_that_fails_is_charged_for_what_its_events_name";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.number {
+        0 => Step::chat(&finding("van waits", 0.9)),
+        _ => Step::hang(),
+    });
+    let setup = || model.behind(Setup::new(dir.path()).root(&clips));
+    let mut server = setup().start();
+    let run = server.create_run();
+    let answer = std::thread::scope(|scope| {
+        let path = format!("/v1/runs/{run}/reason");
+        // Two chunks, one asked about and one waiting, hold the rest of the film back.
+        let body = json!({
+            "source_uri": "film_nasa.mp4", "model": MODEL, "max_frames": 600, "chunk_size": 60,
+            "vlm_concurrency": 1, "semantic_prompt": "p", "semantic_timeout_ms": 120_000,
+        });
+        let call = server.call("POST", &path).json(&body);
+        let asking = scope.spawn(|| call.send());
+        wait_until("one is answered", || {
+            payloads(&server, &run, "semantic_chunk_inferred").len() == 1
+        });
+        wait_until("a worker that is held back", || server.kill_workers() > 0);
+        asking.join().expect("no panic")
+    });
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_failed"));
+    let named = payloads(&server, &run, "keyframe_stored");
+    let bytes = named.iter().map(|still| still["image_bytes"].as_u64().expect("a size"));
+    let bytes: u64 = bytes.sum();
+    let before = used(&server);
+    server.kill();
+    let server = setup().start();
+    let after = used(&server);
+    assert!(bytes > 0 && after >= bytes, "{after} of {bytes}");
+    assert_eq!(before, after, "as it is counted at a start");
+    let image = named[0]["image_ref"].as_str().expect("a path");
+    assert_eq!(server.get(image).status, 200, "what is named is there");
 }
 
 #[test]

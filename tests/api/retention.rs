@@ -27,7 +27,7 @@ fn ingested(server: &Server, clip: &str) -> String {
     run
 }
 
-fn used(server: &Server) -> u64 {
+pub fn used(server: &Server) -> u64 {
     let limits = server.get("/v1/limits").json();
     limits["limits"]["principal_stored"]["used"].as_u64().expect("a number")
 }

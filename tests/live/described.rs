@@ -196,6 +196,7 @@ fn check_fields(case: &Case, session: &Value, kind: &str, payload: &Value) {
     assert_eq!(payload["object_label"], "wall", "{name}");
     assert_eq!(payload["summary"], "a wall", "{name}");
     assert!(payload["inference_latency_ms"].is_u64(), "{name}");
+    assert_eq!(payload["attempts"], passes, "{name}");
     assert!(payload["prompt_version"].is_string(), "{name}");
     assert!(payload["semantic_error"].is_null() && payload["reused_from_seq"].is_null(), "{name}");
     let span =

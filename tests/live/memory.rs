@@ -196,6 +196,7 @@ fn a_picture_without_a_description_is_told_once() {
         let first = told.first().unwrap_or_else(|| panic!("{name}: {:?}", server.kinds(&run)));
         assert_eq!((text(first, "description"), &first["confidence"]), ("", &json!(0.0)), "{name}");
         assert!(text(first, "semantic_error").contains(says), "{name}: {first}");
+        assert!(first["attempts"].as_u64().is_some_and(|asked| asked >= 1), "{name}: {first}");
         assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"), "{name}");
     }
 }

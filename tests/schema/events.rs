@@ -148,6 +148,8 @@ fn of_models() -> Vec<Event> {
         model: Some(text("qwen3-vl-8b")),
         total_tokens: Some(9),
         completion_tokens: Some(4),
+        attempts: Some(2),
+        truncated: true,
         inference_latency_ms: Some(12),
         prompt_version: Some(text("describe-1")),
         reused_from_seq: Some(Seq(7)),

@@ -530,10 +530,14 @@ pub struct Finding {
     pub completion_tokens: Option<u64>,
     /// Time from request to answer.
     pub inference_latency_ms: Option<u64>,
+    /// Requests that backends were sent.
+    pub attempts: Option<u32>,
     /// Name and version of the prompt.
     pub prompt_version: Option<String>,
     /// The description is that of an earlier event.
     pub reused_from_seq: Option<Seq>,
     /// The session's index.
     pub index_name: Option<Label>,
+    /// What was said was longer.
+    pub truncated: bool,
 }

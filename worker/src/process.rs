@@ -27,7 +27,7 @@ use crate::{
     protocol::{Reply, Request},
     sandbox::Confinement,
     session::SESSION_THREADS_MAX,
-    spare::Spares,
+    spare::{Spares, Start},
     wire::ProtocolError,
 };
 use output::OutputBudget;
@@ -134,14 +134,16 @@ impl Process {
         limits: &Limits,
         life: Life,
     ) -> Result<Process, WorkerError> {
-        // One that died while it waited costs no job.
-        let ready = spares.take();
-        let ready = ready.and_then(|ready| Process::confine(ready, program, limits, life).ok());
-        spares.tell(ready.is_some());
-        match ready {
-            Some((process, _)) => Ok(Process { _starter: Some(Arc::clone(spares)), ..process }),
-            None => Ok(Process::spawn(program, limits, life)?.0),
+        let ready = spares.take().map(|ready| Process::confine(ready, program, limits, life));
+        match ready.transpose() {
+            Ok(Some((process, _))) => {
+                spares.tell(Start::Spare, None);
+                return Ok(Process { _starter: Some(Arc::clone(spares)), ..process });
+            }
+            Ok(None) => spares.tell(Start::Fresh, None),
+            Err(error) => spares.tell(Start::Fresh, Some(&error)),
         }
+        Ok(Process::spawn(program, limits, life)?.0)
     }
 
     /// Confines a worker, for one life.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{WorkerProgram, process::Started};
+use crate::{WorkerError, WorkerProgram, process::Started};
 
 /// From when one is taken to the start of the next: the first moments of a job are when it has most
 /// use for the processor.
@@ -28,8 +28,9 @@ pub enum Start {
     Fresh,
 }
 
-/// Hears where each job's worker came from; called on the job's thread, and must not wait.
-pub(crate) type OnStart = Box<dyn Fn(Start) + Send + Sync>;
+/// Hears where each job's worker came from, and what ailed one that waited and was of no use; called
+/// on the job's thread, and must not wait.
+pub(crate) type OnStart = Box<dyn Fn(Start, Option<&WorkerError>) + Send + Sync>;
 
 type Slot = Arc<Mutex<Option<Started>>>;
 
@@ -70,9 +71,9 @@ impl Spares {
         started
     }
 
-    /// Tells whether a job has one that waited.
-    pub fn tell(&self, has_waited: bool) {
-        (self.on_start)(if has_waited { Start::Spare } else { Start::Fresh });
+    /// Tells where the worker of a job is from, and what ailed the one that waited.
+    pub fn tell(&self, start: Start, ailment: Option<&WorkerError>) {
+        (self.on_start)(start, ailment);
     }
 }
 

@@ -132,10 +132,10 @@ impl Supervisor {
     }
 
     /// The same with a worker kept ready for the next job; `on_start` hears where each job's worker
-    /// came from, and must not wait.
+    /// came from, and what ailed one that waited and was of no use; it must not wait.
     pub fn with_spare(
         self,
-        on_start: impl Fn(Start) + Send + Sync + 'static,
+        on_start: impl Fn(Start, Option<&WorkerError>) + Send + Sync + 'static,
     ) -> io::Result<Supervisor> {
         let spares = Spares::start(self.program.clone(), Box::new(on_start))?;
         Ok(Supervisor { spares: Some(spares), ..self })

@@ -3,10 +3,7 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use infer::{
-    InferError,
-    scheduler::{Class, Refused, Size},
-};
+use infer::scheduler::{Class, Refused, Size};
 use media::RequestId;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -16,6 +13,7 @@ use utoipa::ToSchema;
 use super::{
     InferAnswer, Manner, ask,
     asked::{Asked, InferRequest},
+    question::Question,
 };
 use crate::{
     api::{
@@ -117,10 +115,8 @@ pub async fn infer_batch(
     let read = app.blocking(move || read(&body, reader.inference.catalog()));
     let (asked, max_parallel) = read.await??;
     app.check_open()?;
-    if !app.inference.is_configured() {
-        return Err(InferenceError::from(InferError::NoBackend).into());
-    }
-    let results = ask_all(&app, &caller, asked, max_parallel).await;
+    let questions = accept(&app, &caller, asked).await?;
+    let results = ask_all(&app, &caller, questions, max_parallel).await;
     let succeeded = results.iter().filter(|item| item.ok).count();
     Ok(Json(BatchAnswer {
         request_id: caller.request_id,
@@ -140,27 +136,43 @@ fn read(body: &Body, catalog: &Catalog) -> Result<(Vec<Asked>, usize), ApiError>
     fields.finish(|| Some((asked?, max_parallel))).map_err(ApiError::Invalid)
 }
 
+/// All the questions, or what is wrong with each that cannot be accepted.
+async fn accept(
+    app: &Arc<App>,
+    caller: &Caller,
+    asked: Vec<Asked>,
+) -> Result<Vec<Question>, ApiError> {
+    let (mut questions, mut refused) = (Vec::with_capacity(asked.len()), Vec::new());
+    for (index, asked) in asked.into_iter().enumerate() {
+        match Question::accept(app, caller, asked).await {
+            Ok(question) => questions.push(question),
+            Err(unaccepted) => refused.append(&mut unaccepted.of_batch(index)?),
+        }
+    }
+    if refused.is_empty() { Ok(questions) } else { Err(ApiError::Invalid(refused)) }
+}
+
 /// Asks every question; the tasks end with the future that waits for them.
 async fn ask_all(
     app: &Arc<App>,
     caller: &Caller,
-    asked: Vec<Asked>,
+    questions: Vec<Question>,
     max_parallel: usize,
 ) -> Vec<ItemRecord> {
     let outage = Some(Arc::new(Outage::new(PATIENCE)));
     let manner = Manner { class: Class::Offline, patience: PATIENCE, outage };
     let mut held = 0;
-    let mut outcomes: Vec<_> = asked.iter().map(|_| None).collect();
-    let (mut waiting, mut tasks) = (asked.into_iter().enumerate(), JoinSet::new());
+    let mut outcomes: Vec<_> = questions.iter().map(|_| None).collect();
+    let (mut waiting, mut tasks) = (questions.into_iter().enumerate(), JoinSet::new());
     loop {
         while tasks.len() < max_parallel
             && held <= ANSWERS_BYTES_MAX
-            && let Some((index, asked)) = waiting.next()
+            && let Some((index, question)) = waiting.next()
         {
             let (app, caller, manner) = (Arc::clone(app), caller.clone(), manner.clone());
-            let question =
-                async move { (index, ask(&app, &caller, asked, index as u64, manner).await) };
-            tasks.spawn(question.in_current_span());
+            let asking =
+                async move { (index, ask(&app, &caller, question, index as u64, manner).await) };
+            tasks.spawn(asking.in_current_span());
         }
         match tasks.join_next().await {
             Some(Ok((index, outcome))) => {

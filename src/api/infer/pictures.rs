@@ -6,7 +6,7 @@ use bytes::Bytes;
 use infer::Image;
 use media::BlobHash;
 
-use super::{asked::Picture, owned};
+use super::{asked::Picture, question::owned};
 use crate::api::{App, error::ApiError, extract::Caller};
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");

@@ -426,6 +426,9 @@ payloads! {
         completion_tokens: u64,
         #[schema(required = false)]
         inference_latency_ms: u64,
+        /// Requests that backends were sent.
+        #[schema(required = false)]
+        attempts: u32,
         #[schema(required = false)]
         prompt_version: String,
         /// The event whose description this repeats.

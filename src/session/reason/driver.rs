@@ -77,6 +77,8 @@ pub struct Told {
     pub totals: Totals,
     /// The stills of chunks of which nothing is on the timeline, in their order.
     pub stills: Vec<Stored>,
+    /// Bytes of the stills that the timeline names, or may.
+    pub stills_bytes: u64,
     /// Chunks were left out because it was cancelled.
     pub is_cut: bool,
     /// What ended it before its time; what was said until then is on the timeline.
@@ -148,6 +150,8 @@ struct Work {
     insights: Vec<(Span, Arc<Insight>)>,
     /// The stills of each chunk that is not on the timeline.
     stills: BTreeMap<u64, Vec<Stored>>,
+    /// Bytes of those of the others.
+    stills_bytes: u64,
     asks: JoinSet<Done>,
     /// More chunks may come.
     is_open: bool,
@@ -164,6 +168,7 @@ impl Work {
             started: Instant::now(),
             insights: Vec::new(),
             stills: BTreeMap::new(),
+            stills_bytes: 0,
             asks: JoinSet::new(),
             is_open: true,
             judge,
@@ -297,8 +302,9 @@ impl Driver {
             Err(End::Cut) => (true, None),
             Err(End::Failed(error)) => (false, Some(error)),
         };
-        let stills = work.stills.into_values().flatten().collect();
-        Told { insights: work.insights, totals: work.ledger.totals(), stills, is_cut, failed }
+        let Work { insights, mut ledger, stills, stills_bytes, .. } = work;
+        let stills = stills.into_values().flatten().collect();
+        Told { insights, totals: ledger.totals(), stills, stills_bytes, is_cut, failed }
     }
 
     /// Takes up a chunk, which shows nothing that chunk `same_as` does not.

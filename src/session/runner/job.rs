@@ -17,7 +17,7 @@ use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, W
 use super::{
     Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
-    record::{Decoded, RunLog, Stored, Tail},
+    record::{Decoded, RunLog, Stored, Tail, Undone},
     stores::Stores,
 };
 use crate::{
@@ -81,18 +81,26 @@ impl Job {
 
     /// Decodes the source onto the run's timeline.
     pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
-        self.decode()?.record(Tail::default())
+        self.decode().map_err(Undone::take_back)?.record(Tail::default())
     }
 
     /// Decodes the source, its chunks going to `chunks`; what there is when it is stopped is kept.
-    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, IngestError> {
+    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Undone> {
         self.chunks = chunks;
         self.log.keeps_what_is_cut = true;
         self.decode()
     }
 
-    /// Decodes the source; nothing of it is on the timeline yet.
-    fn decode(mut self) -> Result<Decoded, IngestError> {
+    /// Decodes the source; nothing of the decoding is on the timeline yet.
+    fn decode(mut self) -> Result<Decoded, Undone> {
+        match self.work() {
+            Ok((report, is_cut)) => self.decoded(report, is_cut),
+            Err(error) => Err(self.undone(error)),
+        }
+    }
+
+    /// Has a worker decode the source; the flag says that it was stopped before the end.
+    fn work(&mut self) -> Result<(FileReport, bool), IngestError> {
         let limits = self.limits();
         let (input, feed) = self.open(limits.wall)?;
         let spec = JobSpec {
@@ -122,20 +130,24 @@ impl Job {
         if let Some(feed) = &feed {
             runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
         }
-        let error = match explained(outcome, feed, self.ingest.max_frames) {
-            Ok(report) => return self.decoded(report, false),
+        match explained(outcome, feed, self.ingest.max_frames) {
             Err(IngestError::Worker(WorkerError::Cancelled)) if self.keeps_what_is_cut() => {
-                let report = self.report_of_a_cut();
-                return self.decoded(report, true);
+                Ok((self.report_of_a_cut(), true))
             }
-            Err(error) => error,
-        };
-        self.stored.take_back(&self.log.run);
-        if error.ends_the_run() {
-            let (request_id, reason) = (Some(self.ingest.request_id), error.told());
-            self.log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])?;
+            outcome => Ok((outcome?, false)),
         }
-        Err(error)
+    }
+
+    /// Says on the timeline that it failed, where that ends the run.
+    fn undone(self, error: IngestError) -> Undone {
+        let Job { log, ingest, stored, guard, .. } = self;
+        let told = if error.ends_the_run() {
+            let (request_id, reason) = (Some(ingest.request_id), error.told());
+            log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])
+        } else {
+            Ok(())
+        };
+        Undone { error: told.err().unwrap_or(error), stored, guard }
     }
 
     fn limits(&self) -> Limits {
@@ -164,7 +176,7 @@ impl Job {
         }
     }
 
-    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, IngestError> {
+    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, Undone> {
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
@@ -188,10 +200,7 @@ impl Job {
                 _guard: guard,
                 _column,
             }),
-            Err(error) => {
-                stored.take_back(&log.run);
-                Err(error)
-            }
+            Err(error) => Err(Undone { error, stored, guard }),
         }
     }
 
@@ -235,12 +244,7 @@ impl Job {
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
             JobEvent::Chunk(chunk) => match &mut self.chunks {
-                Some(chunks) => {
-                    if !self.stills.is_empty() {
-                        self.stored.hand_over();
-                    }
-                    chunks.send(chunk, &mut self.stills, self.frames)?;
-                }
+                Some(chunks) => chunks.send(chunk, &mut self.stills, self.frames)?,
                 None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
             },
             JobEvent::Progress { frames, pts_ms } => {

@@ -21,6 +21,7 @@ use super::{
     Begun, IngestError, JobGuard, Runner,
     job::Job,
     record::{Decoded, Stored, Tail},
+    stores::Named,
 };
 use crate::{
     analysis::{self, FrameResult, Insight},
@@ -151,6 +152,20 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     drop(place);
     let finishes = decoded.as_ref().is_ok_and(|decoded| !decoded.is_cut);
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
+    // Nobody writes for the job any more.
+    let named = told.as_ref().map_or(Named::Unknown, |told| {
+        Named::Bytes(told.as_ref().map_or(0, |told| told.stills_bytes))
+    });
+    let decoded = match decoded {
+        Ok(mut decoded) => {
+            decoded.stored.name(named);
+            Ok(decoded)
+        }
+        Err(mut undone) => {
+            undone.stored.name(named);
+            Err(undone.take_back())
+        }
+    };
     // Where the asks themselves are lost, nobody knows what was said.
     let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
     let outcome = both(decoded, told)

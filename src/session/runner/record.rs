@@ -60,6 +60,22 @@ pub(super) struct Decoded {
     pub _column: Lease,
 }
 
+/// A job that came to nothing, before what it stored is taken back.
+pub(super) struct Undone {
+    pub error: IngestError,
+    pub stored: Stores,
+    /// The run is busy until nobody writes for the job any more.
+    pub guard: JobGuard,
+}
+
+impl Undone {
+    /// Takes back what no event names.
+    pub fn take_back(self) -> IngestError {
+        self.stored.take_back(self.guard.run());
+        self.error
+    }
+}
+
 impl Ingest {
     /// Says that it was accepted, and how many frames it came to where that is known.
     fn received(&self, decoded_frames: Option<u64>, sample_fps: Option<Rate>) -> Event {

@@ -13,15 +13,23 @@ pub(super) struct Stores {
     blobs: BlobLease,
     hold: Hold,
     reserve: Arc<Reserve>,
-    /// Events may name some of it before the job is done.
-    is_named: bool,
+    named: Named,
+}
+
+/// How much of what a job stored its events name before it is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    /// Stills of so many bytes.
+    Bytes(u64),
+    /// Nobody knows.
+    Unknown,
 }
 
 impl Stores {
     pub(super) fn new(parts: &RunnerParts, run: &Run) -> Stores {
         let hold = parts.registry.quota().hold(&run.origin().principal);
         let (blobs, reserve) = (parts.blobs.lease(), Arc::clone(&parts.reserve));
-        Stores { blobs, hold, reserve, is_named: false }
+        Stores { blobs, hold, reserve, named: Named::Bytes(0) }
     }
 
     /// Charges the run's owner, and stops a job before it takes the disk's reserve.
@@ -39,23 +47,29 @@ impl Stores {
         Ok(self.blobs.put(still)?)
     }
 
-    /// Whoever has the stills from now on has events of the run name them.
-    pub(super) fn hand_over(&mut self) {
-        self.is_named = true;
+    /// Says what events of the run name already.
+    pub(super) fn name(&mut self, named: Named) {
+        self.named = named;
     }
 
-    /// Removes what no event of `run` will name; where some of it may be named, all stays until the
-    /// next sweep, which knows.
-    pub(super) fn take_back(self, run: &Run) {
-        if self.is_named {
-            return self.keep(run);
-        }
-        if let Err(error) = self.blobs.discard() {
-            tracing::warn!(%error, "stills of a failed job stay until the next sweep");
+    /// Removes what no event of `run` names, now or, where some of it is named, in the next sweep; the
+    /// owner pays for the rest.
+    pub(super) fn take_back(mut self, run: &Run) {
+        match self.named {
+            Named::Bytes(0) => {
+                if let Err(error) = self.blobs.discard() {
+                    tracing::warn!(%error, "stills of a failed job stay until the next sweep");
+                }
+            }
+            Named::Bytes(bytes) => {
+                self.hold.shrink_to(bytes);
+                self.keep(run);
+            }
+            Named::Unknown => self.keep(run),
         }
     }
 
-    /// Everything is named by events of `run`.
+    /// The owner of `run` pays for all that is left.
     pub(super) fn keep(self, run: &Run) {
         run.keep(self.hold);
     }

@@ -104,8 +104,8 @@ payload!(Finding {
     @optional session_id, frame_index, pts_ms, @optional end_pts_ms, confidence, description,
     @optional summary, @optional event_type, @optional object_label, @optional semantic_error,
     @optional provider, @optional model, @optional total_tokens, @optional completion_tokens,
-    @optional inference_latency_ms, @optional prompt_version, @optional reused_from_seq,
-    @optional index_name,
+    @optional inference_latency_ms, @optional attempts, @optional prompt_version,
+    @optional reused_from_seq, @optional index_name, @optional truncated,
 });
 
 impl Payload for SessionRunCreated {

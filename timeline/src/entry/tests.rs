@@ -230,13 +230,15 @@ fn findings_and_stills() {
         total_tokens: Some(9),
         completion_tokens: Some(4),
         inference_latency_ms: Some(12),
+        attempts: Some(2),
         prompt_version: Some(text("clip-1")),
         reused_from_seq: Some(Seq(7)),
         index_name: "yard".parse().ok(),
+        truncated: true,
     };
     check(
         Event::Found(FindingKind::ClipVlmTiered, finding),
-        r#"{"session_id":"sess-03030303030303030303030303030303","frame_index":4,"pts_ms":133,"end_pts_ms":200,"confidence":1.0,"description":"a van","summary":"van","event_type":"arrives","object_label":"van","provider":"vllm","model":"m","total_tokens":9,"completion_tokens":4,"inference_latency_ms":12,"prompt_version":"clip-1","reused_from_seq":7,"index_name":"yard"}"#,
+        r#"{"session_id":"sess-03030303030303030303030303030303","frame_index":4,"pts_ms":133,"end_pts_ms":200,"confidence":1.0,"description":"a van","summary":"van","event_type":"arrives","object_label":"van","provider":"vllm","model":"m","total_tokens":9,"completion_tokens":4,"inference_latency_ms":12,"attempts":2,"prompt_version":"clip-1","reused_from_seq":7,"index_name":"yard","truncated":true}"#,
     );
     let still = KeyframeStored {
         frame_index: 4,

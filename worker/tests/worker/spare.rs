@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use worker::{CancelToken, Start};
+use worker::{CancelToken, Start, WorkerError};
 
 use crate::{
     faults::children,
@@ -34,8 +34,10 @@ fn a_job_takes_the_worker_that_waits_and_another_follows() {
     let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
     let starts = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&starts);
-    let supervisor = supervisor().with_spare(move |start| told.lock().expect("whole").push(start));
-    let supervisor = supervisor.expect("a thread");
+    let on_start = move |start, ailment: Option<&WorkerError>| {
+        told.lock().expect("whole").push((start, ailment.is_some()));
+    };
+    let supervisor = supervisor().with_spare(on_start).expect("a thread");
     let job = || {
         let mut heard = Heard::default();
         let ended =
@@ -54,7 +56,8 @@ fn a_job_takes_the_worker_that_waits_and_another_follows() {
     job();
     let starts = std::mem::take(&mut *starts.lock().expect("whole"));
     // A first job that took its time left another spare worker to the second.
-    assert_eq!((starts.len(), starts[0], starts[2]), (3, Start::Spare, Start::Fresh));
+    assert_eq!(starts.len(), 3);
+    assert_eq!((starts[0], starts[2]), ((Start::Spare, false), (Start::Fresh, true)));
     drop(supervisor);
     until_there_are(0);
 }

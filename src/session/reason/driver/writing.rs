@@ -116,6 +116,11 @@ impl Driver {
     /// Takes in what was written, and has the chunks that waited for it go on.
     pub(super) fn take_in(&self, work: &mut Work, written: Written) -> Result<(), RunError> {
         let Written { leaves, outcome } = written;
+        // What a log said that failed may be there all the same.
+        if !matches!(outcome, Err(RunError::Terminal(_) | RunError::NotFound)) {
+            let chunks = leaves.iter().filter_map(|leaf| work.stills.get(&leaf.span.chunk_index));
+            work.stills_bytes += chunks.flatten().map(|still| still.bytes).sum::<u64>();
+        }
         let mut appended = outcome?.into_iter();
         for Leaf { span, stills, insight, said } in leaves {
             work.stills.remove(&span.chunk_index);

@@ -1,0 +1,107 @@
+//! A question that can be asked: what it names is there, and a backend is there to answer it.
+
+use std::sync::Arc;
+
+use infer::Request;
+
+use super::{
+    asked::{Asked, MaxTokens},
+    details,
+    pictures::Pictures,
+};
+use crate::{
+    api::{App, error::ApiError, extract::Caller},
+    json::Detail,
+    session::registry::Run,
+};
+
+/// What is asked, and for which run.
+pub struct Question {
+    /// What goes to the model, without its pictures.
+    pub request: Request,
+    /// The run whose timeline tells of the answer.
+    pub run: Option<Arc<Run>>,
+    /// Its pictures.
+    pub pictures: Pictures,
+    /// Tokens that it is expected to take.
+    pub tokens: u64,
+}
+
+impl Question {
+    /// Accepts a question of the caller's.
+    pub async fn accept(
+        app: &Arc<App>,
+        caller: &Caller,
+        asked: Asked,
+    ) -> Result<Question, Unaccepted> {
+        let Asked { mut request, run, pictures } = asked;
+        let run = run.as_deref().map(|id| Question::run(app, caller, id)).transpose();
+        let run = run.map_err(Unaccepted::of("run_id"))?;
+        let pictures = Pictures::find(app, caller, &pictures).await;
+        let pictures = pictures.map_err(Unaccepted::of("images"))?;
+        if app.inference.has_day_limit() {
+            // What a question may cost is known before it is asked.
+            request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
+        }
+        let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
+        app.inference.check(&request, pictures.bytes(), tokens).map_err(ApiError::Inference)?;
+        Ok(Question { request, run, pictures, tokens })
+    }
+
+    fn run(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
+        let run = owned(app, caller, id)?;
+        run.check_active()?;
+        app.quota.check(&caller.principal)?;
+        Ok(run)
+    }
+}
+
+/// The caller's visible run of this name.
+pub(super) fn owned(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
+    let found = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
+    found.ok_or(ApiError::RUN_NOT_FOUND)
+}
+
+/// Why a question is not accepted.
+pub struct Unaccepted {
+    /// The field that says so, where the error names none itself.
+    field: &'static str,
+    error: ApiError,
+}
+
+impl Unaccepted {
+    fn of(field: &'static str) -> impl Fn(ApiError) -> Unaccepted {
+        move |error| Unaccepted { field, error }
+    }
+
+    /// What refuses a batch for its question of this number; an error that is no matter of one question
+    /// as it is.
+    pub fn of_batch(self, index: usize) -> Result<Vec<Detail>, ApiError> {
+        let Unaccepted { field, error } = self;
+        let named = match &error {
+            ApiError::NotFound(_) | ApiError::Run(_) => vec![Detail::new(field, error.to_string())],
+            ApiError::Inference(error) => details(error),
+            _ => Vec::new(),
+        };
+        if named.is_empty() {
+            return Err(error);
+        }
+        let of_question = |detail: Detail| Detail {
+            field: format!("requests[{index}].{}", detail.field),
+            ..detail
+        };
+        Ok(named.into_iter().map(of_question).collect())
+    }
+}
+
+impl From<ApiError> for Unaccepted {
+    fn from(error: ApiError) -> Unaccepted {
+        Unaccepted { field: "", error }
+    }
+}
+
+impl From<Unaccepted> for ApiError {
+    fn from(unaccepted: Unaccepted) -> ApiError {
+        unaccepted.error
+    }
+}
