@@ -4,6 +4,8 @@
 //! [`Surface`] describes a picture that is in device memory already. The words of both are what
 //! the WGSL and the CUDA source read. Knows no device.
 
+use std::any::Any;
+
 use media::{Extent, Frame, Pixels, Plane, Sample};
 
 use crate::{
@@ -217,6 +219,13 @@ pub fn unpack(extent: Extent, chroma_extent: Option<Extent>, sums: &[u8]) -> Mea
         rest = after;
     }
     measured
+}
+
+/// What a panic of a driver's binding said, in one line: backends make errors of them.
+pub fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

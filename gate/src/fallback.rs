@@ -1,6 +1,6 @@
 //! A device's measurer that the CPU replaces when the device fails: the integers stay the same.
 //!
-//! Promises that a batch is measured once, by one of the two, and that a failed device is not
+//! Promises that a batch is told once, as measured by one of the two, and that a failed device is not
 //! asked again. Does not log: [`FallbackMeasurer::failure`] says what happened.
 
 use media::Frame;
@@ -40,12 +40,12 @@ impl Measurer for FallbackMeasurer {
             match device.measure(frames, out) {
                 Ok(()) => return Ok(()),
                 Err(error) if !error.is_of_device() => return Err(error),
-                // The device is sound: the next batch may fit.
-                Err(MeasureError::BeyondDevice { .. }) => {}
-                Err(error) => {
+                Err(error) if error.ends_device() => {
                     self.device = None;
                     self.failure = Some(error);
                 }
+                // The device is sound: the next batch may fit.
+                Err(_) => {}
             }
         }
         self.cpu.measure(frames, out)
@@ -88,9 +88,11 @@ mod tests {
         let mut expected = Vec::new();
         ReferenceMeasurer.measure(&frames, &mut expected).expect("measurable");
         let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
+        let full = MeasureError::NoRoom { backend: "scripted", reason: "in use".into() };
         let cases = [
             ("never fails", vec![None, None, None], None),
             ("beyond its limits once", vec![None, Some(beyond), None], None),
+            ("full once", vec![Some(full), None, None], None),
             // A fourth answer does not exist: the device is not asked again.
             ("lost at the second batch", vec![None, Some(lost())], Some(lost())),
         ];

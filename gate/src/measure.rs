@@ -90,6 +90,14 @@ pub enum MeasureError {
         /// Most bytes of one.
         bytes_max: u64,
     },
+    /// The device has no memory left for a batch, now.
+    #[error("{backend} has no memory left: {reason}")]
+    NoRoom {
+        /// The measurer's name.
+        backend: &'static str,
+        /// What the driver says.
+        reason: String,
+    },
     /// The device is gone, or does not answer.
     #[error("{backend} lost its device: {reason}")]
     DeviceLost {
@@ -117,6 +125,7 @@ impl MeasureError {
                 ErrorKind::Internal
             }
             MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
+            MeasureError::NoRoom { .. } => ErrorKind::Exhausted,
             MeasureError::DeviceLost { .. } => ErrorKind::Unavailable,
             MeasureError::DeviceFault { .. } => ErrorKind::Internal,
         }
@@ -124,12 +133,13 @@ impl MeasureError {
 
     /// The device is at fault and not the picture: another measurer may measure it.
     pub fn is_of_device(&self) -> bool {
-        matches!(
-            self,
-            MeasureError::BeyondDevice { .. }
-                | MeasureError::DeviceLost { .. }
-                | MeasureError::DeviceFault { .. }
-        )
+        self.ends_device()
+            || matches!(self, MeasureError::BeyondDevice { .. } | MeasureError::NoRoom { .. })
+    }
+
+    /// The device measures nothing more; after other errors the next batch may do.
+    pub fn ends_device(&self) -> bool {
+        matches!(self, MeasureError::DeviceLost { .. } | MeasureError::DeviceFault { .. })
     }
 }
 

@@ -3,12 +3,12 @@
 //! The driver's library is loaded when first asked for; nothing of CUDA is linked.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, result, sys};
+use gate::device::said;
 
 use crate::{CudaError, Version, module};
 
@@ -64,13 +64,6 @@ impl Device {
 /// Why a step failed, with what the driver says.
 pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> CudaError {
     move |error| CudaError::Refused { step, reason: error.to_string() }
-}
-
-/// What a panic of the binding said, in one line.
-pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[expect(unsafe_code, reason = "loads the driver's library")]

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cudarc::driver::{DriverError, sys::CUresult};
 use gate::{
     MeasureError, Measurements, Measurer, conformance,
-    device::{Batch, HostPlanes, SURFACES, Surface, batches, unpack},
+    device::{Batch, HostPlanes, SURFACES, Surface, batches, said, unpack},
 };
 use media::Frame;
 
 use crate::{
     CudaError, DevicePicture,
     buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, Samples},
-    device::{Device, refused, said},
+    device::{Device, refused},
     launch,
 };
 
@@ -137,14 +137,28 @@ impl CudaMeasurer {
             Err(panic) => Failure::Lost(said(panic.as_ref())),
         };
         out.truncate(before);
+        let failure = match failure {
+            Failure::Memory(reason) => self.settled(reason),
+            failure => failure,
+        };
         Err(match failure {
             Failure::Picture(error) => error,
-            Failure::Memory(reason) => MeasureError::DeviceFault { backend: NAME, reason },
+            Failure::Memory(reason) => MeasureError::NoRoom { backend: NAME, reason },
             Failure::Lost(reason) => {
                 self.loss = Some(reason.clone());
                 MeasureError::DeviceLost { backend: NAME, reason }
             }
         })
+    }
+}
+
+impl CudaMeasurer {
+    /// Waits for what was sent before memory ran out: it may still read what the next batch writes.
+    fn settled(&self, reason: String) -> Failure {
+        match self.device.stream.synchronize() {
+            Ok(()) => Failure::Memory(reason),
+            Err(error) => Failure::Lost(error.to_string()),
+        }
     }
 }
 

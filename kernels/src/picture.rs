@@ -34,9 +34,11 @@ impl DevicePicture {
         pitch: u32,
     ) -> Result<DevicePicture, CudaError> {
         let halved = Subsampling::Yuv420.chroma_extent(extent).unwrap_or(extent);
-        let row_bytes = u64::from(2 * halved.width) * sample.bytes() as u64;
+        let row_bytes = 2 * u64::from(halved.width) * sample.bytes() as u64;
         let what = if extent.width > MAX_SIDE || extent.height > MAX_SIDE {
             "a side that is too long"
+        } else if matches!(sample, Sample::U16 { shift: 9.. }) {
+            "samples of more than sixteen bits"
         } else if u64::from(pitch) < row_bytes {
             "a pitch below its width"
         } else if !(luma | chroma | u64::from(pitch)).is_multiple_of(4) {
@@ -72,6 +74,8 @@ mod tests {
             ("chroma not aligned", (64, 64), Sample::U8, 256, 513, 64, false),
             ("pitch not aligned", (64, 64), Sample::U8, 256, 512, 66, false),
             ("too wide", (8193, 64), Sample::U8, 256, 512, 8448, false),
+            ("as wide as can be said", (u32::MAX, 64), Sample::U8, 256, 512, u32::MAX, false),
+            ("no such samples", (64, 64), Sample::U16 { shift: 9 }, 256, 512, 128, false),
         ];
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
             let extent = Extent { width, height };

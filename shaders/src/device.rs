@@ -1,7 +1,7 @@
 //! Which adapter measures, and what becomes of its errors.
 //!
 //! An adapter that is a CPU is slower than the CPU measurer: it is for tests, and opened only
-//! when named. Faults and loss of the device are kept until asked for; nothing panics.
+//! when asked for. Faults and loss of the device are kept until asked for; nothing panics.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +22,8 @@ const CPU_WAIT_MAX: Duration = Duration::from_secs(300);
 pub enum AdapterChoice<'a> {
     /// The first discrete GPU, else an integrated one, else a virtual one; never a CPU.
     Hardware,
+    /// The same, and a CPU where there is nothing else.
+    Any,
     /// The first whose name contains this, whatever its letters' case, a CPU too.
     Named(&'a str),
 }
@@ -49,6 +51,7 @@ impl Device {
         let Some(index) = choose(&infos, choice) else {
             let wanted = match choice {
                 AdapterChoice::Hardware => "of a GPU".to_owned(),
+                AdapterChoice::Any => "of a GPU or a CPU".to_owned(),
                 AdapterChoice::Named(part) => format!("with {part:?} in its name"),
             };
             return Err(WgpuError::NoAdapter { wanted, found: infos.iter().map(name).collect() });
@@ -87,12 +90,18 @@ fn choose(infos: &[AdapterInfo], choice: AdapterChoice<'_>) -> Option<usize> {
             let part = part.to_lowercase();
             infos.iter().position(|info| info.name.to_lowercase().contains(&part))
         }
-        AdapterChoice::Hardware => {
-            [DeviceType::DiscreteGpu, DeviceType::IntegratedGpu, DeviceType::VirtualGpu]
-                .into_iter()
-                .find_map(|wanted| infos.iter().position(|info| info.device_type == wanted))
-        }
+        AdapterChoice::Hardware => first_of(infos, &GPUS),
+        AdapterChoice::Any => first_of(infos, &GPUS).or(first_of(infos, &[DeviceType::Cpu])),
     }
+}
+
+/// Adapters that are no CPU, the best first.
+const GPUS: [DeviceType; 3] =
+    [DeviceType::DiscreteGpu, DeviceType::IntegratedGpu, DeviceType::VirtualGpu];
+
+fn first_of(infos: &[AdapterInfo], kinds: &[DeviceType]) -> Option<usize> {
+    let mut kinds = kinds.iter();
+    kinds.find_map(|kind| infos.iter().position(|info| info.device_type == *kind))
 }
 
 /// What the driver said went wrong, until it is asked for.
@@ -153,6 +162,9 @@ mod tests {
             ("nothing but a CPU", &few[..], AdapterChoice::Hardware, None),
             ("no adapters", &[], AdapterChoice::Hardware, None),
             ("a CPU by name", &few, AdapterChoice::Named("LLVMpipe"), Some(0)),
+            ("a CPU where nothing else is", &few, AdapterChoice::Any, Some(0)),
+            ("a GPU before a CPU", &all, AdapterChoice::Any, Some(4)),
+            ("nothing to take", &few[1..], AdapterChoice::Any, None),
             ("no such name", &few, AdapterChoice::Named("nvidia"), None),
             ("discrete first", &all, AdapterChoice::Hardware, Some(4)),
             ("then integrated", &all[..4], AdapterChoice::Hardware, Some(3)),

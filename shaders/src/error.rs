@@ -42,6 +42,12 @@ pub enum WgpuError {
         /// What the driver says.
         reason: String,
     },
+    /// The driver failed in a way that its binding panics at.
+    #[error("the Vulkan driver failed: {reason}")]
+    Driver {
+        /// What the binding says.
+        reason: String,
+    },
     /// It measures other integers than the reference.
     #[error("adapter {adapter} does not measure as the reference does: {fault}")]
     Nonconforming {
@@ -56,7 +62,9 @@ impl WgpuError {
     /// What is not there is unavailable; what is there and wrong is unsupported.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } => ErrorKind::Unavailable,
+            WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } | WgpuError::Driver { .. } => {
+                ErrorKind::Unavailable
+            }
             WgpuError::TooSmall { .. }
             | WgpuError::Shader { .. }
             | WgpuError::Nonconforming { .. } => ErrorKind::Unsupported,

@@ -1,7 +1,6 @@
 //! One batch on the device: up, through the shader, and back, bounded in time.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -11,7 +10,7 @@ use std::{
 
 use gate::{
     MeasureError, Measurements,
-    device::{CELLS, HostPlanes, unpack},
+    device::{CELLS, HostPlanes, said, unpack},
 };
 use media::Frame;
 use wgpu::MapMode;
@@ -50,10 +49,24 @@ fn contained(batch: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped>
     catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))))
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
+/// Buffers for a batch of `bytes` of samples, whatever the driver does.
+pub(crate) fn make_buffers(
+    device: &Device,
+    pipeline: &wgpu::ComputePipeline,
+    bytes: u64,
+) -> Result<Buffers, MeasureError> {
+    let mut made = None;
+    let ran = contained(|| {
+        made = Some(Buffers::new(device, pipeline, bytes));
+        Ok(())
+    });
+    match made {
+        Some(made) => made,
+        None => Err(verdict(&device.faults, ran).err().unwrap_or(MeasureError::DeviceFault {
+            backend: NAME,
+            reason: "no buffers".to_owned(),
+        })),
+    }
 }
 
 /// The device's own word comes before what followed from it.

@@ -12,9 +12,11 @@ mod error;
 mod launch;
 mod module;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gate::{
     MeasureError, Measurements, Measurer, conformance,
-    device::{Batch, batches},
+    device::{Batch, batches, said},
 };
 use media::Frame;
 
@@ -40,6 +42,11 @@ pub struct WgpuMeasurer {
 impl WgpuMeasurer {
     /// Opens an adapter, compiles the shader and measures the smoke of the conformance table.
     pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
+        let opened = catch_unwind(AssertUnwindSafe(|| WgpuMeasurer::open_any(choice)));
+        opened.unwrap_or_else(|panic| Err(WgpuError::Driver { reason: said(panic.as_ref()) }))
+    }
+
+    fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
         let device = Device::open(choice)?;
         module::check_limits(&device)?;
         let pipeline = module::compile(&device)?;
@@ -75,7 +82,7 @@ impl WgpuMeasurer {
         let buffers = match self.buffers.take_if(fits) {
             Some(buffers) => buffers,
             None => {
-                let made = Buffers::new(&self.device, &self.pipeline, batch.bytes)?;
+                let made = launch::make_buffers(&self.device, &self.pipeline, batch.bytes)?;
                 self.buffers_made += 1;
                 made
             }

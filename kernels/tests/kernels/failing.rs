@@ -41,4 +41,9 @@ fn a_device_without_room_is_an_error_and_smaller_pictures_are_measured() {
     let error = error.expect_err("too large for the device's memory");
     assert!(error.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
     assert_eq!(check_batch(&mut measurer, &[Picture::new(320, 180)]), Ok(()));
+    let mut steady = FallbackMeasurer::new(Box::new(measurer));
+    for picture in [Picture::new(4096, 4096), Picture::new(320, 180)] {
+        assert_eq!(check_batch(&mut steady, &[picture]), Ok(()));
+    }
+    assert_eq!((steady.failure(), steady.name()), (None, "cuda"), "the device is kept");
 }
