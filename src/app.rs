@@ -81,6 +81,14 @@ pub enum StartError {
         /// What is missing.
         source: WorkerError,
     },
+    /// A backend that is asked for by name does not measure.
+    #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
+    Gate {
+        /// Its name.
+        backend: &'static str,
+        /// What is missing.
+        source: WorkerError,
+    },
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),

@@ -1,7 +1,10 @@
-//! What decodes here: the backend that the configuration asks for, tried in a real worker.
+//! What decodes and measures here: the backends that the configuration asks for, tried in a real worker.
 
 use decode::Backend;
-use worker::{Capabilities, Choice, SandboxReport, Selection, Supervisor, Wanted, WorkerProgram};
+use worker::{
+    Capabilities, Choice, GateBackend, GateChoice, SandboxReport, SelectError, Selection,
+    Supervisor, Wanted, WorkerError, WorkerProgram,
+};
 
 use crate::app::StartError;
 
@@ -12,6 +15,10 @@ pub struct Workers {
     pub backend: Backend,
     /// Backends that were tried before it, and why they were passed over.
     pub passed_over: Vec<(Backend, String)>,
+    /// What measures first.
+    pub gate: GateBackend,
+    /// Backends that were tried before it, and why they were passed over.
+    pub gate_passed_over: Vec<(GateBackend, String)>,
     /// What they can do; `None` when none starts.
     pub capabilities: Option<Capabilities>,
     /// How isolated they are.
@@ -60,6 +67,13 @@ impl Workers {
             Ok((supervisor, selection)) => return Ok((supervisor, Workers::of(selection))),
             Err(error) => error,
         };
+        let error = match error {
+            SelectError::Gate { backend, source } if wanted.gate == GateChoice::Named(backend) => {
+                return Err(StartError::Gate { backend: backend.as_str(), source });
+            }
+            SelectError::Gate { source, .. } => source,
+            SelectError::Decode(error) => error,
+        };
         if let Choice::Named(backend) = wanted.choice
             && backend != Backend::Software
         {
@@ -69,6 +83,8 @@ impl Workers {
         let workers = Workers {
             backend: Backend::Software,
             passed_over: Vec::new(),
+            gate: GateBackend::Cpu,
+            gate_passed_over: Vec::new(),
             capabilities: None,
             sandbox: Isolation::Unavailable,
         };
@@ -76,7 +92,7 @@ impl Workers {
     }
 
     fn of(selection: Selection) -> Workers {
-        let Selection { backend, capabilities, sandbox, passed_over } = selection;
+        let Selection { backend, capabilities, sandbox, passed_over, gate } = selection;
         let passed_over: Vec<(Backend, String)> =
             passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
         for (backend, reason) in &passed_over {
@@ -87,7 +103,21 @@ impl Workers {
             tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
         }
         tracing::info!(backend = backend.as_str(), "media is decoded");
+        let gate_passed_over = told(gate.passed_over);
+        let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
+        tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
         let sandbox = Isolation::of(&sandbox);
-        Workers { backend, passed_over, capabilities: Some(capabilities), sandbox }
+        let capabilities = Some(capabilities);
+        Workers { backend, passed_over, gate, gate_passed_over, capabilities, sandbox }
     }
+}
+
+/// Why gate backends were passed over, said once.
+fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
+    let told = |(backend, error): (GateBackend, WorkerError)| {
+        let reason = error.to_string();
+        tracing::info!(backend = backend.as_str(), reason, "a gate backend is passed over");
+        (backend, reason)
+    };
+    passed_over.into_iter().map(told).collect()
 }

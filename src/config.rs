@@ -80,7 +80,7 @@ pub struct Config {
     pub run_ttl: Duration,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
-    /// What decodes.
+    /// What decodes and measures.
     pub decode: worker::Wanted,
     /// Thresholds of the gate.
     pub gate: GateConfig,
@@ -159,7 +159,6 @@ impl Config {
     ) -> Result<Config, Vec<VarError>> {
         let mut vars = Vars::new(values);
         let decode = decoding::decoding(&mut vars);
-        vars.read("SERVICE_GATE_BACKEND", "auto", gate_backend);
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
         if require_keys && ring.is_empty() {
@@ -273,14 +272,6 @@ fn gate(vars: &mut Vars) -> GateConfig {
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
-    }
-}
-
-fn gate_backend(text: &str) -> Result<(), Problem> {
-    match text {
-        "auto" | "cpu" => Ok(()),
-        "wgpu" | "cuda" => Err(missing_backend(text)),
-        _ => Err("must be one of auto, cpu, wgpu, cuda".into()),
     }
 }
 

@@ -198,7 +198,8 @@ impl Live {
         };
         let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
         let budget = Budget::new(*memory_budget);
-        let workers = Workers::new(parts.supervisor.clone(), *shares_workers);
+        let counted = Arc::clone(&parts.metrics);
+        let workers = Workers::new(parts.supervisor.clone(), *shares_workers, counted);
         let schema = default_answer();
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());

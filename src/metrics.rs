@@ -69,6 +69,8 @@ series! {
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
     /// Media workers of file jobs, by whether one waited.
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
+    /// Devices that measured frames in a worker and were given up, the CPU going on.
+    gate_devices_lost: IntCounter = family::counter, "service_gate_devices_lost_total";
     /// Bytes of remote sources that were fetched.
     remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
     /// Remote sources that were not read, by what went wrong.

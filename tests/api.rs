@@ -23,6 +23,8 @@ mod examples;
 mod feedback;
 #[path = "api/files.rs"]
 mod files;
+#[path = "api/gates.rs"]
+mod gates;
 #[path = "api/idempotency.rs"]
 mod idempotency;
 #[path = "api/infer.rs"]

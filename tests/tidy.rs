@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("embed", &["media"]),
     ("kernels", &["media", "gate"]),
     ("shaders", &["media", "gate"]),
-    ("worker", &["media", "decode", "gate"]),
+    ("worker", &["media", "decode", "gate", "kernels", "shaders"]),
     ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed"]),
     (
         "sightline",

@@ -86,6 +86,11 @@ pub fn analyze(
                     return ControlFlow::Break(());
                 }
             }
+            JobEvent::Measured(by) => {
+                if let Some(reason) = by.lost {
+                    eprintln!("warning: the gate's device was given up: {reason}");
+                }
+            }
             JobEvent::Chunk(_) | JobEvent::Spent(_) | JobEvent::Done(_) => {}
         }
         ControlFlow::Continue(())

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use decode::Backend;
 use serde::Serialize;
-use worker::{CancelToken, Choice, Supervisor, Wanted, WorkerProgram};
+use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted, WorkerProgram};
 
 use crate::{
     environment,
@@ -45,6 +45,10 @@ pub struct DecodeArgs {
     #[arg(long, value_name = "NAME", env = "SERVICE_DECODE_BACKEND", default_value = "auto",
         value_parser = choice)]
     backend: Choice,
+    /// Backend that must measure here: cpu, wgpu or cuda; auto for the first device that does, else cpu
+    #[arg(long = "gate-backend", value_name = "NAME", env = "SERVICE_GATE_BACKEND",
+        default_value = "auto", value_parser = gate_choice)]
+    gate: GateChoice,
     /// Number of an NVIDIA device, or path of a render node [default: the first]
     #[arg(long, value_name = "DEVICE", env = "SERVICE_DECODE_DEVICE")]
     device: Option<String>,
@@ -55,6 +59,7 @@ impl DecodeArgs {
         Wanted {
             choice: self.backend,
             device: self.device.clone().filter(|device| !device.is_empty()),
+            gate: self.gate,
             capabilities: environment::driver_capabilities(),
         }
     }
@@ -66,6 +71,14 @@ fn choice(text: &str) -> Result<Choice, String> {
     }
     let found = Backend::from_name(text).map(Choice::Named);
     found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi".to_owned())
+}
+
+fn gate_choice(text: &str) -> Result<GateChoice, String> {
+    if text == "auto" {
+        return Ok(GateChoice::Auto);
+    }
+    let found = GateBackend::from_name(text).map(GateChoice::Named);
+    found.ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
 }
 
 /// How a check ended.
@@ -110,7 +123,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     interrupt::on_signal(&cancel)?;
     let mut checks = checks::sandbox(&Supervisor::new(WorkerProgram::current()));
     checks.extend(checks::decoders(&args.decode.wanted()));
-    checks.push(checks::measurer());
+    checks.extend(checks::measurers(&args.decode.wanted()));
     checks.push(checks::embedder(args.model.as_deref(), args.onnxruntime.as_deref()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));

@@ -61,6 +61,9 @@ pub enum CliError {
     /// This machine cannot start media workers.
     #[error("cannot start the media worker: {0}")]
     Worker(#[from] worker::WorkerError),
+    /// This machine has not what is asked for.
+    #[error("cannot start the media worker: {0}")]
+    Select(#[from] worker::SelectError),
     /// A run log could not be read.
     #[error("{}: {source}", dir.display())]
     Log { dir: PathBuf, source: timeline::TimelineError },
@@ -141,6 +144,7 @@ impl CliError {
             | CliError::Listen { .. }
             | CliError::Check(_) => Exit::Failed,
             CliError::Analysis { source, .. } | CliError::Worker(source) => of_kind(source.kind()),
+            CliError::Select(error) => of_kind(error.kind()),
             CliError::Log { source, .. } => of_kind(source.kind()),
             CliError::Model(error) => of_kind(error.kind()),
             CliError::Live(error) => of_kind(error.kind()),

@@ -106,6 +106,8 @@ struct CodecRecord {
 #[schema(as = GateSupport)]
 struct GateRecord {
     backend: &'static str,
+    /// Devices that were tried before it.
+    passed_over: Vec<PassedOver>,
     /// What a worker measures with, such as `cpu-avx2`; null when no worker starts.
     #[schema(required = true)]
     measurer: Option<String>,
@@ -196,6 +198,11 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         .passed_over
         .iter()
         .map(|(backend, reason)| PassedOver { backend: backend.as_str(), reason: reason.clone() });
+    let gate_passed_over = app
+        .workers
+        .gate_passed_over
+        .iter()
+        .map(|(backend, reason)| PassedOver { backend: backend.as_str(), reason: reason.clone() });
     Json(Models {
         request_id: caller.request_id,
         models,
@@ -206,7 +213,11 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
             sandbox: app.workers.sandbox.as_str(),
             codecs: codecs.into(),
         },
-        gate: GateRecord { backend: "cpu", measurer: able.map(|able| able.measurer.clone()) },
+        gate: GateRecord {
+            backend: app.workers.gate.as_str(),
+            passed_over: gate_passed_over.collect(),
+            measurer: able.map(|able| able.measurer.clone()),
+        },
         embedding: EmbeddingRecord::of(app.live.eyes()),
     })
 }

@@ -1,7 +1,7 @@
-//! Which backend decodes.
+//! Which backends decode and measure.
 
 use decode::Backend;
-use worker::{Choice, Wanted};
+use worker::{Choice, GateBackend, GateChoice, Wanted};
 
 use super::Vars;
 use crate::json::Problem;
@@ -13,6 +13,7 @@ pub(super) fn decoding(vars: &mut Vars) -> Wanted {
     Wanted {
         choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
         device: vars.read("SERVICE_DECODE_DEVICE", "", device),
+        gate: vars.read("SERVICE_GATE_BACKEND", "auto", gate),
         capabilities: vars.raw("NVIDIA_DRIVER_CAPABILITIES").map(str::to_owned),
     }
 }
@@ -23,6 +24,18 @@ fn choice(text: &str) -> Result<Choice, Problem> {
         (_, Some(backend)) => Ok(Choice::Named(backend)),
         ("ffmpeg-cli", None) => Err(super::missing_backend(text)),
         _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
+    }
+}
+
+fn gate(text: &str) -> Result<GateChoice, Problem> {
+    match (text, GateBackend::from_name(text)) {
+        ("auto", _) => Ok(GateChoice::Auto),
+        (_, Some(backend)) if backend.is_built() => Ok(GateChoice::Named(backend)),
+        (name, Some(_)) => Err(format!(
+            "asks for {name} by name, and this binary was built without it (--features {name}-gate)"
+        )
+        .into()),
+        _ => Err("must be one of auto, cpu, wgpu, cuda".into()),
     }
 }
 

@@ -18,8 +18,9 @@ pub struct LiveConfig {
     pub ice_servers: Vec<IceServer>,
     /// Bytes that all sessions together may reserve.
     pub memory_budget: u64,
-    /// Sessions of different principals may share a media worker.
-    pub shares_workers: bool,
+    /// Sessions of different principals may share a media worker; `None` where nobody says: on a
+    /// device only.
+    pub shares_workers: Option<bool>,
     /// The model that describes, where a session names none; the first backend's when `None`.
     pub model: Option<String>,
     /// The model that is asked where the first is not sure.
@@ -61,7 +62,7 @@ pub(super) fn live(vars: &mut Vars, http: SocketAddr) -> LiveConfig {
             "8589934592",
             whole(25 << 20, 1 << 50),
         ),
-        shares_workers: vars.read("SERVICE_MEDIA_ISOLATION", "principal", isolation),
+        shares_workers: vars.read("SERVICE_MEDIA_ISOLATION", "auto", isolation),
         model: vars.read("SERVICE_LIVE_MODEL", "", named),
         second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", named),
         threshold: vars.read("SERVICE_LIVE_SECOND_PASS_THRESHOLD", "0.7", fraction),
@@ -133,11 +134,12 @@ fn is_ice_url(text: &str, schemes: &[&str]) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
 }
 
-fn isolation(text: &str) -> Result<bool, Problem> {
+fn isolation(text: &str) -> Result<Option<bool>, Problem> {
     match text {
-        "principal" => Ok(false),
-        "shared" => Ok(true),
-        _ => Err("must be principal or shared".into()),
+        "auto" => Ok(None),
+        "principal" => Ok(Some(false)),
+        "shared" => Ok(Some(true)),
+        _ => Err("must be auto, principal or shared".into()),
     }
 }
 
@@ -180,7 +182,7 @@ mod tests {
             ("SERVICE_WEBRTC_TURN_URL", "turn:t.example", "needs SERVICE_WEBRTC_TURN_USERNAME"),
             ("SERVICE_WEBRTC_PUBLIC_IPS", "0.0.0.0", "publishers can send to"),
             ("SERVICE_WEBRTC_PUBLIC_IPS", "here", "must list IP addresses"),
-            ("SERVICE_MEDIA_ISOLATION", "none", "principal or shared"),
+            ("SERVICE_MEDIA_ISOLATION", "none", "auto, principal or shared"),
             ("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", "1000", "must be an integer in"),
         ];
         for (name, value, expected) in rows {

@@ -39,7 +39,7 @@ fn a_bad_value_is_named() {
         ("SERVICE_TRANSPORT", "h4"),
         ("SERVICE_DECODE_BACKEND", "fast"),
         ("SERVICE_DECODE_DEVICE", "card0"),
-        ("SERVICE_GATE_BACKEND", "cuda"),
+        ("SERVICE_GATE_BACKEND", "gpu"),
         ("SERVICE_MAX_CONNECTIONS", "15"),
         ("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "-1"),
         ("SERVICE_TRACES_ENDPOINT", "collector:4317"),
@@ -92,6 +92,25 @@ fn bounds_themselves_are_accepted() {
     for (name, value) in cases {
         let resolved = resolve(&[("SERVICE_API_KEYS", "k"), (name, value)]);
         assert!(resolved.is_ok(), "{name}={value}: {:?}", resolved.err());
+    }
+}
+
+#[test]
+fn a_gate_backend_is_there_where_it_was_built_in() {
+    for (name, is_built) in [
+        ("auto", true),
+        ("cpu", true),
+        ("wgpu", cfg!(feature = "wgpu-gate")),
+        ("cuda", cfg!(feature = "cuda-gate")),
+    ] {
+        let resolved = resolve(&[("SERVICE_API_KEYS", "k"), ("SERVICE_GATE_BACKEND", name)]);
+        match resolved {
+            Ok(_) => assert!(is_built, "{name}"),
+            Err(errors) => {
+                let said = errors[0].to_string();
+                assert!(!is_built && said.contains(&format!("{name}-gate")), "{name}: {said}");
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The media workers of live sessions: shared by a few sessions each, and by one principal's
-//! unless the operator says otherwise.
+//! unless the operator says otherwise. Where a device decodes or measures, one worker has as many as it
+//! holds: a device is opened once, and pictures of all sessions are measured together.
 //!
 //! A worker starts with its first session and ends with its last. One that ends by itself takes
 //! its own sessions with it and no other.
@@ -15,18 +16,24 @@ use std::{
 use media::AccessUnit;
 use worker::{Limits, LiveEvent, LiveWorker, SessionSpec, Supervisor, WorkerError};
 
-use super::inbox::Inbox;
-use crate::config::Principal;
+use super::{budget::SESSION_BYTES, inbox::Inbox};
+use crate::{config::Principal, metrics::Metrics};
 
-/// Sessions of one worker.
-pub const PER_WORKER: usize = 8;
-/// Memory of one worker: its sessions' reservations, and room for the largest picture.
+/// Sessions of one worker: one that ends takes them all with it.
+const PER_WORKER: usize = 8;
+/// The same where all share a device.
+const PER_DEVICE_WORKER: usize = LiveWorker::SESSIONS_MAX;
+/// Memory of one worker of [`PER_WORKER`] sessions: what they reserve, and room for the largest
+/// picture.
 const WORKER_BYTES: u64 = 2 << 30;
 
 /// The workers that run.
 pub struct Workers {
     supervisor: Supervisor,
     is_shared: bool,
+    /// Sessions of one worker.
+    per_worker: usize,
+    metrics: Arc<Metrics>,
     /// Only those with a session.
     running: Mutex<Vec<Arc<Hosted>>>,
     /// Held while one is started.
@@ -57,10 +64,23 @@ pub struct Seat {
 }
 
 impl Workers {
-    /// No worker yet.
-    pub fn new(supervisor: Supervisor, is_shared: bool) -> Arc<Workers> {
+    /// No worker yet; where nobody says whether principals share one, they do on a device.
+    pub fn new(
+        supervisor: Supervisor,
+        is_shared: Option<bool>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Workers> {
+        let has_device = supervisor.has_device();
+        let is_shared = is_shared.unwrap_or(has_device);
+        let per_worker = if has_device && is_shared { PER_DEVICE_WORKER } else { PER_WORKER };
         let (running, starting) = (Mutex::default(), Mutex::default());
-        Arc::new(Workers { supervisor, is_shared, running, starting })
+        Arc::new(Workers { supervisor, is_shared, per_worker, metrics, running, starting })
+    }
+
+    /// What a worker may use: its sessions' reservations beyond those of a small one.
+    fn limits(&self) -> Limits {
+        let further = (self.per_worker - PER_WORKER) as u64 * SESSION_BYTES;
+        Limits { memory_bytes: WORKER_BYTES + further, ..Limits::default() }
     }
 
     /// Workers that run.
@@ -93,7 +113,7 @@ impl Workers {
         if let Some(seat) = self.enter_running(owner, inbox) {
             return Ok(seat);
         }
-        let hosted = Arc::new(Hosted::start(&self.supervisor, owner.clone())?);
+        let hosted = Arc::new(Hosted::start(self, owner.clone())?);
         let session = hosted.enter(inbox.clone());
         lock(&self.running).push(Arc::clone(&hosted));
         Ok(Seat { pool: Arc::clone(self), hosted, session })
@@ -104,7 +124,7 @@ impl Workers {
         let has_room = |hosted: &&Arc<Hosted>| {
             (self.is_shared || hosted.owner == *owner)
                 && !hosted.has_ended.load(Relaxed)
-                && lock(&hosted.inboxes).of.len() < PER_WORKER
+                && lock(&hosted.inboxes).of.len() < self.per_worker
         };
         let hosted = Arc::clone(running.iter().find(has_room)?);
         let session = hosted.enter(inbox.clone());
@@ -113,9 +133,10 @@ impl Workers {
 }
 
 impl Hosted {
-    fn start(supervisor: &Supervisor, owner: Principal) -> Result<Hosted, WorkerError> {
+    fn start(pool: &Workers, owner: Principal) -> Result<Hosted, WorkerError> {
         let (inboxes, has_ended): (Inboxes, Arc<AtomicBool>) = Default::default();
         let (told, ended) = (Arc::clone(&inboxes), Arc::clone(&has_ended));
+        let counted = Arc::clone(&pool.metrics);
         let on_event = move |event| match event {
             LiveEvent::Session { session, event } => {
                 let inbox = lock(&told).of.get(&session).cloned();
@@ -124,13 +145,17 @@ impl Hosted {
                     inbox.take(event);
                 }
             }
+            LiveEvent::GateLost(reason) => {
+                counted.gate_devices_lost.inc();
+                tracing::warn!(reason, "the gate's device was given up: the CPU measures");
+            }
             LiveEvent::Ended(error) => {
                 ended.store(true, Relaxed);
                 tracing::warn!(%error, "a media worker of live sessions ended");
                 lock(&told).of.values().for_each(|inbox| inbox.worker_ended(&error));
             }
         };
-        let worker = supervisor.start_live(limits(), on_event)?;
+        let worker = pool.supervisor.start_live(pool.limits(), on_event)?;
         Ok(Hosted { owner, worker, inboxes, has_ended })
     }
 
@@ -142,10 +167,6 @@ impl Hosted {
         table.of.insert(session, inbox);
         session
     }
-}
-
-fn limits() -> Limits {
-    Limits { memory_bytes: WORKER_BYTES, ..Limits::default() }
 }
 
 impl Seat {

@@ -37,7 +37,7 @@ fn settings_are_checked_before_anything_starts() {
         ("SERVICE_ACTIVE_STREAM_LIMIT", "many"),
         ("SERVICE_TRANSPORT", "h3"),
         ("SERVICE_DECODE_BACKEND", "fast"),
-        ("SERVICE_GATE_BACKEND", "wgpu"),
+        ("SERVICE_GATE_BACKEND", "gpu"),
         ("SERVICE_API_KEYS", ""),
     ];
     for (name, value) in bad {

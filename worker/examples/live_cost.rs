@@ -104,6 +104,7 @@ impl Tally {
         let (session, event) = match event {
             LiveEvent::Session { session, event } => (first + session, event),
             LiveEvent::Ended(error) => return self.trouble.push(error.to_string()),
+            LiveEvent::GateLost(reason) => return self.trouble.push(reason),
         };
         match event {
             SessionEvent::Signals(signals) => {

@@ -1,12 +1,17 @@
-//! Which backend decodes here: what was asked for, tried in a real worker.
+//! Which backends decode and measure here: what was asked for, tried in a real worker.
 //!
 //! A backend that is asked for by name is used or is an error. What nobody names is tried in turn, and
 //! what was passed over is told with its reason.
 
 use decode::{Backend, BackendError, DeviceSpec, Tried};
-use media::Codec;
+use media::{Codec, ErrorKind};
 
-use crate::{Capabilities, Fault, SandboxReport, Supervisor, WorkerError, WorkerProgram};
+use crate::{
+    Capabilities, Fault, GateBackend, GateError, Limits, SandboxReport, Supervisor, WorkerError,
+    WorkerProgram,
+    measuring::GateDevice,
+    process::{Life, Process},
+};
 
 /// Which backend is to decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +23,16 @@ pub enum Choice {
     Named(Backend),
 }
 
+/// Which backend is to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GateChoice {
+    /// The first GPU that measures as the CPU does, else the CPU.
+    #[default]
+    Auto,
+    /// This one; a Vulkan adapter that is a CPU too.
+    Named(GateBackend),
+}
+
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -27,6 +42,8 @@ pub struct Wanted {
     pub device: Option<String>,
     /// See [`DeviceSpec::capabilities`].
     pub capabilities: Option<String>,
+    /// What is to measure. CUDA takes the device that decodes, where its number was given.
+    pub gate: GateChoice,
 }
 
 /// What decodes, and what does not.
@@ -40,6 +57,33 @@ pub struct Selection {
     pub sandbox: SandboxReport,
     /// Backends that were tried before, and why they were passed over.
     pub passed_over: Vec<(Backend, WorkerError)>,
+    /// What measures.
+    pub gate: GateSelection,
+}
+
+/// What measures, and what does not.
+#[derive(Debug)]
+pub struct GateSelection {
+    /// What is asked first.
+    pub backend: GateBackend,
+    /// Backends that were tried before, and why they were passed over.
+    pub passed_over: Vec<(GateBackend, WorkerError)>,
+}
+
+/// Why no workers can be had as they are asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// The backend that is to measure does not.
+    #[error("the gate's backend {} does not measure: {source}", .backend.as_str())]
+    Gate {
+        /// Its name.
+        backend: GateBackend,
+        /// What is missing.
+        source: WorkerError,
+    },
+    /// Nothing decodes, or not what was asked for by name.
+    #[error(transparent)]
+    Decode(#[from] WorkerError),
 }
 
 impl Wanted {
@@ -51,19 +95,83 @@ impl Wanted {
         }
     }
 
+    /// What to measure with, in the order in which it is tried.
+    fn gate_candidates(&self) -> Vec<GateDevice> {
+        let number = self.device.as_ref().and_then(|device| device.parse().ok()).unwrap_or(0);
+        let device = |is_named| move |backend| GateDevice { backend, number, is_named };
+        match self.gate {
+            GateChoice::Auto => GateBackend::ALL.map(device(false)).into(),
+            GateChoice::Named(backend) => vec![device(true)(backend)],
+        }
+    }
+
     fn spec(&self, backend: Backend) -> DeviceSpec {
         DeviceSpec { backend, device: self.device.clone(), capabilities: self.capabilities.clone() }
     }
 }
 
 impl Supervisor {
-    /// Starts workers of `program` with the first backend of those wanted that decodes.
+    /// Starts workers of `program` with the first backends of those wanted that measure and decode.
     pub fn select(
         program: &WorkerProgram,
         wanted: &Wanted,
-    ) -> Result<(Supervisor, Selection), WorkerError> {
-        first_that_decodes(&wanted.candidates(), |backend| try_backend(program, wanted, backend))
+    ) -> Result<(Supervisor, Selection), SelectError> {
+        let (program, gate) =
+            first_that_measures(&wanted.gate_candidates(), |device| try_gate(program, device))?;
+        let tried = |backend| try_backend(&program, wanted, backend);
+        let (supervisor, found) = first_that_decodes(&wanted.candidates(), tried)?;
+        let Decodes { backend, capabilities, sandbox, passed_over } = found;
+        Ok((supervisor, Selection { backend, capabilities, sandbox, passed_over, gate }))
     }
+}
+
+impl SelectError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SelectError::Gate { source, .. } | SelectError::Decode(source) => source.kind(),
+        }
+    }
+}
+
+/// What decodes, of a [`Selection`].
+struct Decodes {
+    backend: Backend,
+    capabilities: Capabilities,
+    sandbox: SandboxReport,
+    passed_over: Vec<(Backend, WorkerError)>,
+}
+
+/// Workers that measure with `device`, which one of them has opened; the CPU needs no trying.
+fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<WorkerProgram, WorkerError> {
+    let backend = device.backend;
+    if backend == GateBackend::Cpu {
+        return Ok(program.clone());
+    }
+    if !backend.is_built() {
+        return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
+    }
+    let program = program.clone().with_gate(device);
+    Process::spawn(&program, &Limits::default(), Life::Open)?;
+    Ok(program)
+}
+
+/// The last candidate's failure is an error; those before it are told.
+fn first_that_measures(
+    candidates: &[GateDevice],
+    mut attempt: impl FnMut(GateDevice) -> Result<WorkerProgram, WorkerError>,
+) -> Result<(WorkerProgram, GateSelection), SelectError> {
+    let mut passed_over: Vec<(GateBackend, WorkerError)> = Vec::new();
+    for &device in candidates {
+        let backend = device.backend;
+        match attempt(device) {
+            Ok(program) => return Ok((program, GateSelection { backend, passed_over })),
+            Err(error) => passed_over.push((backend, error)),
+        }
+    }
+    let last = passed_over.pop();
+    let (backend, source) = last.unwrap_or((GateBackend::Cpu, WorkerError::Ended));
+    Err(SelectError::Gate { backend, source })
 }
 
 /// What a backend comes to: workers that use it, what they decode and how they are confined.
@@ -115,13 +223,12 @@ fn is_of(backend: Backend, tried: &Tried) -> bool {
 fn first_that_decodes(
     candidates: &[Backend],
     mut attempt: impl FnMut(Backend) -> Result<Found, WorkerError>,
-) -> Result<(Supervisor, Selection), WorkerError> {
+) -> Result<(Supervisor, Decodes), WorkerError> {
     let mut passed_over: Vec<(Backend, WorkerError)> = Vec::new();
     for &backend in candidates {
         match attempt(backend) {
             Ok((supervisor, capabilities, sandbox)) => {
-                let selection = Selection { backend, capabilities, sandbox, passed_over };
-                return Ok((supervisor, selection));
+                return Ok((supervisor, Decodes { backend, capabilities, sandbox, passed_over }));
             }
             Err(error) => passed_over.push((backend, error)),
         }
@@ -197,6 +304,48 @@ mod tests {
             if let Some(found) = selected {
                 let names: Vec<Backend> = found.passed_over.iter().map(|over| over.0).collect();
                 assert_eq!(names, passed_over, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn gates_are_tried_in_turn_and_only_a_name_takes_an_adapter_that_is_a_cpu() {
+        use GateBackend::{Cpu, Cuda, Wgpu};
+        /// What is asked for, what measures, what is selected and what is passed over.
+        type Case =
+            (GateChoice, &'static [GateBackend], Option<GateBackend>, &'static [GateBackend]);
+        let rows: [Case; 5] = [
+            (GateChoice::Auto, &[Cuda, Wgpu, Cpu], Some(Cuda), &[]),
+            (GateChoice::Auto, &[Wgpu, Cpu], Some(Wgpu), &[Cuda]),
+            (GateChoice::Auto, &[Cpu], Some(Cpu), &[Cuda, Wgpu]),
+            (GateChoice::Named(Wgpu), &[Cuda, Cpu], None, &[]),
+            (GateChoice::Named(Cpu), &[Cuda, Wgpu, Cpu], Some(Cpu), &[]),
+        ];
+        for (gate, there, expected, passed_over) in rows {
+            let wanted = Wanted { gate, device: Some("3".to_owned()), ..Wanted::default() };
+            let candidates = wanted.gate_candidates();
+            let is_named = gate != GateChoice::Auto;
+            for candidate in &candidates {
+                assert_eq!((candidate.number, candidate.is_named), (3, is_named), "{gate:?}");
+            }
+            let selected = first_that_measures(&candidates, |device| {
+                let found = there.contains(&device.backend);
+                found.then(|| WorkerProgram::at("/none")).ok_or(WorkerError::Ended)
+            });
+            let case = format!("{gate:?} of {there:?}");
+            match selected {
+                Ok((_, found)) => {
+                    let names: Vec<_> = found.passed_over.iter().map(|over| over.0).collect();
+                    assert_eq!(
+                        (Some(found.backend), &names[..]),
+                        (expected, passed_over),
+                        "{case}"
+                    );
+                }
+                Err(SelectError::Gate { backend, .. }) => {
+                    assert_eq!((expected, gate), (None, GateChoice::Named(backend)), "{case}");
+                }
+                Err(error) => panic!("{case}: {error}"),
             }
         }
     }

@@ -7,14 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use decode::{BackendError, Decoders, Device};
+use decode::{Decoders, Device};
 
 use crate::{
     Fault, JobEvent, JobOptions, capabilities, descriptors, job,
     line::Line,
+    measuring::Measuring,
     probe,
     protocol::{Reply, Request, Source},
-    sandbox::{self, Asked},
+    sandbox::{self, Asked, Confinement},
     session::Sessions,
     source::{self, Trouble},
     wire::ProtocolError,
@@ -48,18 +49,22 @@ fn serve() -> io::Result<()> {
         // Nobody wants it any more.
         None => return Ok(()),
     };
-    let (report, decoders) = match sandbox::enter(&confinement, open_device) {
+    let (report, (decoders, measuring)) = match sandbox::enter(&confinement, open_devices) {
         Ok(entered) => entered,
-        Err(error) => return line.send(&Reply::Failed(Fault::Backend(error))),
+        Err(fault) => return line.send(&Reply::Failed(fault)),
     };
     line.send(&Reply::Confined(report))?;
 
     let decoders = Arc::new(decoders);
-    let mut sessions = Sessions::new(Arc::clone(&line), Arc::clone(&decoders));
+    let mut sessions = Sessions::new(Arc::clone(&line), Arc::clone(&decoders), measuring.clone());
     while let Some(request) = line.next()? {
         match request {
-            Request::Job { source, options } => run_job(source, &options, &decoders, &line)?,
-            Request::Look => line.send(&Reply::Able(capabilities::look(&decoders)))?,
+            Request::Job { source, options } => {
+                run_job(source, &options, (&decoders, &measuring), &line)?;
+            }
+            Request::Look => {
+                line.send(&Reply::Able(capabilities::look(&decoders, &measuring)))?;
+            }
             Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
@@ -70,15 +75,21 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-fn open_device(asked: Option<&Asked>) -> Result<Decoders, BackendError> {
-    let Some(Asked { spec, codecs, .. }) = asked else { return Ok(Decoders::software()) };
-    Ok(Decoders::with_device(Device::open(spec)?, codecs.clone()))
+fn open_devices(given: &Confinement) -> Result<(Decoders, Measuring), Fault> {
+    let decoders = match &given.device {
+        None => Decoders::software(),
+        Some(Asked { spec, codecs }) => {
+            let device = Device::open(spec).map_err(Fault::Backend)?;
+            Decoders::with_device(device, codecs.clone())
+        }
+    };
+    Ok((decoders, Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?))
 }
 
 fn run_job(
     source: Source,
     options: &JobOptions,
-    decoders: &Decoders,
+    tools: (&Decoders, &Measuring),
     line: &Arc<Line<Stdin>>,
 ) -> io::Result<()> {
     let emit = |event: JobEvent| match line.send(&Reply::Job(event)) {
@@ -88,7 +99,7 @@ fn run_job(
     };
     let trouble = Trouble::default();
     let outcome = source::open(source, line, &trouble)
-        .and_then(|demuxer| job::analyze_opened(demuxer, options, decoders, &emit));
+        .and_then(|demuxer| job::analyze_opened(demuxer, options, tools, &emit));
     match trouble.explain(outcome) {
         Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
         Err(Fault::Stopped) => Ok(()),

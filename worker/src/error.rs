@@ -6,7 +6,7 @@ use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::ErrorKind;
 
-use crate::{Refusal, still::StillError, wire::ProtocolError};
+use crate::{GateError, Refusal, still::StillError, wire::ProtocolError};
 
 /// Why a job or a live session ended early, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +17,9 @@ pub enum Fault {
     /// What was to decode does not, here.
     #[error(transparent)]
     Backend(BackendError),
+    /// What was to measure does not, here.
+    #[error(transparent)]
+    Gate(GateError),
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
@@ -42,6 +45,7 @@ impl Fault {
         match self {
             Fault::Decode(error) => error.kind(),
             Fault::Backend(error) => error.kind(),
+            Fault::Gate(error) => error.kind(),
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,

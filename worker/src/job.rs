@@ -26,7 +26,9 @@ use decode::{Decoders, Demuxer, FileOptions, FileReport, Sampling, StreamInfo, d
 use gate::{Decision, GateConfig, Measurements, Reason};
 use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 
-use crate::{Chunk, Chunking, Fault, View, ViewOptions, still::Picture};
+use crate::{
+    Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
+};
 
 /// What to do with a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +135,8 @@ pub enum JobEvent {
     Still(Still),
     /// The next chunk, right after the signals that complete it; only where views were asked for.
     Chunk(Chunk),
+    /// What measured the frames; comes before what they cost.
+    Measured(MeasuredBy),
     /// What the frames cost; comes before the end.
     Spent(Spent),
     /// All has been said; comes last.
@@ -158,14 +162,14 @@ pub fn analyze(
     emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
 ) -> Result<FileReport, Fault> {
     let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
-    analyze_opened(demuxer, options, &Decoders::software(), emit)
+    analyze_opened(demuxer, options, (&Decoders::software(), &Measuring::default()), emit)
 }
 
 /// As [`analyze`], of a container that is open.
 pub(crate) fn analyze_opened(
     demuxer: Demuxer,
     options: &JobOptions,
-    decoders: &Decoders,
+    (decoders, measuring): (&Decoders, &Measuring),
     emit: Emit<'_>,
 ) -> Result<FileReport, Fault> {
     let demuxer = match options.hurry() {
@@ -173,7 +177,7 @@ pub(crate) fn analyze_opened(
         None => demuxer,
     };
     let rotation = demuxer.stream().rotation;
-    let job = Job::new(options, rotation, emit);
+    let job = Job::new(options, rotation, measuring, emit);
     if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {
         return Err(Fault::Stopped);
     }
@@ -196,6 +200,7 @@ pub(crate) fn analyze_opened(
     job.take_failure()?;
     let report = report?;
     sequencer.finish()?;
+    job.say(JobEvent::Measured(measuring.told()))?;
     job.say(JobEvent::Spent(job.clocks.spent()))?;
     Ok(report)
 }
@@ -206,6 +211,7 @@ struct Job<'a> {
     views: Option<ViewOptions>,
     gate: GateConfig,
     rotation: Rotation,
+    measuring: &'a Measuring,
     emit: Emit<'a>,
     failure: Mutex<Option<Fault>>,
     progress: Progress,
@@ -215,12 +221,18 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(options: &JobOptions, rotation: Rotation, emit: Emit<'a>) -> Job<'a> {
+    fn new(
+        options: &JobOptions,
+        rotation: Rotation,
+        measuring: &'a Measuring,
+        emit: Emit<'a>,
+    ) -> Job<'a> {
         Job {
             stills: options.stills,
             views: options.views,
             gate: options.gate,
             rotation,
+            measuring,
             emit,
             failure: Mutex::new(None),
             progress: Progress::new(),
@@ -241,11 +253,16 @@ impl<'a> Job<'a> {
         match result {
             Ok(()) => ControlFlow::Continue(()),
             Err(fault) => {
-                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                failure.get_or_insert(fault);
+                self.fail(fault);
                 ControlFlow::Break(())
             }
         }
+    }
+
+    /// Keeps the first failure.
+    fn fail(&self, fault: Fault) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(fault);
     }
 
     fn take_failure(&self) -> Result<(), Fault> {

@@ -7,7 +7,7 @@ mod lanes;
 mod share;
 
 use std::{
-    io,
+    io, mem,
     os::fd::{AsFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -22,6 +22,7 @@ use crate::{
     Limits, SandboxReport, SessionEvent, SessionSpec, Supervisor, WorkerError,
     process::{Life, Line, Process},
     protocol::Reply,
+    session::SESSIONS_MAX,
     wire::ProtocolError,
 };
 use lanes::{Lanes, Looked};
@@ -36,6 +37,8 @@ pub enum LiveEvent {
         /// What there is to say.
         event: SessionEvent,
     },
+    /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
+    GateLost(String),
     /// The worker ended by itself, and all its sessions with it; comes last.
     Ended(WorkerError),
 }
@@ -135,6 +138,9 @@ impl Supervisor {
 }
 
 impl LiveWorker {
+    /// Sessions that one worker holds at most.
+    pub const SESSIONS_MAX: usize = SESSIONS_MAX;
+
     /// The sandbox it runs in.
     pub fn sandbox_report(&self) -> &SandboxReport {
         &self.report
@@ -211,6 +217,7 @@ fn listen(
     limits: &Limits,
     on_event: &mut dyn FnMut(LiveEvent),
 ) -> Result<(), WorkerError> {
+    let mut is_gate_lost = false;
     loop {
         let is_overdue = {
             let mut state = line.state();
@@ -235,6 +242,10 @@ fn listen(
                 on_event(LiveEvent::Session { session, event });
             }
             Some(Reply::Taken { session }) => line.state().lanes.taken(session, Instant::now())?,
+            // A device is lost once.
+            Some(Reply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
+                on_event(LiveEvent::GateLost(reason));
+            }
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {
                 process.look()?;

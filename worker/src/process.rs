@@ -179,6 +179,8 @@ impl Process {
             },
             parent: std::process::id(),
             device: program.device().cloned(),
+            gate: program.gate(),
+            libraries: program.libraries(),
         };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {

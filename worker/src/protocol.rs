@@ -89,6 +89,8 @@ pub(crate) enum Reply {
     Open { url: String, from: u64 },
     /// About a live session.
     Session { session: u32, event: SessionEvent },
+    /// The device that measured live sessions was given up, for this reason: the CPU goes on.
+    GateLost { reason: String },
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
     Taken { session: u32 },
     /// What was tried and the error number it gave, 0 for success.
@@ -125,6 +127,7 @@ wire_enum!(Reply, "reply", {
     6 => Probed(attempts),
     7 => Open { url, from },
     9 => Able(capabilities),
+    10 => GateLost { reason },
 });
 wire_enum!(Source, "source", {
     1 => File { len },
@@ -139,6 +142,7 @@ wire_enum!(JobEvent, "job event", {
     5 => Done(report),
     6 => Spent(spent),
     7 => Chunk(chunk),
+    8 => Measured(by),
 });
 wire_enum!(SessionEvent, "session event", {
     1 => Signals(signals),
@@ -155,6 +159,7 @@ wire_enum!(Fault, "fault", {
     3 => Unforeseen { frame_index },
     4 => Stopped,
     5 => Backend(error),
+    6 => Gate(error),
 });
 wire_enum!(Backend, "backend", { 0 => Software, 1 => Nvdec, 2 => Vaapi });
 wire_enum!(BackendError, "backend error", {

@@ -2,15 +2,15 @@
 //!
 //! landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
 //! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
-//! child itself, while it has one thread; never left. A decoding device is opened in between, see
-//! `device`.
+//! child itself, while it has one thread; never left. Devices that it decodes or measures with are
+//! opened in between, see `device`.
 //! What the kernel cannot give is named in the report, and the caller decides.
 
 mod device;
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
-use decode::{BackendError, DeviceSpec};
+use decode::DeviceSpec;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
@@ -23,6 +23,8 @@ use seccompiler::{
     SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
+
+use crate::{Fault, measuring::GateDevice};
 
 /// Number of the first descriptor that a worker is given: what a job talks to, if to anything.
 pub(crate) const SOCKET_NUMBER: i32 = 3;
@@ -89,6 +91,17 @@ pub(crate) struct Confinement {
     pub parent: u32,
     /// What it decodes with besides libav's own decoders.
     pub device: Option<Asked>,
+    /// What it measures with instead of the CPU.
+    pub gate: Option<GateDevice>,
+    /// Directories besides the system's in which the loader looks for the libraries of these.
+    pub libraries: Vec<String>,
+}
+
+impl Confinement {
+    /// A driver is kept within.
+    fn has_driver(&self) -> bool {
+        self.device.is_some() || self.gate.is_some()
+    }
 }
 
 /// A device that a worker is to decode with.
@@ -97,23 +110,28 @@ pub(crate) struct Asked {
     pub spec: DeviceSpec,
     /// What it is asked to decode.
     pub codecs: Vec<Codec>,
-    /// Directories besides the system's in which the loader looks for libraries.
-    pub libraries: Vec<String>,
 }
 
-crate::wire::wire_struct!(Confinement { memory_bytes, cpu_seconds, parent, device });
-crate::wire::wire_struct!(Asked { spec, codecs, libraries });
+crate::wire::wire_struct!(Confinement {
+    memory_bytes,
+    cpu_seconds,
+    parent,
+    device,
+    gate,
+    libraries
+});
+crate::wire::wire_struct!(Asked { spec, codecs });
 
-/// Gives everything up but the device, which `open` opens once no path but the device's is left. The
+/// Gives everything up but the devices, which `open` opens once no paths but theirs are left. The
 /// calling process must have one thread.
 pub(crate) fn enter<T>(
     confinement: &Confinement,
-    open: impl FnOnce(Option<&Asked>) -> Result<T, BackendError>,
-) -> Result<(SandboxReport, T), BackendError> {
-    let device = confinement.device.as_ref();
+    open: impl FnOnce(&Confinement) -> Result<T, Fault>,
+) -> Result<(SandboxReport, T), Fault> {
     let mut missing = Vec::new();
-    if let Some(device) = device {
-        let backend = device.spec.backend.as_str();
+    let decodes = confinement.device.as_ref().map(|device| device.spec.backend.as_str());
+    let measures = confinement.gate.map(|device| device.backend.as_str());
+    for backend in decodes.into_iter().chain(measures) {
         missing.push(format!("closed file system ({backend} keeps its driver's files)"));
     }
     let mut check = |what: &str, result: io::Result<()>| match result {
@@ -130,11 +148,11 @@ pub(crate) fn enter<T>(
         .into_iter()
         .map(|(name, resource, limit)| check(name, set_limit(resource, limit)))
         .fold(true, |all, one| all & one);
-    let (landlock_abi, paths) = restrict_paths(device);
+    let (landlock_abi, paths) = restrict_paths(confinement);
     check("landlock", paths);
-    let opened = open(device)?;
+    let opened = open(confinement)?;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
-    let seccomp = check("seccomp", filter_system_calls(device.is_some()));
+    let seccomp = check("seccomp", filter_system_calls(confinement.has_driver()));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
@@ -166,7 +184,7 @@ fn still_child_of(parent: u32) -> io::Result<()> {
 
 fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
-    let has_device = confinement.device.is_some();
+    let has_device = confinement.has_driver();
     let descriptors = if has_device { DEVICE_DESCRIPTORS_MAX } else { DESCRIPTORS_MAX };
     let mut limits = vec![
         ("descriptor limit", Resource::Nofile, descriptors),
@@ -193,17 +211,17 @@ fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(hard) })?)
 }
 
-/// No path below `/` but the device's, no TCP port, no abstract socket or signal outside; with the ABI
+/// No path below `/` but a driver's, no TCP port, no abstract socket or signal outside; with the ABI
 /// in force.
-fn restrict_paths(device: Option<&Asked>) -> (u32, io::Result<()>) {
+fn restrict_paths(confinement: &Confinement) -> (u32, io::Result<()>) {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
-        .and_then(|ruleset| match device {
-            Some(asked) => device::allow(ruleset, &asked.libraries),
-            None => Ok(ruleset),
+        .and_then(|ruleset| match confinement.has_driver() {
+            true => device::allow(ruleset, &confinement.libraries),
+            false => Ok(ruleset),
         })
         .and_then(|ruleset| ruleset.restrict_self());
     match status {

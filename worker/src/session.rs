@@ -4,8 +4,10 @@
 //! then, and only where pictures are wanted. Times that jump change no decision: the gate counts
 //! frames, and its signals take neighbours that are far apart or out of order for what they are.
 
+mod batches;
 mod check;
 mod clip;
+mod device;
 mod pool;
 mod selected;
 mod spec;
@@ -14,7 +16,7 @@ mod tools;
 use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
-use gate::{AHEAD, Decision, FrameStamp, Gate, SignalWindow};
+use gate::{AHEAD, Decision, FrameStamp, Gate, Measurements, SignalWindow};
 use media::{AccessUnit, Codec, Frame, Signal};
 
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
 
 pub(crate) use check::SessionCheck;
 use clip::Clipper;
-pub(crate) use pool::{Sessions, THREADS_MAX as SESSION_THREADS_MAX};
+pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
 pub use selected::{EmbeddingInput, NoveltyInput, SelectedFrame, SelectedView};
 pub use spec::{ClipSpec, NoveltySpec, SessionSpec, ViewSpec};
 use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
@@ -90,27 +92,69 @@ impl Session {
         self.spec.codec
     }
 
-    /// The next unit; where it `follows_gap`, units before it are missing.
-    fn push(
+    /// Decodes the next unit; where it `follows_gap`, units before it are missing. What comes out has
+    /// to be measured, and then taken.
+    fn decode(
         &mut self,
         unit: &AccessUnit,
         follows_gap: bool,
-        tools: &mut Tools,
         events: &mut Vec<SessionEvent>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<Frame>, Fault> {
         if follows_gap {
             self.decoder.lose();
         }
         let pushed = self.decoder.push(unit);
         note_damage(pushed, events)?;
-        self.measure(tools, events)?;
+        self.complete(events)
+    }
+
+    /// What the decoder still has when no unit follows.
+    fn drain(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
+        let flushed = self.decoder.flush();
+        note_damage(flushed, events)?;
+        self.complete(events)
+    }
+
+    /// What the decoder has completed.
+    fn complete(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
+        let mut frames = Vec::new();
+        loop {
+            match self.decoder.poll() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => return Ok(frames),
+                Err(error) => {
+                    note_damage(Err(error), events)?;
+                    return Ok(frames);
+                }
+            }
+        }
+    }
+
+    /// The next frames with their measurements: decides what it can.
+    fn take(
+        &mut self,
+        frames: Vec<Frame>,
+        measured: &[Measurements],
+        tools: &mut Tools,
+        events: &mut Vec<SessionEvent>,
+    ) -> Result<(), Fault> {
+        for (frame, measured) in frames.into_iter().zip(measured) {
+            let stamp = FrameStamp {
+                frame_index: self.frames,
+                source_frame_index: frame.source_index,
+                pts_ms: frame.pts.as_millis(),
+            };
+            self.window.push(stamp, measured);
+            self.frames += 1;
+            if self.spec.wants_pixels() {
+                self.undecided.push_back(frame);
+            }
+        }
         self.decide(tools, events)
     }
 
-    fn close(mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
-        let flushed = self.decoder.flush();
-        note_damage(flushed, events)?;
-        self.measure(tools, events)?;
+    /// All frames were taken.
+    fn finish(mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
         self.window.flush();
         self.decide(tools, events)?;
         let clip = self.clipper.as_mut().and_then(Clipper::finish);
@@ -118,29 +162,6 @@ impl Session {
         let decoder = self.decoder.name().to_owned();
         events.push(SessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
-    }
-
-    /// Measures what the decoder has completed.
-    fn measure(&mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
-        loop {
-            let frame = match self.decoder.poll() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Ok(()),
-                Err(error) => return note_damage(Err(error), events),
-            };
-            let stamp = FrameStamp {
-                frame_index: self.frames,
-                source_frame_index: frame.source_index,
-                pts_ms: frame.pts.as_millis(),
-            };
-            if let Some(measured) = tools.measure(&frame)? {
-                self.window.push(stamp, measured);
-            }
-            self.frames += 1;
-            if self.spec.wants_pixels() {
-                self.undecided.push_back(frame);
-            }
-        }
     }
 
     fn decide(&mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {

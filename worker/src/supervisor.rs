@@ -141,6 +141,11 @@ impl Supervisor {
         Ok(Supervisor { spares: Some(spares), ..self })
     }
 
+    /// Its workers decode or measure with a device.
+    pub fn has_device(&self) -> bool {
+        self.program.has_driver()
+    }
+
     /// What a worker that was really started can do, and how it is confined.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;

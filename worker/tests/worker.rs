@@ -6,6 +6,8 @@
 mod backends;
 #[path = "worker/faults.rs"]
 mod faults;
+#[path = "worker/gates.rs"]
+mod gates;
 #[path = "worker/hls.rs"]
 mod hls;
 #[path = "worker/jobs.rs"]

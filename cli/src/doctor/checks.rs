@@ -7,9 +7,8 @@ use std::{
 
 use decode::{Backend, Tried};
 use embed::{Model, OnnxConfig, OnnxModel};
-use gate::{CpuMeasurer, Measurer};
 use rustix::fs::{Access, access, statvfs};
-use worker::{Choice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
+use worker::{Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
 
 use super::{Check, State};
 use crate::{environment, output::bytes};
@@ -63,7 +62,8 @@ pub fn decoders(wanted: &Wanted) -> Vec<Check> {
 fn decoded_by(backend: Backend, wanted: &Wanted) -> Vec<Check> {
     let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
     let missing = if is_needed { State::Fail } else { State::Absent };
-    let alone = Wanted { choice: Choice::Named(backend), ..wanted.clone() };
+    let gate = GateChoice::Named(GateBackend::Cpu);
+    let alone = Wanted { choice: Choice::Named(backend), gate, ..wanted.clone() };
     let tried = match Supervisor::select(&WorkerProgram::current(), &alone) {
         Ok((_, selection)) => selection.capabilities.codecs,
         Err(error) => {
@@ -92,9 +92,22 @@ fn decoded_by(backend: Backend, wanted: &Wanted) -> Vec<Check> {
     tried.into_iter().map(row).collect()
 }
 
-/// The kernel that measures frames.
-pub fn measurer() -> Check {
-    Check::new("gate", "measurer", State::Ok, CpuMeasurer::new().name())
+/// What each backend of the gate measures with in a worker of its own, and what it lacks.
+pub fn measurers(wanted: &Wanted) -> Vec<Check> {
+    let check = |backend: GateBackend| {
+        let is_needed = wanted.gate == GateChoice::Named(backend);
+        let missing = if is_needed { State::Fail } else { State::Absent };
+        let (choice, gate) = (Choice::Named(Backend::Software), GateChoice::Named(backend));
+        let alone = Wanted { choice, gate, ..wanted.clone() };
+        match Supervisor::select(&WorkerProgram::current(), &alone) {
+            Ok((_, found)) => {
+                let detail = format!("{}; sandbox {}", found.capabilities.measurer, found.sandbox);
+                Check::new("gate", backend.as_str(), State::Ok, detail)
+            }
+            Err(error) => Check::new("gate", backend.as_str(), missing, error.to_string()),
+        }
+    };
+    [GateBackend::Cpu, GateBackend::Wgpu, GateBackend::Cuda].map(check).into()
 }
 
 /// The model that embeds pictures, and what it runs on.

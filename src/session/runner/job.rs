@@ -12,7 +12,9 @@ use media::{EventType, Signal};
 use timeline::{ColumnWriter, Event, RunFailed};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{JobEvent, JobInput, JobSpec, Limits, ProtocolError, Spent, Still, WorkerError};
+use worker::{
+    JobEvent, JobInput, JobSpec, Limits, MeasuredBy, ProtocolError, Spent, Still, WorkerError,
+};
 
 use super::{
     Ingest, IngestError, Ingested, JobGuard, Runner,
@@ -249,6 +251,13 @@ impl Job {
             },
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(frames, pts_ms);
+            }
+            JobEvent::Measured(MeasuredBy { measurer, lost }) => {
+                if let Some(reason) = lost {
+                    self.runner.parts.metrics.gate_devices_lost.inc();
+                    let run = self.log.run.id();
+                    tracing::warn!(%run, measurer, reason, "the gate's device was given up");
+                }
             }
             JobEvent::Spent(Spent { decode_us, gate_us }) => {
                 self.decoding.record("decode_us", decode_us).record("gate_us", gate_us);

@@ -163,7 +163,8 @@ impl ForeseenViews {
     }
 }
 
-fn frame_bytes(frame: &Frame) -> u64 {
+/// Bytes of a frame's samples.
+pub(super) fn frame_bytes(frame: &Frame) -> u64 {
     let luma = frame.extent.area();
     let samples = match frame.layout.subsampling {
         Subsampling::Gray => luma,

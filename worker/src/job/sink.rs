@@ -1,21 +1,23 @@
-//! A decoding thread's end: measures each frame where it was decoded.
+//! A decoding thread's end: measures each frame where it was decoded, a device a few at once.
 
 use std::{
     mem,
     ops::ControlFlow,
-    slice,
     time::{Duration, Instant},
 };
 
 use decode::{FrameSink, SegmentInfo};
-use gate::{CpuMeasurer, FrameStamp, Measurements, Measurer};
+use gate::{FrameStamp, Measurements, Measurer};
 use media::{Frame, Signal};
 
 use super::{
     Job,
-    predict::{Candidate, Predictor},
+    predict::{Candidate, Predictor, frame_bytes},
 };
 use crate::Fault;
+
+/// Bytes of pictures that wait to be measured together, past which they do not wait.
+const GATHERED_BYTES_MAX: u64 = 32 << 20;
 
 /// What a segment amounts to: small numbers per frame, and the few pictures that may be wanted.
 #[derive(Default)]
@@ -29,7 +31,10 @@ pub(super) struct Segment {
 
 pub(super) struct SegmentSink<'a> {
     job: &'a Job<'a>,
-    measurer: CpuMeasurer,
+    measurer: Box<dyn Measurer>,
+    /// Frames that are stamped and not measured yet, oldest first.
+    gathered: Vec<Frame>,
+    gathered_bytes: u64,
     segment: Segment,
     predictor: Option<Predictor>,
     /// When the segment's decoding began.
@@ -42,7 +47,9 @@ impl<'a> SegmentSink<'a> {
     pub fn new(job: &'a Job<'a>) -> SegmentSink<'a> {
         SegmentSink {
             job,
-            measurer: CpuMeasurer::new(),
+            measurer: job.measuring.measurer(),
+            gathered: Vec::new(),
+            gathered_bytes: 0,
             segment: Segment::default(),
             predictor: Predictor::new(job),
             began: Instant::now(),
@@ -56,17 +63,30 @@ impl<'a> SegmentSink<'a> {
             source_frame_index: frame.source_index,
             pts_ms: frame.pts.as_millis(),
         };
-        self.measurer.measure(slice::from_ref(&frame), &mut self.segment.records)?;
         self.segment.stamps.push(stamp);
-        if let (Some(predictor), Some(measured)) =
-            (&mut self.predictor, self.segment.records.last())
-        {
-            predictor.push(stamp, measured, frame, &mut self.segment.candidates)?;
+        self.gathered_bytes += frame_bytes(&frame);
+        self.gathered.push(frame);
+        let is_full = self.gathered.len() >= self.job.measuring.gathered_max()
+            || self.gathered_bytes >= GATHERED_BYTES_MAX;
+        if is_full { self.measure() } else { Ok(()) }
+    }
+
+    /// Measures what was gathered.
+    fn measure(&mut self) -> Result<(), Fault> {
+        let Segment { stamps, records, candidates, .. } = &mut self.segment;
+        let first = records.len();
+        self.measurer.measure(&self.gathered, records)?;
+        self.gathered_bytes = 0;
+        let measured = stamps[first..].iter().zip(&records[first..]);
+        for (frame, (&stamp, measured)) in self.gathered.drain(..).zip(measured) {
+            if let Some(predictor) = &mut self.predictor {
+                predictor.push(stamp, measured, frame, candidates)?;
+            }
+            if let Some(event) = self.job.progress.frame(stamp.pts_ms) {
+                self.job.say(event)?;
+            }
         }
-        match self.job.progress.frame(stamp.pts_ms) {
-            Some(event) => self.job.say(event),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -76,6 +96,8 @@ impl FrameSink for SegmentSink<'_> {
     fn begin(&mut self, info: SegmentInfo) {
         (self.began, self.gate) = (Instant::now(), Duration::ZERO);
         let starts_over = !self.segment.stamps.is_empty();
+        self.gathered.clear();
+        self.gathered_bytes = 0;
         let mut records = mem::take(&mut self.segment).records;
         if records.capacity() == 0 {
             records = self.job.spare_records().pop().unwrap_or_default();
@@ -104,6 +126,11 @@ impl FrameSink for SegmentSink<'_> {
     }
 
     fn end(&mut self) -> Segment {
+        let started = Instant::now();
+        if let Err(fault) = self.measure() {
+            self.job.fail(fault);
+        }
+        self.gate += started.elapsed();
         self.job.clocks.add(self.began.elapsed().saturating_sub(self.gate), self.gate);
         if let Some(predictor) = &mut self.predictor {
             self.segment.signals = predictor.hand_over(&mut self.segment.candidates);

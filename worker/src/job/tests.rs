@@ -2,6 +2,8 @@
 //!
 //! Long because each is checked against its definition.
 
+mod devices;
+
 use std::sync::{Arc, LazyLock};
 
 use decode::{FrameSink, SegmentInfo};
@@ -119,13 +121,18 @@ fn options(asked: Asked) -> JobOptions {
 
 /// What the film comes to when it is cut into segments of these lengths.
 fn analyse(lengths: &[u64], asked: Asked) -> Said {
+    analyse_by(lengths, asked, &Measuring::default())
+}
+
+/// The same, measured by another than the CPU.
+fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
     let said = Mutex::new(Said::default());
     let emit = |event: JobEvent| {
         said.lock().expect("no panic").take(event);
         ControlFlow::Continue(())
     };
     let options = options(asked);
-    let job = Job::new(&options, Rotation::None, &emit);
+    let job = Job::new(&options, Rotation::None, measuring, &emit);
     let mut sequencer = Sequencer::new(&job);
     let mut sink = SegmentSink::new(&job);
     let mut index = 0;
@@ -354,7 +361,8 @@ fn a_segment_that_starts_over_counts_once() {
             ControlFlow::Continue(())
         };
         let options = options(asked);
-        let job = Job::new(&options, Rotation::None, &emit);
+        let measuring = Measuring::default();
+        let job = Job::new(&options, Rotation::None, &measuring, &emit);
         let mut sequencer = Sequencer::new(&job);
         let mut sink = SegmentSink::new(&job);
         let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
@@ -375,7 +383,8 @@ fn a_segment_that_starts_over_counts_once() {
 fn a_receiver_that_stops_ends_the_job() {
     let emit = |_: JobEvent| ControlFlow::Break(());
     let options = options(Asked { stills: false, ..ASKED });
-    let job = Job::new(&options, Rotation::None, &emit);
+    let measuring = Measuring::default();
+    let job = Job::new(&options, Rotation::None, &measuring, &emit);
     let mut sink = SegmentSink::new(&job);
     sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
     assert!(sink.frame(0, frame(0)).is_break());
@@ -393,7 +402,8 @@ fn a_receiver_that_stops_at_a_chunk_gets_no_other() {
         _ => ControlFlow::Continue(()),
     };
     let options = options(Asked { views: shown(Chunking::Frames(8), 1), ..ASKED });
-    let job = Job::new(&options, Rotation::None, &emit);
+    let measuring = Measuring::default();
+    let job = Job::new(&options, Rotation::None, &measuring, &emit);
     let mut sequencer = Sequencer::new(&job);
     let mut sink = SegmentSink::new(&job);
     sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });

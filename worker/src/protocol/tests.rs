@@ -1,4 +1,6 @@
 //! Messages survive the wire, and no bytes make the parser panic.
+//!
+//! Long because messages of every kind are made up here.
 
 mod session;
 
@@ -9,7 +11,10 @@ use media::{
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
-use crate::{Chunk, Chunking, Crop, NoveltySpec, View, ViewOptions, sandbox::Asked};
+use crate::{
+    Chunk, Chunking, Crop, GateBackend, GateError, MeasuredBy, NoveltySpec, View, ViewOptions,
+    measuring::GateDevice, sandbox::Asked,
+};
 
 fn score() -> impl Strategy<Value = Score> {
     (0..=Score::SCALE).prop_map(Score::from_millionths)
@@ -122,22 +127,39 @@ fn sampling() -> impl Strategy<Value = Sampling> {
 fn asked() -> impl Strategy<Value = Asked> {
     let backend = proptest::sample::select(Backend::ALL.to_vec());
     let spec = (backend, option::of(".{0,9}"), option::of(".{0,9}"));
-    (spec, vec(codec(), 0..4), vec(".{0,9}", 0..3)).prop_map(
-        |((backend, device, capabilities), codecs, libraries)| Asked {
-            spec: DeviceSpec { backend, device, capabilities },
-            codecs,
-            libraries,
-        },
-    )
+    (spec, vec(codec(), 0..4)).prop_map(|((backend, device, capabilities), codecs)| Asked {
+        spec: DeviceSpec { backend, device, capabilities },
+        codecs,
+    })
+}
+
+fn gate_device() -> impl Strategy<Value = GateDevice> {
+    let backend = proptest::sample::select(GateBackend::ALL.to_vec());
+    (backend, any::<u32>(), any::<bool>()).prop_map(|(backend, number, is_named)| GateDevice {
+        backend,
+        number,
+        is_named,
+    })
+}
+
+fn devices() -> impl Strategy<Value = (Option<Asked>, Option<GateDevice>, Vec<String>)> {
+    (option::of(asked()), option::of(gate_device()), vec(".{0,9}", 0..3))
 }
 
 fn request() -> impl Strategy<Value = Request> {
     let pictures = (any::<bool>(), option::of(view_options()));
     let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), 1..99usize);
     prop_oneof![
-        (any::<u64>(), option::of(any::<u64>()), option::of(asked())).prop_map(
-            |(memory_bytes, cpu_seconds, device)| {
-                Request::Confine(Confinement { memory_bytes, cpu_seconds, parent: 1, device })
+        (any::<u64>(), option::of(any::<u64>()), devices()).prop_map(
+            |(memory_bytes, cpu_seconds, (device, gate, libraries))| {
+                Request::Confine(Confinement {
+                    memory_bytes,
+                    cpu_seconds,
+                    parent: 1,
+                    device,
+                    gate,
+                    libraries,
+                })
             }
         ),
         job.prop_map(|(len, sampling, max_frames, (stills, views), gate, threads)| Request::Job {
@@ -245,6 +267,12 @@ fn fault() -> impl Strategy<Value = Fault> {
         (".{0,9}", ".{0,9}").prop_map(|(reason, path)| {
             Fault::Backend(BackendError::RenderNode { reason, path })
         }),
+        ".{0,9}".prop_map(|reason| {
+            Fault::Gate(GateError::Refused { kind: media::ErrorKind::Unavailable, reason })
+        }),
+        gate_device().prop_map(|GateDevice { backend, .. }| {
+            Fault::Gate(GateError::NotBuilt { backend })
+        }),
         option::of(".{0,10}").prop_map(|name| DecodeError::UnsupportedContainer { name }.into()),
         (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(width, height, max)| {
             DecodeError::PictureTooLarge { width, height, max }.into()
@@ -275,11 +303,15 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u64>(), any::<u64>()).prop_map(|(decode_us, gate_us)| {
             Reply::Job(JobEvent::Spent(Spent { decode_us, gate_us }))
         }),
+        (".{0,9}", option::of(".{0,9}")).prop_map(|(measurer, lost)| {
+            Reply::Job(JobEvent::Measured(MeasuredBy { measurer, lost }))
+        }),
         chunk().prop_map(|chunk| Reply::Job(JobEvent::Chunk(chunk))),
         fault().prop_map(Reply::Failed),
         (any::<u32>(), session::event())
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u32>().prop_map(|session| Reply::Taken { session }),
+        ".{0,9}".prop_map(|reason| Reply::GateLost { reason }),
         (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(
             |(codec, bits, mut texts, measurer)| {
                 let (decoder, reason) = (texts.remove(0), texts.remove(0));

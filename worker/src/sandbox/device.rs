@@ -1,4 +1,4 @@
-//! What a worker with a decoding device keeps: its driver's libraries, and the device's files.
+//! What a worker that decodes or measures with a device keeps: the driver's libraries, and its files.
 //!
 //! A driver loads libraries, opens its device again for every decoder and speaks to it by `ioctl`. So
 //! such a worker reads system libraries and hardware descriptions and talks to the device; it still
@@ -11,7 +11,7 @@ use landlock::{
 };
 
 /// Where drivers lie, and what they read of the system.
-const READABLE: [&str; 14] = [
+const READABLE: [&str; 17] = [
     "/lib",
     "/lib32",
     "/lib64",
@@ -21,6 +21,10 @@ const READABLE: [&str; 14] = [
     "/usr/local",
     "/usr/share/libdrm",
     "/usr/share/drirc.d",
+    // Which Vulkan drivers there are.
+    "/usr/share/vulkan",
+    "/etc/vulkan",
+    "/usr/share/nvidia",
     "/run/opengl-driver",
     "/nix/store",
     "/etc/ld.so.cache",

@@ -2,7 +2,8 @@
 //!
 //! The server sends a session's next unit when it has been told that the one before is worked off, so
 //! any thread may take any unit, and a session's units are still decoded in order. A unit that takes
-//! long occupies one thread. Threads start with the sessions, no more than there are cores.
+//! long occupies one thread. Threads start with the sessions, no more than there are cores. Where a
+//! device measures, a unit's frames wait for it without a thread.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +18,24 @@ use std::{
 };
 
 use decode::Decoders;
-use media::{AccessUnit, ErrorKind, Timestamp};
+use gate::Measurements;
+use media::{AccessUnit, ErrorKind, Frame, Timestamp};
 
-use super::{Session, SessionEvent, spec::SessionSpec, tools::Tools};
+use super::{
+    Session, SessionEvent,
+    device::{Decoded, DeviceLane},
+    spec::SessionSpec,
+    tools::Tools,
+};
 use crate::{
     Fault,
     line::Line,
+    measuring::Measuring,
     protocol::{Reply, Request},
 };
 
 /// Sessions in one worker.
-const SESSIONS_MAX: usize = 64;
+pub(crate) const SESSIONS_MAX: usize = 64;
 
 /// Threads at most, however many cores there are: a worker's thread limit has room for them, each with
 /// the thread that a decoder may start.
@@ -41,26 +49,41 @@ pub(crate) struct Sessions<S> {
     /// One unit of each session waits at most.
     work: SyncSender<Work>,
     waiting: Arc<Mutex<Receiver<Work>>>,
+    measuring: Measuring,
+    /// Where a device measures: started with the first session.
+    device: Option<DeviceLane>,
     threads: usize,
     threads_max: usize,
 }
 
 /// `None` once the session has failed or is closed.
-type Slot = Arc<Mutex<Option<Session>>>;
+pub(super) type Slot = Arc<Mutex<Option<Session>>>;
 
-struct Work {
-    number: u32,
-    slot: Slot,
-    task: Task,
+pub(super) struct Work {
+    pub number: u32,
+    pub slot: Slot,
+    pub task: Task,
 }
 
-enum Task {
-    Unit { pts: Timestamp, keyframe: bool, follows_gap: bool, data: Vec<u8> },
+pub(super) enum Task {
+    Unit {
+        pts: Timestamp,
+        keyframe: bool,
+        follows_gap: bool,
+        data: Vec<u8>,
+    },
     Close,
+    /// A unit, or the end, comes back from the device.
+    Measured {
+        frames: Vec<Frame>,
+        measured: Result<Vec<Measurements>, Fault>,
+        events: Vec<SessionEvent>,
+        is_last: bool,
+    },
 }
 
 impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
-    pub fn new(line: Arc<Line<S>>, decoders: Arc<Decoders>) -> Sessions<S> {
+    pub fn new(line: Arc<Line<S>>, decoders: Arc<Decoders>, measuring: Measuring) -> Sessions<S> {
         let (work, waiting) = sync_channel(SESSIONS_MAX);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Sessions {
@@ -69,6 +92,8 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             sessions: BTreeMap::new(),
             work,
             waiting: Arc::new(Mutex::new(waiting)),
+            measuring,
+            device: None,
             threads: 0,
             threads_max: cores.min(THREADS_MAX),
         }
@@ -114,14 +139,30 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     }
 
     fn start_thread(&mut self) -> io::Result<()> {
+        self.start_device()?;
         if self.threads >= self.sessions.len().min(self.threads_max) {
             return Ok(());
         }
         let (line, waiting) = (Arc::clone(&self.line), Arc::clone(&self.waiting));
+        let device = self.device.clone();
         thread::Builder::new()
             .name(format!("sessions-{}", self.threads))
-            .spawn(move || work_off(&line, &waiting))?;
+            .spawn(move || work_off(&line, &waiting, device.as_ref()))?;
         self.threads += 1;
+        Ok(())
+    }
+
+    fn start_device(&mut self) -> io::Result<()> {
+        if self.device.is_some() || !self.measuring.is_on_device() {
+            return Ok(());
+        }
+        let line = Arc::clone(&self.line);
+        let on_loss = Box::new(move |reason| {
+            // A server that is gone needs no word.
+            line.send(&Reply::GateLost { reason }).ok();
+        });
+        let lane = DeviceLane::start(self.measuring.clone(), self.work.clone(), on_loss)?;
+        self.device = Some(lane);
         Ok(())
     }
 
@@ -134,14 +175,22 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     }
 }
 
+impl<S> Drop for Sessions<S> {
+    fn drop(&mut self) {
+        if let Some(device) = &self.device {
+            device.close();
+        }
+    }
+}
+
 /// One thread's life: ends with the socket.
-fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>) {
+fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>, device: Option<&DeviceLane>) {
     let _mourner = Mourner;
     let mut tools = Tools::new();
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Work { number, slot, task }) = next else { return };
-        let events = slot_events(&slot, task, &mut tools);
+        let Some(events) = slot_events(number, &slot, task, device, &mut tools) else { continue };
         let about = |event| Reply::Session { session: number, event };
         let taken = Reply::Taken { session: number };
         let replies: Vec<Reply> = events.into_iter().map(about).chain([taken]).collect();
@@ -152,30 +201,73 @@ fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>) {
     }
 }
 
-fn slot_events(slot: &Slot, task: Task, tools: &mut Tools) -> Vec<SessionEvent> {
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+/// What a task has the session say; `None` while the device has the rest of it.
+fn slot_events(
+    number: u32,
+    slot: &Slot,
+    task: Task,
+    device: Option<&DeviceLane>,
+    tools: &mut Tools,
+) -> Option<Vec<SessionEvent>> {
+    let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut events = Vec::new();
-    let outcome = match task {
+    // Units on their way to a session that has failed are of no interest.
+    let Some(session) = held.as_mut() else { return Some(events) };
+    let is_close = matches!(task, Task::Close);
+    let decoded = match task {
         Task::Unit { pts, keyframe, follows_gap, data } => {
-            // Units on their way to a session that has failed are of no interest.
-            let Some(session) = slot.as_mut() else { return events };
             let unit = AccessUnit { codec: session.codec(), pts, keyframe, data };
-            session.push(&unit, follows_gap, tools, &mut events)
+            session.decode(&unit, follows_gap, &mut events)
         }
-        Task::Close => {
-            let Some(session) = slot.take() else { return events };
-            session.close(tools, &mut events)
+        Task::Close => session.drain(&mut events),
+        Task::Measured { frames, measured, events: said, is_last } => {
+            events = said;
+            let taken =
+                measured.and_then(|measured| session.take(frames, &measured, tools, &mut events));
+            return Some(settled(&mut held, taken, is_last, tools, events));
         }
     };
-    if let Err(fault) = outcome {
-        *slot = None;
+    let frames = match decoded {
+        Ok(frames) => frames,
+        Err(fault) => return Some(settled(&mut held, Err(fault), is_close, tools, events)),
+    };
+    let mut decoded = Decoded { number, slot: Arc::clone(slot), frames, events, is_last: is_close };
+    if let Some(device) = device.filter(|_| !decoded.frames.is_empty()) {
+        match device.offer(decoded) {
+            Ok(()) => return None,
+            Err(back) => decoded = back,
+        }
+    }
+    let Decoded { frames, mut events, .. } = decoded;
+    let taken = tools.measure(&frames).and_then(|measured| {
+        let taken = session.take(frames, &measured, tools, &mut events);
+        tools.keep(measured);
+        taken
+    });
+    Some(settled(&mut held, taken, is_close, tools, events))
+}
+
+/// What is said once all of a task was done.
+fn settled(
+    held: &mut Option<Session>,
+    taken: Result<(), Fault>,
+    is_last: bool,
+    tools: &mut Tools,
+    mut events: Vec<SessionEvent>,
+) -> Vec<SessionEvent> {
+    let finished = taken.and_then(|()| match held.take_if(|_| is_last) {
+        Some(session) => session.finish(tools, &mut events),
+        None => Ok(()),
+    });
+    if let Err(fault) = finished {
+        *held = None;
         events.push(SessionEvent::Failed(fault));
     }
     events
 }
 
 /// A thread that panics takes the worker with it: its unit would never be worked off.
-struct Mourner;
+pub(super) struct Mourner;
 
 impl Drop for Mourner {
     fn drop(&mut self) {
@@ -184,3 +276,6 @@ impl Drop for Mourner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! What a thread of a worker uses for one session after the other: none of it remembers a session.
 
+use std::mem;
+
 use gate::{CpuMeasurer, Measurements, Measurer};
 use media::{Frame, Rotation};
 
@@ -36,11 +38,17 @@ impl Tools {
         }
     }
 
-    /// The frame's measurements.
-    pub fn measure(&mut self, frame: &Frame) -> Result<Option<&Measurements>, Fault> {
-        self.measured.clear();
-        self.measurer.measure(std::slice::from_ref(frame), &mut self.measured)?;
-        Ok(self.measured.first())
+    /// The frames' measurements by the CPU, in memory that is given back to `keep`.
+    pub fn measure(&mut self, frames: &[Frame]) -> Result<Vec<Measurements>, Fault> {
+        let mut measured = mem::take(&mut self.measured);
+        measured.clear();
+        self.measurer.measure(frames, &mut measured)?;
+        Ok(measured)
+    }
+
+    /// Keeps the memory of measurements for others.
+    pub fn keep(&mut self, measured: Vec<Measurements>) {
+        self.measured = measured;
     }
 
     pub fn still(&mut self, frame: &Frame) -> Result<Picture, Fault> {

@@ -2,13 +2,14 @@
 
 use decode::Backend;
 use media::Codec;
-use worker::{Choice, SandboxLevel, Supervisor, Wanted};
+use worker::{Choice, GateBackend, GateChoice, SandboxLevel, SelectError, Supervisor, Wanted};
 
 use crate::support::{alone, program};
 
-fn select(choice: Choice, device: Option<&str>) -> Result<worker::Selection, worker::WorkerError> {
+fn select(choice: Choice, device: Option<&str>) -> Result<worker::Selection, SelectError> {
     let device = device.map(str::to_owned);
-    let wanted = Wanted { choice, device, capabilities: None };
+    let gate = GateChoice::Named(GateBackend::Cpu);
+    let wanted = Wanted { choice, device, capabilities: None, gate };
     Supervisor::select(&program(), &wanted).map(|(_, selection)| selection)
 }
 

@@ -15,7 +15,8 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::Signal;
 use worker::{
-    CancelToken, Chunk, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, Chunk, JobEvent, JobSpec, Limits, MeasuredBy, Still, Supervisor, WorkerError,
+    WorkerProgram,
 };
 
 pub use skip::skip;
@@ -101,6 +102,7 @@ pub struct Heard {
     /// Each with the number of signals that came before it.
     pub chunks: Vec<(u64, Chunk)>,
     pub done: Option<FileReport>,
+    pub measured_by: Option<MeasuredBy>,
     pub progress: usize,
 }
 
@@ -112,6 +114,7 @@ impl Heard {
             JobEvent::Signals(signals) => self.signals.extend(signals),
             JobEvent::Still(still) => self.stills.push(still),
             JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
+            JobEvent::Measured(by) => self.measured_by = Some(by),
             JobEvent::Spent(_) => {}
             JobEvent::Done(report) => self.done = Some(report),
         }

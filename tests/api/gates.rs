@@ -1,0 +1,84 @@
+//! What measures frames changes nothing that a client sees; what is missing stops the start.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, Setup, clips, skip};
+
+/// Fields whose values differ from run to run.
+const OF_A_RUN: [&str; 2] = ["request_id", "marker_id"];
+
+/// The events of a clip without what differs from run to run: kinds and payloads.
+fn events_of(server: &Server, source: &str) -> Vec<Value> {
+    let run = server.create_run();
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    let scrubbed = |event: &Value| {
+        let event = json!({ "kind": event["kind"], "payload": event["payload"] });
+        settled(&event, &run)
+    };
+    server.events(&run).iter().map(scrubbed).collect()
+}
+
+/// The same without what is made of numbers of requests and runs, and another name for this run.
+fn settled(value: &Value, run: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| !OF_A_RUN.contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), settled(value, run))).collect()
+        }
+        Value::Array(items) => items.iter().map(|item| settled(item, run)).collect(),
+        Value::String(text) => Value::String(text.replace(run, "run")),
+        other => other.clone(),
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "wgpu-gate"), ignore = "built without wgpu-gate")]
+fn a_clip_measured_on_a_vulkan_adapter_gives_the_events_of_the_cpu_field_by_field() {
+    const TEST: &str = "a clip on a Vulkan adapter";
+    let Some(clips) = clips(TEST) else { return };
+    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
+    let setup = |at: usize, gate: &str| {
+        Setup::new(dirs[at].path()).root(&clips).var("SERVICE_GATE_BACKEND", gate)
+    };
+    if !Path::new("/usr/share/vulkan/icd.d").is_dir() {
+        skip(TEST, "there is no Vulkan driver");
+        return;
+    }
+    let (on_adapter, on_cpu) = (setup(0, "wgpu").start(), setup(1, "cpu").start());
+    let gate = |server: &Server| server.get("/v1/models").json()["gate"].clone();
+    let named = gate(&on_adapter);
+    assert_eq!(named["backend"], "wgpu");
+    assert!(named["measurer"].as_str().is_some_and(|name| name.starts_with("wgpu:")), "{named}");
+    assert_eq!(gate(&on_cpu)["backend"], "cpu");
+    let source = clips.join("nature_flower.mp4").display().to_string();
+    let (measured, expected) = (events_of(&on_adapter, &source), events_of(&on_cpu, &source));
+    assert!(expected.iter().any(|event| event["kind"] == "frames_decoded"));
+    for (measured, expected) in measured.iter().zip(&expected) {
+        assert_eq!(measured, expected);
+    }
+    assert_eq!(measured.len(), expected.len());
+    let lost = on_adapter.get("/v1/metrics").text;
+    assert!(lost.contains("service_gate_devices_lost_total 0"), "nothing was given up");
+}
+
+#[test]
+fn a_gate_backend_that_is_missing_stops_the_start_and_says_what_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let libraries = dir.path().join("libraries");
+    std::fs::create_dir(&libraries).expect("made");
+    std::fs::write(libraries.join("libcuda.so.1"), "not a library").expect("written");
+    let (code, words) = match cfg!(feature = "cuda-gate") {
+        true => (1, "SERVICE_GATE_BACKEND asks for cuda: no NVIDIA driver"),
+        false => (2, "built without it (--features cuda-gate)"),
+    };
+    let mut command = Setup::new(dir.path()).var("SERVICE_GATE_BACKEND", "cuda").command();
+    let output = command.env("LD_LIBRARY_PATH", &libraries).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains("SERVICE_GATE_BACKEND") && said.contains(words), "{said}");
+}

@@ -1,0 +1,242 @@
+//! What measures frames in a worker: the CPU, or a device that all its threads share.
+//!
+//! A device is opened once, while the worker confines itself. Promises that what it does not measure,
+//! and everything from its loss on, is measured by the CPU with the same integers, and that a loss is
+//! told. Which backend is wanted is the supervisor's matter.
+
+#[cfg(test)]
+pub(crate) mod scripted;
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use gate::{CpuMeasurer, FallbackMeasurer, MeasureError, Measurements, Measurer};
+use media::{ErrorKind, Frame};
+
+use crate::wire::{wire_enum, wire_struct};
+
+/// Frames that a thread of a file job gathers for a device before it waits for their measurements.
+const GATHERED_MAX: usize = 8;
+
+/// What reads measurements from pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateBackend {
+    /// The processor; always there.
+    Cpu,
+    /// A Vulkan adapter.
+    Wgpu,
+    /// An NVIDIA device.
+    Cuda,
+}
+
+impl GateBackend {
+    /// Every backend; the devices in the order in which they are tried.
+    pub const ALL: [GateBackend; 3] = [GateBackend::Cuda, GateBackend::Wgpu, GateBackend::Cpu];
+
+    /// Its name in settings and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GateBackend::Cpu => "cpu",
+            GateBackend::Wgpu => "wgpu",
+            GateBackend::Cuda => "cuda",
+        }
+    }
+
+    /// The backend of this name.
+    pub fn from_name(name: &str) -> Option<GateBackend> {
+        GateBackend::ALL.into_iter().find(|backend| backend.as_str() == name)
+    }
+
+    /// This program has it.
+    pub fn is_built(self) -> bool {
+        match self {
+            GateBackend::Cpu => true,
+            GateBackend::Wgpu => cfg!(feature = "wgpu-gate"),
+            GateBackend::Cuda => cfg!(feature = "cuda-gate"),
+        }
+    }
+}
+
+/// Why a backend does not measure here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// The program was built without it.
+    #[error("this program was built without {}-gate", .backend.as_str())]
+    NotBuilt {
+        /// Which one.
+        backend: GateBackend,
+    },
+    /// It is not there, or does not measure as the CPU does.
+    #[error("{reason}")]
+    Refused {
+        /// What the caller is told it is.
+        kind: ErrorKind,
+        /// What is missing or wrong.
+        reason: String,
+    },
+}
+
+impl GateError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            GateError::NotBuilt { .. } => ErrorKind::Unsupported,
+            GateError::Refused { kind, .. } => *kind,
+        }
+    }
+}
+
+/// A device that a worker is to measure with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GateDevice {
+    pub backend: GateBackend,
+    /// Number of the NVIDIA device.
+    pub number: u32,
+    /// An adapter that is a CPU will do: the backend was asked for by name.
+    pub is_named: bool,
+}
+
+/// What measured the frames of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredBy {
+    /// The measurer at the end, such as `cpu-avx2`.
+    pub measurer: String,
+    /// Why the device that was there at the start was given up.
+    pub lost: Option<String>,
+}
+
+/// What measures in this worker; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Measuring(Option<Arc<Shared>>);
+
+/// A device, and what became of it.
+struct Shared {
+    name: &'static str,
+    /// The backend's name and the device's.
+    label: String,
+    measurer: Mutex<Box<dyn Measurer>>,
+    lost: OnceLock<MeasureError>,
+}
+
+impl Measuring {
+    /// Opens `device` and measures the smoke of the conformance table with it; `None` is the CPU.
+    pub fn open(device: Option<&GateDevice>) -> Result<Measuring, GateError> {
+        let opened = match device {
+            None => return Ok(Measuring::default()),
+            Some(device) => open_device(device)?,
+        };
+        Ok(opened.map_or_else(Measuring::default, |(device, label)| Measuring::on(device, &label)))
+    }
+
+    /// Measures on a device that was opened and is called `device_name`.
+    pub fn on(device: Box<dyn Measurer>, device_name: &str) -> Measuring {
+        let name = device.name();
+        let label = format!("{name}:{device_name}");
+        let (measurer, lost) = (Mutex::new(device), OnceLock::new());
+        Measuring(Some(Arc::new(Shared { name, label, measurer, lost })))
+    }
+
+    /// A measurer for one thread.
+    pub fn measurer(&self) -> Box<dyn Measurer> {
+        match &self.0 {
+            None => Box::new(CpuMeasurer::new()),
+            Some(shared) => Box::new(FallbackMeasurer::new(Box::new(Handle(Arc::clone(shared))))),
+        }
+    }
+
+    /// A device is there and was not lost.
+    pub fn is_on_device(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| shared.lost.get().is_none())
+    }
+
+    /// Frames to measure at once: a device pays for more than one, the CPU does not.
+    pub fn gathered_max(&self) -> usize {
+        if self.is_on_device() { GATHERED_MAX } else { 1 }
+    }
+
+    /// Why the device is not asked any more.
+    pub fn lost(&self) -> Option<String> {
+        self.0.as_ref()?.lost.get().map(ToString::to_string)
+    }
+
+    /// What measures now, such as `cpu-avx2`, or a backend and its device.
+    pub fn name(&self) -> String {
+        match self.0.as_ref().filter(|_| self.is_on_device()) {
+            Some(shared) => shared.label.clone(),
+            None => CpuMeasurer::new().name().to_owned(),
+        }
+    }
+
+    /// What is told of it.
+    pub fn told(&self) -> MeasuredBy {
+        MeasuredBy { measurer: self.name(), lost: self.lost() }
+    }
+}
+
+/// One thread's way to the device.
+struct Handle(Arc<Shared>);
+
+impl Measurer for Handle {
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        let Shared { measurer, lost, .. } = &*self.0;
+        if let Some(error) = lost.get() {
+            return Err(error.clone());
+        }
+        // Backends contain what panics, and keep no half of a batch.
+        let mut device = measurer.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = device.measure(frames, out);
+        if let Err(error) = &measured
+            && error.ends_device()
+        {
+            lost.get_or_init(|| error.clone());
+        }
+        measured
+    }
+}
+
+/// An open device and its name.
+type Opened = (Box<dyn Measurer>, String);
+
+/// `None` is the CPU.
+fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
+    match device.backend {
+        GateBackend::Cpu => Ok(None),
+        #[cfg(feature = "wgpu-gate")]
+        GateBackend::Wgpu => {
+            let choice = match device.is_named {
+                true => shaders::AdapterChoice::Any,
+                false => shaders::AdapterChoice::Hardware,
+            };
+            let measurer = shaders::WgpuMeasurer::open(choice)
+                .map_err(|error| refused(error.kind(), &error))?;
+            let name = measurer.adapter().to_owned();
+            Ok(Some((Box::new(measurer), name)))
+        }
+        #[cfg(feature = "cuda-gate")]
+        GateBackend::Cuda => {
+            let measurer = kernels::CudaMeasurer::open(device.number as usize)
+                .map_err(|error| refused(error.kind(), &error))?;
+            let name = measurer.device().to_owned();
+            Ok(Some((Box::new(measurer), name)))
+        }
+        #[cfg(not(all(feature = "wgpu-gate", feature = "cuda-gate")))]
+        backend => Err(GateError::NotBuilt { backend }),
+    }
+}
+
+#[cfg(any(feature = "wgpu-gate", feature = "cuda-gate"))]
+fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateError {
+    GateError::Refused { kind, reason: error.to_string() }
+}
+
+wire_enum!(GateBackend, "gate backend", { 0 => Cpu, 1 => Wgpu, 2 => Cuda });
+wire_enum!(GateError, "gate error", { 1 => NotBuilt { backend }, 2 => Refused { kind, reason } });
+wire_struct!(GateDevice { backend, number, is_named });
+wire_struct!(MeasuredBy { measurer, lost });

@@ -1,0 +1,117 @@
+//! Sessions whose frames a device measures, in this process: what they say is what they say without.
+
+use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
+
+use gate::{
+    GateConfig,
+    conformance::{Fill, Picture},
+};
+use media::{Codec, Rotation, Subsampling};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::*;
+use crate::{channel::Incoming, measuring::scripted, still::StillEncoder};
+
+const SESSIONS: u32 = 5;
+
+/// Coded pictures that a session may have: each shows something else.
+fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
+    let mut encoder = StillEncoder::new().expect("an encoder");
+    let picture = |at: usize| {
+        let fill = match at % 7 {
+            0 => Fill::Ramp,
+            1 => Fill::Checker,
+            other => Fill::Flat(30 * other as u8 + session as u8),
+        };
+        let picture = Picture { fill, subsampling: Subsampling::Yuv420, ..Picture::new(96, 64) };
+        picture.frame().expect("has pixels")
+    };
+    let mut encode = |at| encoder.encode(&picture(at), Rotation::None).expect("encodes").jpeg;
+    (0..count).map(&mut encode).collect()
+}
+
+/// What the sessions say, and how often the device was said to be lost.
+fn play(measuring: Measuring, count: usize) -> (BTreeMap<u32, Vec<SessionEvent>>, usize) {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let (ours, theirs) = pair.expect("a pair");
+    let same = theirs.try_clone().expect("a descriptor");
+    let line = Arc::new(Line::<OwnedFd>::new(theirs, same));
+    let mut sessions = Sessions::new(line, Arc::new(Decoders::software()), measuring);
+    let mut waiting: BTreeMap<u32, std::vec::IntoIter<Vec<u8>>> = BTreeMap::new();
+    for session in 0..SESSIONS {
+        let spec =
+            SessionSpec { stills: true, ..SessionSpec::new(Codec::Mjpeg, GateConfig::default()) };
+        sessions.take(Request::OpenSession { session, spec }).expect("opens");
+        waiting.insert(session, units(session, count).into_iter());
+    }
+    let mut sent: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut next = |session: u32| {
+        let data = waiting.get_mut(&session)?.next();
+        let at = sent.entry(session).or_default();
+        *at += 1;
+        Some(match data {
+            Some(data) => {
+                let pts = Timestamp::from_millis(40 * *at);
+                Request::AccessUnit { session, pts, keyframe: true, follows_gap: false, data }
+            }
+            None if *at == count as i64 + 1 => Request::CloseSession { session },
+            None => return None,
+        })
+    };
+    for session in 0..SESSIONS {
+        sessions.take(next(session).expect("a unit")).expect("taken");
+    }
+    let (mut said, mut losses, mut open) = (BTreeMap::<u32, Vec<_>>::new(), 0, SESSIONS);
+    let mut incoming = Incoming::default();
+    while open > 0 {
+        match incoming.next::<Reply>().expect("a reply") {
+            Some(Reply::Session { session, event }) => said.entry(session).or_default().push(event),
+            Some(Reply::Taken { session }) => match next(session) {
+                Some(request) => sessions.take(request).expect("taken"),
+                None => open -= 1,
+            },
+            Some(Reply::GateLost { reason }) => {
+                assert!(reason.contains("unplugged"), "{reason}");
+                losses += 1;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => assert!(incoming.wait(ours.as_fd()).expect("open") > 0, "closed"),
+        }
+    }
+    (said, losses)
+}
+
+#[test]
+fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
+    const COUNT: usize = 24;
+    let (expected, losses) = play(Measuring::default(), COUNT);
+    assert_eq!((expected.len(), losses), (SESSIONS as usize, 0));
+    for (session, events) in &expected {
+        let last = events.last();
+        assert!(
+            matches!(last, Some(SessionEvent::Closed { frames: 24, .. })),
+            "{session}: {last:?}"
+        );
+    }
+    for batches in [0, 1, 9, usize::MAX] {
+        let (measuring, given) = scripted::lost_after(batches);
+        let (said, losses) = play(measuring, COUNT);
+        assert!(said == expected, "lost after {batches}");
+        let frames: usize = given.sizes().iter().sum();
+        if batches == usize::MAX {
+            assert_eq!((frames, losses), (SESSIONS as usize * COUNT, 0), "{:?}", given.sizes());
+        } else {
+            assert_eq!((given.sizes().len(), losses), (batches + 1, 1));
+        }
+    }
+}
+
+#[test]
+fn frames_of_several_sessions_share_a_batch() {
+    // A thread for each session at most, and here perhaps one: frames wait without a thread.
+    let (measuring, given) = scripted::lost_after(usize::MAX);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    play(measuring, 40);
+    let largest = given.sizes().into_iter().max();
+    assert!(largest > Some(1), "{threads} threads: {:?}", given.sizes());
+}

@@ -1,0 +1,137 @@
+//! What measures in a worker: the integers are the CPU's, and what is missing is named.
+
+use gate::GateConfig;
+use media::Codec;
+use worker::{
+    CancelToken, Choice, GateBackend, GateChoice, Limits, SelectError, Selection, SessionSpec,
+    Supervisor, Wanted,
+};
+
+use crate::{
+    live::{Listener, Said, access_units, push},
+    support::{Heard, alone, annex_b, long_clip, program, skip, spec},
+};
+
+fn select(gate: GateChoice, device: Option<&str>) -> Result<(Supervisor, Selection), SelectError> {
+    let choice = Choice::Named(decode::Backend::Software);
+    let device = device.map(str::to_owned);
+    Supervisor::select(&program(), &Wanted { choice, device, capabilities: None, gate })
+}
+
+#[test]
+fn nobody_s_choice_is_a_gpu_or_the_cpu_and_never_an_adapter_that_is_a_cpu() {
+    let _alone = alone();
+    let (supervisor, found) = select(GateChoice::Auto, None).expect("the CPU measures");
+    let measurer = found.capabilities.measurer;
+    assert!(!measurer.contains("(Cpu)"), "{measurer}");
+    let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
+    let expected: &[GateBackend] = match found.gate.backend {
+        GateBackend::Cpu => &[GateBackend::Cuda, GateBackend::Wgpu],
+        GateBackend::Wgpu => &[GateBackend::Cuda],
+        GateBackend::Cuda => &[],
+    };
+    assert_eq!(over, expected);
+    for (backend, error) in &found.gate.passed_over {
+        assert!(!error.to_string().is_empty(), "{backend:?}");
+    }
+    assert_eq!(supervisor.has_device(), found.gate.backend != GateBackend::Cpu);
+    assert_eq!(found.sandbox.is_full(), found.gate.backend == GateBackend::Cpu);
+}
+
+#[test]
+fn a_gate_that_is_asked_for_and_missing_is_an_error_that_names_it() {
+    let _alone = alone();
+    let mut rows: Vec<(GateBackend, &[&str])> = Vec::new();
+    let cuda: &[&str] = match GateBackend::Cuda.is_built() {
+        // The device is one that no machine has, so that those with a driver fail too.
+        true => &["libcuda.so.1", "no CUDA device 4000", "finds no device"],
+        false => &["built without cuda-gate"],
+    };
+    rows.push((GateBackend::Cuda, cuda));
+    if !GateBackend::Wgpu.is_built() {
+        rows.push((GateBackend::Wgpu, &["built without wgpu-gate"]));
+    }
+    for (backend, words) in rows {
+        let error = select(GateChoice::Named(backend), Some("4000")).err();
+        let Some(SelectError::Gate { backend: named, source }) = error else {
+            panic!("{backend:?}: {error:?}")
+        };
+        assert_eq!(named, backend);
+        let said = source.to_string();
+        assert!(words.iter().any(|words| said.contains(words)), "{backend:?}: {said}");
+    }
+}
+
+/// Workers that measure on any Vulkan adapter; says loudly where there is none.
+fn on_an_adapter(test: &str) -> Option<Supervisor> {
+    match select(GateChoice::Named(GateBackend::Wgpu), None) {
+        Ok((supervisor, found)) => {
+            assert_eq!(found.gate.backend, GateBackend::Wgpu);
+            let measurer = found.capabilities.measurer;
+            assert!(measurer.starts_with("wgpu:"), "{measurer}");
+            println!("{test}: {measurer}, sandbox {}", found.sandbox);
+            Some(supervisor)
+        }
+        Err(error) if error.to_string().contains("no Vulkan adapter") => {
+            skip(test, error);
+            None
+        }
+        Err(error) if !GateBackend::Wgpu.is_built() => {
+            assert!(error.to_string().contains("wgpu-gate"), "{error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
+    let _alone = alone();
+    let Some(on_adapter) = on_an_adapter("a file on an adapter") else { return };
+    let run = |supervisor: &Supervisor| {
+        let mut heard = Heard::default();
+        let spec = worker::JobSpec { max_frames: 400, ..spec(&long_clip()) };
+        supervisor
+            .run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))
+            .expect("decodes");
+        heard.settled()
+    };
+    let (mut measured, mut expected) = (run(&on_adapter), run(&Supervisor::new(program())));
+    let by = measured.measured_by.take().expect("told");
+    assert!(by.measurer.starts_with("wgpu:") && by.lost.is_none(), "{by:?}");
+    assert!(expected.measured_by.take().is_some_and(|by| by.measurer.starts_with("cpu-")));
+    assert_eq!(measured.signals.len(), 400);
+    assert!(measured == expected, "signals, stills and report are equal");
+}
+
+#[test]
+fn live_sessions_measured_together_on_an_adapter_say_what_they_say_on_the_cpu() {
+    const SESSIONS: u32 = 6;
+    let _alone = alone();
+    let Some(on_adapter) = on_an_adapter("live sessions on an adapter") else { return };
+    let sources = ["testsrc2", "mandelbrot"].map(|source| access_units(&annex_b(source)));
+    let run = |supervisor: &Supervisor| {
+        let listener = Listener::default();
+        let told = listener.clone();
+        let limits = Limits { stall: std::time::Duration::from_secs(60), ..Limits::default() };
+        let live = supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
+        let stills = SessionSpec::new(Codec::H264, GateConfig::default());
+        for session in 0..SESSIONS {
+            live.open(session, SessionSpec { stills: true, ..stills }).expect("open");
+        }
+        for at in 0..50 {
+            for session in 0..SESSIONS {
+                let units = &sources[session as usize % 2];
+                push(&live, session, &units[at]);
+            }
+        }
+        (0..SESSIONS).for_each(|session| live.close(session).expect("close"));
+        let said = listener.wait("all closed", |said| said.closed.len() == SESSIONS as usize);
+        let Said { signals, stills, closed, gate_lost, .. } = &*said;
+        assert_eq!(*gate_lost, None);
+        (signals.clone(), stills.clone(), closed.clone())
+    };
+    let (measured, expected) = (run(&on_adapter), run(&Supervisor::new(program())));
+    assert_eq!(measured.2.values().copied().collect::<Vec<_>>(), vec![50; SESSIONS as usize]);
+    assert!(measured == expected, "signals and stills of every session are equal");
+}
