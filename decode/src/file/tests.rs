@@ -1,5 +1,7 @@
 //! A file whose first decoder is lost gives the frames of the reference, whenever that happens.
 
+mod parallel;
+
 use std::{
     io::Cursor,
     ops::ControlFlow,
