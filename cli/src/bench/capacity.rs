@@ -1,8 +1,8 @@
 //! `sightline bench capacity`: streams that this machine keeps up with, by codec and resolution.
 //!
-//! Each row decodes, measures and decides on every core at once, one worker a core, and divides: what
-//! one frame costs one core then is what a full machine pays. Receiving, models and the log are not in
-//! it. Clips are rendered by ffmpeg from its moving test picture, or are the user's own.
+//! Each row decodes, measures and decides on every core at once, one worker a core unless told
+//! otherwise, and divides: what one frame costs one core then is what a full machine pays. Receiving,
+//! models and the log are not in it. Clips are rendered by ffmpeg from its moving test picture, or are the user's own.
 
 use std::{
     fs::File,
@@ -42,11 +42,14 @@ pub struct CapacityArgs {
     /// Frames a second of a stream
     #[arg(long, value_name = "RATE", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=240))]
     fps: u32,
+    /// Workers that decode at once, the rate being that of all of them [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: Option<u32>,
     /// Heights to render
     #[arg(long, value_name = "ROWS", value_delimiter = ',', default_value = "360,720,1080",
         value_parser = clap::value_parser!(u32).range(64..=4320))]
     heights: Vec<u32>,
-    /// Print one JSON object: cores, fps, rows[{codec, width, height, decoder, frames, ms_per_frame,
+    /// Print one JSON object: cores, workers, fps, rows[{codec, width, height, decoder, frames, ms_per_frame,
     /// gate_ms_per_frame, frames_per_second, streams}]
     #[arg(long)]
     json: bool,
@@ -57,6 +60,7 @@ pub struct CapacityArgs {
 #[derive(Serialize)]
 struct Capacity {
     cores: usize,
+    workers: usize,
     fps: u32,
     rows: Vec<Row>,
 }
@@ -69,7 +73,7 @@ struct Row {
     decoder: String,
     /// Frames measured, of all cores.
     frames: u64,
-    /// Time of one core for a frame while all cores work, decoding and gate.
+    /// Time of one worker for a frame while all work, decoding and gate.
     ms_per_frame: f64,
     /// Of it the gate's.
     gate_ms_per_frame: f64,
@@ -91,11 +95,12 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
         files => files.to_vec(),
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
+    let workers = args.workers.map_or(cores, |workers| workers as usize);
     let mut rows = Vec::new();
     for clip in &clips {
-        rows.push(measure(&supervisor, clip, cores, args.fps, &cancel)?);
+        rows.push(measure(&supervisor, clip, workers, args.fps, &cancel)?);
     }
-    print(&Capacity { cores, fps: args.fps, rows }, args.json)
+    print(&Capacity { cores, workers, fps: args.fps, rows }, args.json)
 }
 
 /// What one core's worker did.
@@ -107,17 +112,17 @@ struct Done {
     decoder: String,
 }
 
-/// Every core decodes the clip over and over, at the same time.
+/// So many workers decode the clip over and over, at the same time.
 fn measure(
     supervisor: &Supervisor,
     clip: &Path,
-    cores: usize,
+    workers: usize,
     fps: u32,
     cancel: &CancelToken,
 ) -> Result<Row, CliError> {
     let failed = |source| CliError::Analysis { path: clip.to_owned(), source };
     let done = thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores)
+        let threads: Vec<_> = (0..workers)
             .map(|_| scope.spawn(|| decode_for_a_while(supervisor, clip, cancel)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Result<Done, WorkerError>>| {
@@ -139,7 +144,7 @@ fn measure(
     let us = decode_us + gate_us;
     let first = done.into_iter().next().unwrap_or_default();
     let (codec, width, height) = first.stream.ok_or_else(|| failed(WorkerError::Ended))?;
-    let frames_per_second = rounded(cores as f64 * 1e6 / us.max(1.0));
+    let frames_per_second = rounded(workers as f64 * 1e6 / us.max(1.0));
     Ok(Row {
         codec: codec.name(),
         width,
@@ -265,9 +270,9 @@ fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
     out.table(&table)?;
     out.finish()?;
     eprintln!(
-        "{} cores at full load, what else runs here included; decoding and gate alone: leave room \
-         for models and the log",
-        capacity.cores
+        "{} workers on {} cores at full load, what else runs here included; decoding and gate \
+         alone: leave room for models and the log",
+        capacity.workers, capacity.cores
     );
     Ok(())
 }
