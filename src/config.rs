@@ -158,7 +158,8 @@ impl Config {
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
         let mut vars = Vars::new(values);
-        let decode = decoding::decoding(&mut vars);
+        let tools = tools::tools(&mut vars);
+        let decode = decoding::decoding(&mut vars, tools[0].path.clone());
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
         if require_keys && ring.is_empty() {
@@ -209,7 +210,7 @@ impl Config {
             },
             search_memory: (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20)
                 as usize,
-            tools: tools::tools(&mut vars),
+            tools,
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
                 as usize,
@@ -273,10 +274,6 @@ fn gate(vars: &mut Vars) -> GateConfig {
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
     }
-}
-
-fn missing_backend(name: &str) -> Problem {
-    format!("asks for {name} by name, and this binary was built without it").into()
 }
 
 fn flag(text: &str) -> Result<bool, Problem> {

@@ -41,7 +41,7 @@ pub struct DoctorArgs {
 /// What is to decode, as the server is told.
 #[derive(clap::Args)]
 pub struct DecodeArgs {
-    /// Backend that must decode here: software, nvdec or vaapi; auto for the first that does
+    /// Backend that must decode here: software, nvdec, vaapi or ffmpeg-cli; auto for the first that does
     #[arg(long, value_name = "NAME", env = "SERVICE_DECODE_BACKEND", default_value = "auto",
         value_parser = choice)]
     backend: Choice,
@@ -61,6 +61,7 @@ impl DecodeArgs {
             device: self.device.clone().filter(|device| !device.is_empty()),
             gate: self.gate,
             capabilities: environment::driver_capabilities(),
+            ffmpeg: environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg"),
         }
     }
 }
@@ -70,7 +71,7 @@ fn choice(text: &str) -> Result<Choice, String> {
         return Ok(Choice::Auto);
     }
     let found = Backend::from_name(text).map(Choice::Named);
-    found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi".to_owned())
+    found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".to_owned())
 }
 
 fn gate_choice(text: &str) -> Result<GateChoice, String> {

@@ -14,11 +14,16 @@ pub enum Backend {
     Nvdec,
     /// The decoder behind a render node, through libav and libva.
     Vaapi,
+    /// An ffmpeg program beside the worker; asked for by name only.
+    FfmpegCli,
 }
 
 impl Backend {
-    /// Every backend; the devices in the order in which they are tried.
-    pub const ALL: [Backend; 3] = [Backend::Nvdec, Backend::Vaapi, Backend::Software];
+    /// Every backend; first those that are tried where none is named, in their order.
+    pub const ALL: [Backend; 4] =
+        [Backend::Nvdec, Backend::Vaapi, Backend::Software, Backend::FfmpegCli];
+    /// Those that are tried where none is named.
+    pub const AUTOMATIC: [Backend; 3] = [Backend::Nvdec, Backend::Vaapi, Backend::Software];
 
     /// Its name in settings, answers and the names of decoders.
     pub fn as_str(self) -> &'static str {
@@ -26,6 +31,7 @@ impl Backend {
             Backend::Software => "software",
             Backend::Nvdec => "nvdec",
             Backend::Vaapi => "vaapi",
+            Backend::FfmpegCli => "ffmpeg-cli",
         }
     }
 
@@ -88,6 +94,22 @@ pub enum BackendError {
         /// What libav says.
         detail: String,
     },
+    /// There is no such program.
+    #[error("no program to run, looked for at {searched}")]
+    Program {
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// The program is no ffmpeg, or one that does not know the arguments it is given.
+    #[error(
+        "{program} is no ffmpeg of version 5.1 or later: asked for its version it says {said:?}"
+    )]
+    ProgramVersion {
+        /// The program.
+        program: String,
+        /// What it says.
+        said: String,
+    },
     /// The value of a setting names no device.
     #[error("{device:?} is no device: {expected}")]
     BadDevice {
@@ -109,9 +131,9 @@ impl BackendError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             BackendError::BadDevice { .. } => ErrorKind::InvalidInput,
-            BackendError::NotBuilt { .. } | BackendError::DecodesNothing { .. } => {
-                ErrorKind::Unsupported
-            }
+            BackendError::NotBuilt { .. }
+            | BackendError::DecodesNothing { .. }
+            | BackendError::ProgramVersion { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::Unavailable,
         }
     }

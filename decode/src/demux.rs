@@ -139,6 +139,8 @@ pub struct Demuxer {
     continuity: Option<Continuity>,
     /// What comes out is wanted so soon.
     hurry: Option<usize>,
+    /// One decoder takes all of it.
+    is_uncut: bool,
 }
 
 impl Demuxer {
@@ -179,6 +181,13 @@ impl Demuxer {
     pub fn in_hurry(mut self, packets: usize) -> Demuxer {
         self.segmenter.hold_at_first(packets);
         Demuxer { hurry: Some(packets), ..self }
+    }
+
+    /// For a decoder that cannot begin anew.
+    #[must_use]
+    pub(crate) fn uncut(mut self) -> Demuxer {
+        self.segmenter.stop_cutting();
+        Demuxer { is_uncut: true, ..self }
     }
 
     fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
@@ -240,6 +249,7 @@ impl Demuxer {
             is_live: false,
             continuity: None,
             hurry: None,
+            is_uncut: false,
         })
     }
 
@@ -267,6 +277,9 @@ impl Demuxer {
         let mut demuxer = Demuxer::open(input, self.limits)?;
         if let Some(packets) = self.hurry {
             demuxer = demuxer.in_hurry(packets);
+        }
+        if self.is_uncut {
+            demuxer = demuxer.uncut();
         }
         Ok(if self.continuity.is_some() { demuxer.joined() } else { demuxer })
     }

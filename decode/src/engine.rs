@@ -3,11 +3,14 @@
 //! An engine that is not libav's own decoder may fail for reasons that are not the media's: it says so
 //! by [`Engine::lost`], and the media is then decoded by software.
 
+use std::sync::Arc;
+
 use media::Codec;
 
 use crate::{
     BackendError, DecodeError, Device, Limits,
     ffi::{AvError, Context, OnDamage, Output, Packet, Parameters},
+    program::{Program, Start},
 };
 
 /// A decoder of one stream.
@@ -52,6 +55,11 @@ pub(crate) trait OpenEngine: Send + Sync {
         on_damage: OnDamage,
         limits: Limits,
     ) -> Result<Box<dyn Engine>, BackendError>;
+
+    /// One decoder takes the whole stream, which is not cut for it.
+    fn is_continuous(&self) -> bool {
+        false
+    }
 }
 
 /// What decodes: libav's own decoders, and a device that is asked first.
@@ -74,6 +82,11 @@ impl Decoders {
     /// `device` for these codecs, and libav's own decoders for all else.
     pub fn with_device(device: Device, codecs: Vec<Codec>) -> Decoders {
         Decoders::with_engines(Box::new(device), codecs)
+    }
+
+    /// The program that `start` starts for these codecs, and libav's own decoders for all else.
+    pub fn with_program(start: Arc<Start>, codecs: Vec<Codec>) -> Decoders {
+        Decoders::with_engines(Box::new(Program { start }), codecs)
     }
 
     pub(crate) fn with_engines(engines: Box<dyn OpenEngine>, codecs: Vec<Codec>) -> Decoders {

@@ -14,15 +14,17 @@ mod io;
 mod packet;
 mod parameters;
 mod picture;
+mod raw;
 
 pub use aes::CbcDecryptor;
-pub(crate) use codec::{Context, OnDamage, Output};
+pub(crate) use codec::{Context, OnDamage, Output, decoder_name};
 pub use device::{Device, DeviceSpec};
 pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};
 pub(crate) use packet::Packet;
 pub(crate) use parameters::Parameters;
 pub(crate) use picture::RawFrame;
+pub(crate) use raw::RawPictures;
 
 use std::sync::Once;
 

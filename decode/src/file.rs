@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
 use media::{Extent, Frame, Rate};
 
-use crate::{DecodeError, Decoders, Demuxer, Sampling, sampling::Position};
+use crate::{DecodeError, Decoders, Demuxer, Sampling, engine::OpenEngine, sampling::Position};
 use first::First;
 use schedule::{Job, Round, Schedule, StopOnPanic};
 use worker::{Decoded, Halt, Outcome, Worker};
@@ -114,6 +114,9 @@ pub fn decode_file_by<S: FrameSink>(
     let mut collector = Collector::default();
     let mut conceals = demuxer.is_live();
     let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
+    if asked.is_some_and(OpenEngine::is_continuous) {
+        demuxer = demuxer.uncut();
+    }
     let first = First::new(asked);
     let facts = loop {
         let round =

@@ -1,5 +1,7 @@
 //! Which backends decode and measure.
 
+use std::path::PathBuf;
+
 use decode::Backend;
 use worker::{Choice, GateBackend, GateChoice, Wanted};
 
@@ -9,12 +11,14 @@ use crate::json::Problem;
 /// Longest name of a device: a path.
 const DEVICE_BYTES_MAX: usize = 4096;
 
-pub(super) fn decoding(vars: &mut Vars) -> Wanted {
+/// `ffmpeg` is where the program is, if anywhere.
+pub(super) fn decoding(vars: &mut Vars, ffmpeg: Option<PathBuf>) -> Wanted {
     Wanted {
         choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
         device: vars.read("SERVICE_DECODE_DEVICE", "", device),
         gate: vars.read("SERVICE_GATE_BACKEND", "auto", gate),
         capabilities: vars.raw("NVIDIA_DRIVER_CAPABILITIES").map(str::to_owned),
+        ffmpeg,
     }
 }
 
@@ -22,7 +26,6 @@ fn choice(text: &str) -> Result<Choice, Problem> {
     match (text, Backend::from_name(text)) {
         ("auto", _) => Ok(Choice::Auto),
         (_, Some(backend)) => Ok(Choice::Named(backend)),
-        ("ffmpeg-cli", None) => Err(super::missing_backend(text)),
         _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
     }
 }

@@ -84,6 +84,7 @@ fn bounds_themselves_are_accepted() {
         ("SERVICE_DECODE_BACKEND", "software"),
         ("SERVICE_DECODE_BACKEND", "nvdec"),
         ("SERVICE_DECODE_BACKEND", "vaapi"),
+        ("SERVICE_DECODE_BACKEND", "ffmpeg-cli"),
         ("SERVICE_DECODE_DEVICE", "0"),
         ("SERVICE_DECODE_DEVICE", "/dev/dri/renderD129"),
         ("SERVICE_GATE_BACKEND", "cpu"),

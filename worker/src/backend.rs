@@ -3,6 +3,8 @@
 //! A backend that is asked for by name is used or is an error. What nobody names is tried in turn, and
 //! what was passed over is told with its reason.
 
+use std::path::PathBuf;
+
 use decode::{Backend, BackendError, DeviceSpec, Tried};
 use media::{Codec, ErrorKind};
 
@@ -42,6 +44,8 @@ pub struct Wanted {
     pub device: Option<String>,
     /// See [`DeviceSpec::capabilities`].
     pub capabilities: Option<String>,
+    /// The program of [`Backend::FfmpegCli`], where there is one.
+    pub ffmpeg: Option<PathBuf>,
     /// What is to measure. CUDA takes the device that decodes, where its number was given.
     pub gate: GateChoice,
 }
@@ -90,7 +94,7 @@ impl Wanted {
     /// What to try, in order.
     fn candidates(&self) -> Vec<Backend> {
         match self.choice {
-            Choice::Auto => Backend::ALL.into(),
+            Choice::Auto => Backend::AUTOMATIC.into(),
             Choice::Named(backend) => vec![backend],
         }
     }
@@ -188,13 +192,29 @@ fn try_backend(
         let (capabilities, report) = supervisor.capabilities()?;
         return Ok((supervisor, capabilities, report));
     }
+    let ffmpeg = match backend {
+        Backend::FfmpegCli => Some(usable(program, wanted.ffmpeg.as_ref())?),
+        _ => None,
+    };
     let with = |codecs| {
-        let program = program.clone().with_device(wanted.spec(backend), codecs);
-        Supervisor::new(program)
+        let program = program.clone();
+        Supervisor::new(match &ffmpeg {
+            Some(ffmpeg) => program.with_program(ffmpeg.clone(), codecs),
+            None => program.with_device(wanted.spec(backend), codecs),
+        })
     };
     let (capabilities, report) = with(Codec::ALL.into()).capabilities()?;
     let codecs = decoded_by(backend, &capabilities.codecs)?;
     Ok((with(codecs), capabilities, report))
+}
+
+/// The program to decode with, which has said its version.
+fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, Fault> {
+    let searched = || "SERVICE_FFMPEG_PATH and PATH".to_owned();
+    let found = ffmpeg.ok_or_else(|| BackendError::Program { searched: searched() });
+    let found = found.map_err(Fault::Backend)?;
+    program.check_external(found).map_err(Fault::Backend)?;
+    Ok(found.clone())
 }
 
 /// The codecs of which every clip was decoded by `backend` alone.

@@ -10,7 +10,7 @@ use std::{
 use decode::{Decoders, Device};
 
 use crate::{
-    Fault, JobEvent, JobOptions, capabilities, descriptors, job,
+    Fault, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
     line::Line,
     measuring::Measuring,
     probe,
@@ -24,13 +24,18 @@ use crate::{
 /// First argument of a process that is to be a worker.
 pub(crate) const ARGUMENT: &str = "media-worker";
 
-/// This process was started to be a worker; its `main` must call [`worker_main`] and nothing else.
+/// This process was started to be a worker, or what a worker decodes with; its `main` must call
+/// [`worker_main`] and nothing else.
 pub fn is_worker_invocation() -> bool {
-    std::env::args_os().nth(1).is_some_and(|argument| argument == ARGUMENT)
+    let first = std::env::args_os().nth(1);
+    first.is_some_and(|argument| argument == ARGUMENT || argument == launcher::ARGUMENT)
 }
 
 /// The whole life of a worker. The process must have one thread and descriptor 0 be its socket.
 pub fn worker_main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
+        return launcher::launch();
+    }
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -49,10 +54,11 @@ fn serve() -> io::Result<()> {
         // Nobody wants it any more.
         None => return Ok(()),
     };
-    let (report, (decoders, measuring)) = match sandbox::enter(&confinement, open_devices) {
-        Ok(entered) => entered,
-        Err(fault) => return line.send(&Reply::Failed(fault)),
-    };
+    let (report, (decoders, measuring)) =
+        match sandbox::enter(&confinement, |given| open_devices(given, &line)) {
+            Ok(entered) => entered,
+            Err(fault) => return line.send(&Reply::Failed(fault)),
+        };
     line.send(&Reply::Confined(report))?;
 
     let decoders = Arc::new(decoders);
@@ -75,12 +81,20 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-fn open_devices(given: &Confinement) -> Result<(Decoders, Measuring), Fault> {
+fn open_devices(
+    given: &Confinement,
+    line: &Arc<Line<Stdin>>,
+) -> Result<(Decoders, Measuring), Fault> {
     let decoders = match &given.device {
-        None => Decoders::software(),
         Some(Asked { spec, codecs }) => {
             let device = Device::open(spec).map_err(Fault::Backend)?;
             Decoders::with_device(device, codecs.clone())
+        }
+        None if given.program.is_empty() => Decoders::software(),
+        None => {
+            let line = Arc::clone(line);
+            let start = move |codec| Ok(launcher::conversation(line.program(codec)?));
+            Decoders::with_program(Arc::new(start), given.program.clone())
         }
     };
     Ok((decoders, Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?))

@@ -18,6 +18,7 @@ mod feed;
 pub mod fuzz;
 mod input;
 mod job;
+mod launcher;
 mod line;
 mod live;
 mod measuring;

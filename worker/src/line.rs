@@ -6,9 +6,11 @@
 use std::{
     fs::File,
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use media::Codec;
 
 use crate::{
     channel::{Incoming, Outbox},
@@ -68,6 +70,17 @@ impl<S: AsFd> Line<S> {
                 let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
                 Ok(Opened { bytes, url, size, seekable })
             }
+            Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
+            None => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    /// Has the server start a program that decodes `codec`; its input and output are one socket.
+    pub fn program(&self, codec: Codec) -> io::Result<OwnedFd> {
+        let mut incoming = self.incoming();
+        self.send(&Reply::Program { codec })?;
+        match self.wait(&mut incoming)? {
+            Some(Request::Program) => incoming.descriptor().map_err(io::Error::other),
             Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),
         }

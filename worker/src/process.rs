@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use media::Codec;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -37,6 +38,9 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 
 /// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Programs that one worker may have at a time: one decodes, and one more is about to end.
+const EXTERNALS_MAX: usize = 4;
 
 /// Whether the worker still holds its end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,9 @@ impl Drop for Owned {
 /// A running worker; dropping it kills and reaps it, unless its thread has ended before.
 pub(crate) struct Process {
     child: Owned,
+    program: WorkerProgram,
+    /// What decodes for the worker.
+    externals: Vec<Owned>,
     /// Keeps the thread that started it.
     _starter: Option<Arc<Spares>>,
     socket: OwnedFd,
@@ -109,9 +116,7 @@ impl Life {
 impl Started {
     /// Starts a worker, and does not wait for it.
     pub fn new(program: &WorkerProgram) -> Result<Started, WorkerError> {
-        let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(|error| WorkerError::Spawn(error.into()))?;
+        let (socket, theirs) = pair()?;
         let child = program.start(theirs).map_err(WorkerError::Spawn)?;
         Ok(Started { child: Owned(child), socket })
     }
@@ -159,6 +164,8 @@ impl Process {
         let status = status.map_err(WorkerError::Spawn)?;
         let mut process = Process {
             child,
+            program: program.clone(),
+            externals: Vec::new(),
             _starter: None,
             socket,
             stderr,
@@ -179,6 +186,7 @@ impl Process {
             },
             parent: std::process::id(),
             device: program.device().cloned(),
+            program: program.external_codecs(),
             gate: program.gate(),
             libraries: program.libraries(),
         };
@@ -229,8 +237,25 @@ impl Process {
     }
 
     /// The next reply that has arrived.
-    pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
-        self.incoming.next()
+    pub fn next(&mut self) -> Result<Option<Reply>, WorkerError> {
+        loop {
+            match self.incoming.next()? {
+                Some(Reply::Program { codec }) => self.start_external(codec)?,
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// Starts what the worker decodes with; one that does not start ends its output at once.
+    fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
+        self.externals.retain_mut(|external| !matches!(external.0.try_wait(), Ok(Some(_))));
+        if self.externals.len() >= EXTERNALS_MAX {
+            return Err(ProtocolError::Unexpected("program").into());
+        }
+        let (ours, theirs) = pair()?;
+        let started = self.program.start_external(codec, theirs, &self.limits);
+        self.externals.push(Owned(started.map_err(WorkerError::Spawn)?));
+        self.send_with(&Request::Program, ours.as_fd())
     }
 
     /// Bytes of the reply that came last.
@@ -331,6 +356,11 @@ impl Process {
             }
         }
     }
+}
+
+fn pair() -> Result<(OwnedFd, OwnedFd), WorkerError> {
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| WorkerError::Spawn(error.into()))
 }
 
 /// Kills and reaps; without effect on a process that has been reaped.

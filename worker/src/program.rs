@@ -5,17 +5,20 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::OwnedFd, unix::process::CommandExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
-use decode::DeviceSpec;
+use decode::{BackendError, DeviceSpec};
 use media::Codec;
 
-use crate::{entry::ARGUMENT, measuring::GateDevice, sandbox::Asked};
+use crate::{Limits, entry::ARGUMENT, launcher, measuring::GateDevice, sandbox::Asked};
 
 /// Threads of a driver: some for the device and some for each decoder.
 const DRIVER_THREADS_MAX: u64 = 64;
+
+/// Threads that keep the ends of a program moving.
+const PROGRAM_THREADS: u64 = 4;
 
 /// Which binary becomes a worker when it is started with the worker's argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct WorkerProgram {
     path: PathBuf,
     device: Option<Asked>,
     gate: Option<GateDevice>,
+    /// A program to decode with, and what it is asked to decode.
+    external: Option<(PathBuf, Vec<Codec>)>,
 }
 
 impl WorkerProgram {
@@ -33,7 +38,7 @@ impl WorkerProgram {
 
     /// Another binary whose `main` calls [`crate::worker_main`].
     pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
-        WorkerProgram { path: path.into(), device: None, gate: None }
+        WorkerProgram { path: path.into(), device: None, gate: None, external: None }
     }
 
     /// The same, its workers decoding these codecs with a device.
@@ -65,13 +70,44 @@ impl WorkerProgram {
         libraries.filter(|path| path.starts_with('/')).collect()
     }
 
+    /// The same, its workers decoding these codecs with a program beside them.
+    pub(crate) fn with_program(self, program: PathBuf, codecs: Vec<Codec>) -> WorkerProgram {
+        WorkerProgram { external: Some((program, codecs)), ..self }
+    }
+
+    /// Whether `external` can be used so.
+    pub(crate) fn check_external(&self, external: &Path) -> Result<(), BackendError> {
+        launcher::check(&self.path, external)
+    }
+
+    /// What a program beside its workers is asked to decode.
+    pub(crate) fn external_codecs(&self) -> Vec<Codec> {
+        self.external.as_ref().map(|(_, codecs)| codecs.clone()).unwrap_or_default()
+    }
+
+    /// Starts the program that decodes `codec`, with `end` as its input and output.
+    pub(crate) fn start_external(
+        &self,
+        codec: Codec,
+        end: OwnedFd,
+        limits: &Limits,
+    ) -> io::Result<Child> {
+        match &self.external {
+            Some((program, codecs)) if codecs.contains(&codec) => {
+                launcher::start(&self.path, program, codec, end, limits)
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     pub(crate) fn device(&self) -> Option<&Asked> {
         self.device.as_ref()
     }
 
-    /// Threads that the drivers of devices start by themselves.
+    /// Threads beside those that decode: those of drivers, or those that speak to a program.
     pub(crate) fn driver_threads(&self) -> u64 {
-        if self.has_driver() { DRIVER_THREADS_MAX } else { 0 }
+        let of_driver = if self.has_driver() { DRIVER_THREADS_MAX } else { 0 };
+        of_driver + if self.external.is_some() { PROGRAM_THREADS } else { 0 }
     }
 
     /// Starts it with `theirs` as its only descriptor besides stderr.
@@ -93,7 +129,7 @@ impl WorkerProgram {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the dynamic loader's setting, not ours")]
-fn loader_path() -> Option<OsString> {
+pub(crate) fn loader_path() -> Option<OsString> {
     env::var_os("LD_LIBRARY_PATH")
 }
 

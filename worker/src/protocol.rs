@@ -45,6 +45,8 @@ pub(crate) enum Request {
     AccessUnit { session: u32, pts: Timestamp, keyframe: bool, follows_gap: bool, data: Vec<u8> },
     /// No picture follows; answered by [`Reply::Taken`].
     CloseSession { session: u32 },
+    /// The answer to [`Reply::Program`]; the program's input and output come along as one socket.
+    Program,
     /// Try what the sandbox must refuse.
     Probe,
     /// Try what a worker is for.
@@ -87,6 +89,8 @@ pub(crate) enum Reply {
     Failed(Fault),
     /// The job needs the bytes of `url` from byte `from` on, and waits for them.
     Open { url: String, from: u64 },
+    /// The job needs a program that decodes `codec`, and waits for it.
+    Program { codec: Codec },
     /// About a live session.
     Session { session: u32, event: SessionEvent },
     /// The device that measured live sessions was given up, for this reason: the CPU goes on.
@@ -117,6 +121,7 @@ wire_enum!(Request, "request", {
     6 => Probe,
     7 => Resource { url, size, seekable },
     9 => Look,
+    10 => Program,
 });
 wire_enum!(Reply, "reply", {
     1 => Confined(report),
@@ -128,6 +133,7 @@ wire_enum!(Reply, "reply", {
     7 => Open { url, from },
     9 => Able(capabilities),
     10 => GateLost { reason },
+    11 => Program { codec },
 });
 wire_enum!(Source, "source", {
     1 => File { len },
@@ -161,7 +167,12 @@ wire_enum!(Fault, "fault", {
     5 => Backend(error),
     6 => Gate(error),
 });
-wire_enum!(Backend, "backend", { 0 => Software, 1 => Nvdec, 2 => Vaapi });
+wire_enum!(Backend, "backend", {
+    0 => Software,
+    1 => Nvdec,
+    2 => Vaapi,
+    3 => FfmpegCli,
+});
 wire_enum!(BackendError, "backend error", {
     1 => Library { library, reason },
     2 => NoVideoCapability { reason, capabilities },
@@ -171,6 +182,8 @@ wire_enum!(BackendError, "backend error", {
     6 => Refused { call, detail },
     7 => BadDevice { device, expected },
     8 => DecodesNothing { reason },
+    9 => Program { searched },
+    10 => ProgramVersion { program, said },
 });
 wire_enum!(DecodeError, "decode error", {
     1 => Empty,

@@ -7,6 +7,7 @@
 //! What the kernel cannot give is named in the report, and the caller decides.
 
 mod device;
+mod program;
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
@@ -15,6 +16,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
 use media::Codec;
+pub(crate) use program::{ProgramConfinement, become_program};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getppid, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
@@ -91,6 +93,8 @@ pub(crate) struct Confinement {
     pub parent: u32,
     /// What it decodes with besides libav's own decoders.
     pub device: Option<Asked>,
+    /// What a program beside it is asked to decode.
+    pub program: Vec<Codec>,
     /// What it measures with instead of the CPU.
     pub gate: Option<GateDevice>,
     /// Directories besides the system's in which the loader looks for the libraries of these.
@@ -117,6 +121,7 @@ crate::wire::wire_struct!(Confinement {
     cpu_seconds,
     parent,
     device,
+    program,
     gate,
     libraries
 });
@@ -152,7 +157,7 @@ pub(crate) fn enter<T>(
     check("landlock", paths);
     let opened = open(confinement)?;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
-    let seccomp = check("seccomp", filter_system_calls(confinement.has_driver()));
+    let seccomp = check("seccomp", filter_system_calls(confinement));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
@@ -296,20 +301,31 @@ const ALLOWED_WHERE: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_prctl, 0, u32::MAX as u64, libc::PR_SET_NAME as u64),
 ];
 
+/// The same for a worker that speaks to a program, over one socket a decoder: its numbers are below 16.
+const ALLOWED_WITH_PROGRAM: &[(i64, u8, u64, u64)] = &[
+    (libc::SYS_sendto, 0, !15 & u32::MAX as u64, 0),
+    (libc::SYS_shutdown, 0, !15 & u32::MAX as u64, 0),
+];
+
 /// Refuses with EPERM all that is not listed.
 ///
 /// Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that
 /// an upgrade that probes one more would end every job; a refused call gives an intruder nothing.
-fn filter_system_calls(has_device: bool) -> io::Result<()> {
+fn filter_system_calls(confinement: &Confinement) -> io::Result<()> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     let of_device = device::ALLOWED.iter().chain(device::ALLOWED_HERE);
-    let of_device: Vec<i64> = of_device.filter(|_| has_device).copied().collect();
+    let has_driver = confinement.has_driver();
+    let of_device: Vec<i64> = of_device.filter(|_| has_driver).copied().collect();
+    let has_program = !confinement.program.is_empty();
+    let of_program = ALLOWED_WITH_PROGRAM.iter().filter(|_| has_program);
     rules.extend(of_device.iter().map(|call| (*call, Vec::new())));
     let own_pid = u64::from(std::process::id());
     // abort() signals its own thread.
     let own_signal = (libc::SYS_tgkill, 0, u64::from(u32::MAX), own_pid);
-    for &(call, argument, mask, value) in ALLOWED_WHERE.iter().chain([&own_signal]) {
+    for &(call, argument, mask, value) in
+        ALLOWED_WHERE.iter().chain(of_program).chain([&own_signal])
+    {
         if of_device.contains(&call) {
             // Allowed whatever its arguments are.
             continue;

@@ -20,6 +20,8 @@ mod live_faults;
 mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
+#[path = "worker/programs.rs"]
+mod programs;
 #[path = "worker/remote.rs"]
 mod remote;
 #[path = "worker/remote_mutants.rs"]

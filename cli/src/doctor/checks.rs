@@ -53,7 +53,7 @@ fn attempts(supervisor: &Supervisor) -> Check {
 
 /// What each backend decodes in a worker of its own, and what it lacks.
 pub fn decoders(wanted: &Wanted) -> Vec<Check> {
-    [Backend::Software, Backend::Nvdec, Backend::Vaapi]
+    [Backend::Software, Backend::Nvdec, Backend::Vaapi, Backend::FfmpegCli]
         .into_iter()
         .flat_map(|backend| decoded_by(backend, wanted))
         .collect()

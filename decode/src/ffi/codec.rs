@@ -81,7 +81,7 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 
 /// Decoders by name, so that no wrapper of a device or of another library is picked.
-fn decoder_name(codec: Codec) -> &'static CStr {
+pub(crate) fn decoder_name(codec: Codec) -> &'static CStr {
     match codec {
         Codec::H264 => c"h264",
         Codec::H265 => c"hevc",

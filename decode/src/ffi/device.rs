@@ -126,7 +126,7 @@ fn kind(backend: Backend) -> Option<ffi::AVHWDeviceType> {
     match backend {
         Backend::Nvdec => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA),
         Backend::Vaapi => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI),
-        Backend::Software => None,
+        Backend::Software | Backend::FfmpegCli => None,
     }
 }
 

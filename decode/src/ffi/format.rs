@@ -114,6 +114,24 @@ impl Format {
         Ok(format)
     }
 
+    /// Raw pictures as NUT, as they come.
+    pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<Format, DecodeError> {
+        super::silence_log();
+        let io = Io::of_stream(output).map_err(no_memory)?;
+        let mut format = Format::prepare("nut".to_owned(), io)?;
+        // SAFETY: as prepared, the name is a C string; on failure libav frees the context.
+        let opened = unsafe {
+            ffi::avformat_open_input(
+                &mut format.context,
+                c"".as_ptr(),
+                ffi::av_find_input_format(c"nut".as_ptr()),
+                ptr::null_mut(),
+            )
+        };
+        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        Ok(format)
+    }
+
     /// A context that reads `io`, opens nothing else and lets few decoders look at the bytes.
     fn prepare(name: String, io: Io) -> Result<Format, DecodeError> {
         // SAFETY: plain allocation.

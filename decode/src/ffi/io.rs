@@ -43,6 +43,11 @@ impl Io {
         Io::allocate(Box::new(Packets(packets)), false, true)
     }
 
+    /// Bytes as they come, read once.
+    pub(super) fn of_stream(bytes: Box<dyn Read + Send>) -> Result<Io, AvError> {
+        Io::allocate(Box::new(Packets(bytes)), false, false)
+    }
+
     fn allocate(input: Box<dyn Input>, seekable: bool, is_writable: bool) -> Result<Io, AvError> {
         let source = Box::into_raw(Box::new(Source { input, refused: false }));
         // SAFETY: plain allocation; ownership passes to the context below.

@@ -3,7 +3,7 @@
 use std::{ffi::CStr, ptr};
 
 use ffmpeg_next::ffi;
-use media::{Codec, Extent, PixelLayout};
+use media::{Codec, Extent, PixelLayout, SampleRange};
 
 use super::{AvError, picture};
 
@@ -95,6 +95,10 @@ impl Parameters {
 
     pub(crate) fn layout(&self) -> Option<PixelLayout> {
         picture::layout_of(self.raw().format, self.raw().color_range)
+    }
+
+    pub(crate) fn is_full_range(&self) -> bool {
+        self.layout().is_some_and(|layout| layout.range == SampleRange::Full)
     }
 
     pub(crate) fn pixel_format(&self) -> String {

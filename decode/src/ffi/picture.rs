@@ -37,6 +37,17 @@ impl RawFrame {
         self.raw().format
     }
 
+    /// Gives it the time and the range that its container does not carry.
+    pub(crate) fn set_times(&mut self, pts: Option<i64>, is_full_range: bool) {
+        // SAFETY: owned by this value; plain fields of a frame that nobody else has.
+        let raw = unsafe { self.0.as_mut() };
+        raw.pts = pts.unwrap_or(ffi::AV_NOPTS_VALUE);
+        raw.best_effort_timestamp = raw.pts;
+        if is_full_range {
+            raw.color_range = ffi::AVColorRange::AVCOL_RANGE_JPEG;
+        }
+    }
+
     /// A copy of a device's picture in this machine's memory, with its times, marks and edges.
     pub(super) fn downloaded(&self) -> Result<RawFrame, AvError> {
         let copy = RawFrame::empty()?;

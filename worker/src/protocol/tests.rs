@@ -142,8 +142,11 @@ fn gate_device() -> impl Strategy<Value = GateDevice> {
     })
 }
 
-fn devices() -> impl Strategy<Value = (Option<Asked>, Option<GateDevice>, Vec<String>)> {
-    (option::of(asked()), option::of(gate_device()), vec(".{0,9}", 0..3))
+/// A decoding device, a measuring one, what a program decodes, and directories of libraries.
+type Devices = (Option<Asked>, Option<GateDevice>, Vec<Codec>, Vec<String>);
+
+fn devices() -> impl Strategy<Value = Devices> {
+    (option::of(asked()), option::of(gate_device()), vec(codec(), 0..4), vec(".{0,9}", 0..3))
 }
 
 fn request() -> impl Strategy<Value = Request> {
@@ -151,12 +154,13 @@ fn request() -> impl Strategy<Value = Request> {
     let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), 1..99usize);
     prop_oneof![
         (any::<u64>(), option::of(any::<u64>()), devices()).prop_map(
-            |(memory_bytes, cpu_seconds, (device, gate, libraries))| {
+            |(memory_bytes, cpu_seconds, (device, gate, program, libraries))| {
                 Request::Confine(Confinement {
                     memory_bytes,
                     cpu_seconds,
                     parent: 1,
                     device,
+                    program,
                     gate,
                     libraries,
                 })
@@ -312,6 +316,7 @@ fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u32>().prop_map(|session| Reply::Taken { session }),
         ".{0,9}".prop_map(|reason| Reply::GateLost { reason }),
+        codec().prop_map(|codec| Reply::Program { codec }),
         (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(
             |(codec, bits, mut texts, measurer)| {
                 let (decoder, reason) = (texts.remove(0), texts.remove(0));

@@ -96,24 +96,34 @@ pub(super) const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_HERE: &[i64] = &[];
 
+/// Adds the system's libraries and `libraries` to a ruleset that allows nothing.
+pub(super) fn allow_libraries(
+    ruleset: RulesetCreated,
+    libraries: &[String],
+) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::from_read(ABI::V7);
+    let own = libraries.iter().map(String::as_str);
+    READABLE
+        .into_iter()
+        .chain(own)
+        .try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
+}
+
 /// Adds what the device needs to a ruleset that allows nothing; what is not there is left out.
 pub(super) fn allow(
     ruleset: RulesetCreated,
     libraries: &[String],
 ) -> Result<RulesetCreated, RulesetError> {
-    let read = AccessFs::from_read(ABI::V7);
     let talk = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
-    let own = libraries.iter().map(String::as_str);
     let numbered: Vec<String> =
         (0..NVIDIA_DEVICES_MAX).map(|number| format!("/dev/nvidia{number}")).collect();
     let devices = DEVICES.into_iter().chain(numbered.iter().map(String::as_str));
-    let rules = READABLE.into_iter().chain(own).map(|path| (path, read));
-    rules
-        .chain(devices.map(|path| (path, talk)))
-        .try_fold(ruleset, |ruleset, (path, access)| allow_beneath(ruleset, path, access))
+    let ruleset = allow_libraries(ruleset, libraries)?;
+    let mut devices = devices;
+    devices.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, talk))
 }
 
-fn allow_beneath(
+pub(super) fn allow_beneath(
     ruleset: RulesetCreated,
     path: &str,
     access: BitFlags<AccessFs>,

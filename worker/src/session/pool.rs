@@ -114,6 +114,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             Request::Confine(_)
             | Request::Job { .. }
             | Request::Resource { .. }
+            | Request::Program
             | Request::Probe
             | Request::Look => Ok(()),
         }

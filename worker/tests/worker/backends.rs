@@ -9,7 +9,7 @@ use crate::support::{alone, program};
 fn select(choice: Choice, device: Option<&str>) -> Result<worker::Selection, SelectError> {
     let device = device.map(str::to_owned);
     let gate = GateChoice::Named(GateBackend::Cpu);
-    let wanted = Wanted { choice, device, capabilities: None, gate };
+    let wanted = Wanted { choice, device, capabilities: None, ffmpeg: None, gate };
     Supervisor::select(&program(), &wanted).map(|(_, selection)| selection)
 }
 

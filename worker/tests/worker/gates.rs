@@ -15,7 +15,10 @@ use crate::{
 fn select(gate: GateChoice, device: Option<&str>) -> Result<(Supervisor, Selection), SelectError> {
     let choice = Choice::Named(decode::Backend::Software);
     let device = device.map(str::to_owned);
-    Supervisor::select(&program(), &Wanted { choice, device, capabilities: None, gate })
+    Supervisor::select(
+        &program(),
+        &Wanted { choice, device, capabilities: None, ffmpeg: None, gate },
+    )
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! An external ffmpeg as the decoder: the frames, times and stills of libav's own decoders, whatever
+//! becomes of it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use decode::Backend;
+use media::Codec;
+use worker::{
+    CancelToken, Choice, GateBackend, GateChoice, JobEvent, JobSpec, SandboxLevel, SelectError,
+    Selection, Supervisor, Wanted,
+};
+
+use crate::support::{Heard, alone, clip, long_clip, program, rendered, run, spec};
+
+fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, Selection), SelectError> {
+    let (choice, gate) = (Choice::Named(Backend::FfmpegCli), GateChoice::Named(GateBackend::Cpu));
+    let ffmpeg = ffmpeg.map(Path::to_owned);
+    Supervisor::select(
+        &program(),
+        &Wanted { choice, device: None, capabilities: None, ffmpeg, gate },
+    )
+}
+
+/// The system's ffmpeg; `make setup` installs it.
+fn ffmpeg() -> PathBuf {
+    let found = Command::new("sh").args(["-c", "command -v ffmpeg"]).output().expect("a shell");
+    PathBuf::from(String::from_utf8_lossy(&found.stdout).trim())
+}
+
+#[test]
+fn it_decodes_a_clip_of_every_codec_that_it_is_asked_for() {
+    let _alone = alone();
+    let (_, found) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    assert_eq!(found.backend, Backend::FfmpegCli);
+    assert_eq!(found.sandbox.level, SandboxLevel::Full, "{}", found.sandbox);
+    for tried in found.capabilities.codecs {
+        let decoder = tried.decoder.clone().unwrap_or_default();
+        let is_asked = !matches!(tried.codec, Codec::Mpeg4 | Codec::Mjpeg);
+        assert_eq!(decoder.starts_with("ffmpeg-cli:"), is_asked, "{tried:?}");
+        assert!(!is_asked || tried.reason.is_none(), "{tried:?}");
+    }
+}
+
+/// A job's result by the program, which was asked and not replaced.
+fn by_program(supervisor: &Supervisor, spec: JobSpec) -> Heard {
+    let mut heard = Heard::default();
+    let report = supervisor.run_job(spec, &CancelToken::new(), &mut |event| heard.take(event));
+    let report = report.expect("decodes");
+    assert!(report.decoder.starts_with("ffmpeg-cli:"), "{report:?}");
+    assert_eq!(report.fallback, None);
+    settled(heard)
+}
+
+/// Without the decoder's name, and what depends on timing.
+fn settled(heard: Heard) -> Heard {
+    let mut heard = heard.settled();
+    if let Some(report) = &mut heard.done {
+        report.decoder.clear();
+        report.fallback = None;
+    }
+    heard
+}
+
+#[test]
+fn files_say_what_they_say_without_it() {
+    let _alone = alone();
+    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let mut clips =
+        vec![rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", &["-bf", "3"])];
+    // H.264, H.265 of eight and ten bits, AV1, VP8, VP9; reordered, cut by its container, of any rate.
+    let real = [
+        "nature_flower.mp4",
+        "nature_water.webm",
+        "anim_bbb-1080p60-vp8.webm",
+        "anim_mb-annexb.mkv",
+        "phone_adx-1080p-av1.mp4",
+        "phone_adx-edit-list.mp4",
+        "phone_adx-hdr10.mp4",
+        "phone_mb-h265.mp4",
+        "screen_mb-vfr.mp4",
+    ];
+    clips.extend(real.into_iter().filter_map(clip));
+    for path in clips {
+        let limited = || JobSpec { max_frames: 60, ..spec(&path) };
+        let expected = settled(run(limited()).expect("decodes"));
+        println!("{}", path.display());
+        assert!(by_program(&supervisor, limited()) == expected, "{}", path.display());
+        assert!(!expected.signals.is_empty());
+    }
+}
+
+/// Processes whose parent is this one and whose program is ffmpeg.
+fn running() -> Vec<i32> {
+    let of = |entry: fs::DirEntry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(')')?;
+        let parent: u32 = rest.split_whitespace().nth(1)?.parse().ok()?;
+        (name.ends_with("(ffmpeg") && parent == std::process::id()).then_some(pid)
+    };
+    fs::read_dir("/proc").expect("mounted").filter_map(|entry| of(entry.ok()?)).collect()
+}
+
+#[test]
+fn one_that_is_killed_midway_costs_no_frame() {
+    let _alone = alone();
+    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let expected = settled(run(spec(&long_clip())).expect("decodes"));
+    let (mut heard, mut killed) = (Heard::default(), Vec::new());
+    let report = supervisor.run_job(spec(&long_clip()), &CancelToken::new(), &mut |event| {
+        if killed.is_empty() && matches!(event, JobEvent::Progress { frames: 20.., .. }) {
+            killed = running();
+            for pid in &killed {
+                let pid = rustix::process::Pid::from_raw(*pid).expect("a process");
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("ours");
+            }
+        }
+        heard.take(event)
+    });
+    let report = report.expect("goes on");
+    assert_eq!(killed.len(), 1, "one program decodes one stream");
+    assert!(report.decoder.contains("software:h264"), "{report:?}");
+    assert!(report.fallback.is_some_and(|reason| reason.contains("ffmpeg")));
+    assert!(settled(heard) == expected, "every frame once");
+    assert_eq!(running(), Vec::<i32>::new(), "none outlives its job");
+}
+
+#[test]
+fn what_is_no_ffmpeg_is_an_error_that_says_so() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("ffmpeg");
+    fs::write(&script, "#!/bin/sh\necho out of its sandbox >\"$0.proof\"\n").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("made executable");
+    let rows: [(Option<&str>, &str); 4] = [
+        (None, "no program to run, looked for at SERVICE_FFMPEG_PATH and PATH"),
+        (Some("/bin/true"), "/bin/true is no ffmpeg of version 5.1 or later"),
+        (Some("/nonexistent/ffmpeg"), "/nonexistent/ffmpeg is no ffmpeg"),
+        // Its interpreter is none of the files that a program keeps.
+        (script.to_str(), "is no ffmpeg of version 5.1 or later"),
+    ];
+    for (path, words) in rows {
+        let error = select(path.map(Path::new)).expect_err(words).to_string();
+        assert!(error.contains(words), "{path:?}: {error}");
+    }
+    assert!(!script.with_extension("proof").exists());
+}
