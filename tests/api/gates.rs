@@ -67,6 +67,26 @@ fn a_clip_measured_on_a_vulkan_adapter_gives_the_events_of_the_cpu_field_by_fiel
 }
 
 #[test]
+fn a_clip_that_an_ffmpeg_beside_the_worker_decodes_gives_the_same_events() {
+    let Some(clips) = clips("a clip by ffmpeg-cli") else { return };
+    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
+    let server = |at: usize, backend: &str| {
+        let setup = Setup::new(dirs[at].path()).root(&clips);
+        setup.var("SERVICE_DECODE_BACKEND", backend).start()
+    };
+    let (external, software) = (server(0, "ffmpeg-cli"), server(1, "software"));
+    assert_eq!(external.get("/v1/models").json()["decode"]["backend"], "ffmpeg-cli");
+    let source = clips.join("nature_flower.mp4").display().to_string();
+    let decoder = |event: &mut Value| event["payload"].as_object_mut()?.remove("decoder");
+    let (mut decoded, mut expected) =
+        (events_of(&external, &source), events_of(&software, &source));
+    let by: Vec<Value> = decoded.iter_mut().filter_map(decoder).collect();
+    assert_eq!(by, ["ffmpeg-cli:h264"]);
+    assert_eq!(expected.iter_mut().filter_map(decoder).collect::<Vec<_>>(), ["software:h264"]);
+    assert_eq!(decoded, expected);
+}
+
+#[test]
 fn a_gate_backend_that_is_missing_stops_the_start_and_says_what_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let libraries = dir.path().join("libraries");
