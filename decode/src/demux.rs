@@ -139,8 +139,6 @@ pub struct Demuxer {
     continuity: Option<Continuity>,
     /// What comes out is wanted so soon.
     hurry: Option<usize>,
-    /// One decoder takes all of it.
-    is_uncut: bool,
 }
 
 impl Demuxer {
@@ -187,7 +185,7 @@ impl Demuxer {
     #[must_use]
     pub(crate) fn uncut(mut self) -> Demuxer {
         self.segmenter.stop_cutting();
-        Demuxer { is_uncut: true, ..self }
+        self
     }
 
     fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
@@ -249,7 +247,6 @@ impl Demuxer {
             is_live: false,
             continuity: None,
             hurry: None,
-            is_uncut: false,
         })
     }
 
@@ -277,9 +274,6 @@ impl Demuxer {
         let mut demuxer = Demuxer::open(input, self.limits)?;
         if let Some(packets) = self.hurry {
             demuxer = demuxer.in_hurry(packets);
-        }
-        if self.is_uncut {
-            demuxer = demuxer.uncut();
         }
         Ok(if self.continuity.is_some() { demuxer.joined() } else { demuxer })
     }

@@ -114,11 +114,12 @@ pub fn decode_file_by<S: FrameSink>(
     let mut collector = Collector::default();
     let mut conceals = demuxer.is_live();
     let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
-    if asked.is_some_and(OpenEngine::is_continuous) {
-        demuxer = demuxer.uncut();
-    }
     let first = First::new(asked);
     let facts = loop {
+        // Without it the reference cuts as ever: what it makes of damage depends on its cuts.
+        if first.engines().is_some_and(OpenEngine::is_continuous) {
+            demuxer = demuxer.uncut();
+        }
         let round =
             Round { conceals, is_accelerated: first.engines().is_some(), given: collector.given };
         let schedule = Schedule::new(demuxer, options, round);

@@ -70,9 +70,7 @@ impl Workers {
         is_shared: Option<bool>,
         metrics: Arc<Metrics>,
     ) -> Arc<Workers> {
-        let has_device = supervisor.has_device();
-        let is_shared = is_shared.unwrap_or(has_device);
-        let per_worker = if has_device && is_shared { PER_DEVICE_WORKER } else { PER_WORKER };
+        let (is_shared, per_worker) = seating(supervisor.has_device(), is_shared);
         let (running, starting) = (Mutex::default(), Mutex::default());
         Arc::new(Workers { supervisor, is_shared, per_worker, metrics, running, starting })
     }
@@ -129,6 +127,14 @@ impl Workers {
         let hosted = Arc::clone(running.iter().find(has_room)?);
         let session = hosted.enter(inbox.clone());
         Some(Seat { pool: Arc::clone(self), hosted, session })
+    }
+}
+
+/// Whether principals share a worker, and how many sessions one has.
+fn seating(has_device: bool, is_shared: Option<bool>) -> (bool, usize) {
+    match (has_device, is_shared) {
+        (true, None | Some(true)) => (true, PER_DEVICE_WORKER),
+        (_, is_shared) => (is_shared == Some(true), PER_WORKER),
     }
 }
 
@@ -209,4 +215,24 @@ impl Drop for Seat {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change is one insert or remove: a panic leaves the table usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_worker_serves_a_device_unless_principals_are_kept_apart() {
+        let rows = [
+            (false, None, (false, 8)),
+            (false, Some(false), (false, 8)),
+            (false, Some(true), (true, 8)),
+            (true, None, (true, 64)),
+            (true, Some(true), (true, 64)),
+            (true, Some(false), (false, 8)),
+        ];
+        for (has_device, is_shared, expected) in rows {
+            assert_eq!(seating(has_device, is_shared), expected, "{has_device} {is_shared:?}");
+        }
+    }
 }

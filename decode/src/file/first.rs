@@ -20,6 +20,11 @@ impl<'a> First<'a> {
         self.engines.filter(|_| self.lost.get().is_none())
     }
 
+    /// The stream was not cut for it, lost or not.
+    pub(super) fn is_continuous(&self) -> bool {
+        self.engines.is_some_and(OpenEngine::is_continuous)
+    }
+
     /// From here on it is not asked any more; the first reason is the one to tell.
     pub(super) fn lose(&self, reason: String) {
         self.lost.get_or_init(|| reason);

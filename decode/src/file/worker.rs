@@ -100,8 +100,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
         loop {
             match self.undamaged_pass(job) {
-                // It starts over, with what is left to decode with.
-                Err(Halt::Lost(reason)) => self.first.lose(reason),
+                // It starts over, with what is left to decode with; what was not cut is to be cut first.
+                Err(Halt::Lost(reason)) => {
+                    self.first.lose(reason.clone());
+                    if self.first.is_continuous() {
+                        return Err(Halt::Lost(reason));
+                    }
+                }
                 Err(Halt::Damaged | Halt::Error(_)) => {
                     let mut context = self.open(1, OnDamage::Conceal)?;
                     return self.full_pass(job, context.as_mut(), &mut None);

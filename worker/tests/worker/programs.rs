@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
+    time::Instant,
 };
 
 use decode::Backend;
@@ -15,7 +16,10 @@ use worker::{
     Selection, Supervisor, Wanted,
 };
 
-use crate::support::{Heard, alone, clip, long_clip, program, rendered, run, spec};
+use crate::{
+    mutants::{Dice, PATIENCE, mutate},
+    support::{Heard, alone, clip, long_clip, program, rendered, run, spec},
+};
 
 fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, Selection), SelectError> {
     let (choice, gate) = (Choice::Named(Backend::FfmpegCli), GateChoice::Named(GateBackend::Cpu));
@@ -128,6 +132,53 @@ fn one_that_is_killed_midway_costs_no_frame() {
     assert!(report.fallback.is_some_and(|reason| reason.contains("ffmpeg")));
     assert!(settled(heard) == expected, "every frame once");
     assert_eq!(running(), Vec::<i32>::new(), "none outlives its job");
+}
+
+/// Without the damage that was noticed.
+fn uncounted(heard: Heard) -> Heard {
+    let mut heard = settled(heard);
+    if let Some(report) = &mut heard.done {
+        report.damaged_packets = 0;
+    }
+    heard
+}
+
+#[test]
+fn damaged_files_end_as_they_do_without_it() {
+    const MUTANTS: u64 = 40;
+    let _alone = alone();
+    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let whole = rendered("small.mp4", "testsrc2=s=176x144:r=25:d=1", &["-g", "8", "-bf", "2"]);
+    let whole = fs::read(whole).expect("readable");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mutant.mp4");
+    let (mut decoded, mut by_program) = (0, 0);
+    for seed in 1..=MUTANTS {
+        let mut bytes = whole.clone();
+        mutate(&mut bytes, &mut Dice(seed));
+        fs::write(&path, &bytes).expect("written");
+        let expected = run(spec(&path)).map(settled).map_err(|error| error.to_string());
+        let started = Instant::now();
+        let mut heard = Heard::default();
+        let ended =
+            supervisor.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event));
+        assert!(started.elapsed() < PATIENCE, "mutant {seed}");
+        let ended = ended.map_err(|error| error.to_string());
+        by_program +=
+            usize::from(ended.as_ref().is_ok_and(|report| report.decoder == "ffmpeg-cli:h264"));
+        decoded += usize::from(ended.is_ok());
+        assert_eq!(ended.is_ok(), expected.is_ok(), "mutant {seed}: {ended:?}, {expected:?}");
+        match expected {
+            // What the program does not complain of is not counted.
+            Ok(expected) if ended.as_ref().is_ok_and(|report| report.fallback.is_none()) => {
+                assert!(uncounted(heard) == uncounted(expected), "mutant {seed}: {ended:?}");
+            }
+            Ok(expected) => assert!(settled(heard) == expected, "mutant {seed}: {ended:?}"),
+            Err(reason) => assert_eq!(ended.err(), Some(reason), "mutant {seed}"),
+        }
+    }
+    println!("{decoded} of {MUTANTS} decoded, {by_program} by the program to the end");
+    assert!(decoded > 0 && by_program > 0);
 }
 
 #[test]
