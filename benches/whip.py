@@ -22,9 +22,9 @@ SDP = "\r\n".join([
 
 data = tempfile.TemporaryDirectory()
 keys = ",".join(f"user{at}:key-{at:04}-{'x' * 24}" for at in range(KEYS))
-environ = dict(os.environ, SERVICE_DATA_DIR=data.name, SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_API_KEYS=keys,
+environ = dict(os.environ, SERVICE_DATA_DIR=os.path.join(data.name, "data"), SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_API_KEYS=keys,
                SERVICE_ACTIVE_STREAM_LIMIT=str(LIMIT), SERVICE_MEDIA_MEMORY_BUDGET_BYTES=str(1 << 40), RUST_LOG="info")
-log = open(os.path.join(data.name, "log"), "w+")
+log = open(os.path.join(data.name, "server.log"), "w")
 server = subprocess.Popen([server_binary], env=environ, stdout=log, stderr=subprocess.DEVNULL)
 
 
@@ -34,6 +34,7 @@ def address():
             found = re.search(r"listening.*?addr=\S*?(127\.0\.0\.1:\d+)", lines.read())
         if found:
             return found[1]
+        assert server.poll() is None, "the server has not started"
         time.sleep(0.05)
 
 
@@ -43,11 +44,13 @@ local = threading.local()
 
 
 def call(method, path, body=None, at=0, content="application/sdp"):
-    if not hasattr(local, "line"):
+    # The server closes one that was idle for long.
+    if time.time() - getattr(local, "used", 0) > 5:
         local.line = http.client.HTTPConnection(addr)
     headers = {"authorization": f"Bearer {key(at)}"} | ({"content-type": content} if body else {})
     local.line.request(method, path, body, headers)
     answer = local.line.getresponse()
+    local.used = time.time()
     return answer.status, answer.read()
 
 
@@ -76,7 +79,7 @@ def settled():
 
 def publish(at):
     url = f"http://{addr}/v1/stream/whip"
-    command = [sightline, "whip", "publish", video, url, "--count", str(AT_ONCE), "--seconds", "0.5"]
+    command = [sightline, "whip", "publish", video, url, "--count", str(AT_ONCE), "--seconds", "1"]
     ended = subprocess.run(command, env=dict(environ, SIGHTLINE_API_KEY=key(at)), capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
 
@@ -91,7 +94,7 @@ for round_ in range(3):
     ended, connected = figure("service_live_sessions_ended_total"), figure("service_live_connected_total")
     print(f"{sessions} publications in {took:.0f} s, {connected:.0f} connected and {ended:.0f} ended by now: {settled()}")
 for round_ in range(3):
-    started, most = time.time(), 0
+    started = time.time()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda at: call("POST", "/v1/stream/whip", SDP, at)[0], range(offers)))
     with open(f"/proc/{server.pid}/status") as status:

@@ -15,7 +15,7 @@ use timeline::{Event, Finding, FindingKind, JsonText, RunCompleted, RunDeleted, 
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
-    time::{Instant, timeout, timeout_at},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{FragmentError, Restarted, Session as Link, Told};
@@ -34,7 +34,7 @@ use super::{
 use crate::{
     blocking::blocking,
     config::Principal,
-    metrics::{Metrics, SessionEnd},
+    metrics::{Metrics, SessionEnd, Shed},
     session::{
         registry::{JobGuard, Run},
         runner::SHUTDOWN,
@@ -414,17 +414,18 @@ impl Task {
         if !speaks {
             return;
         }
-        let deadline = Instant::now() + LAST_WORDS;
-        loop {
-            match timeout_at(deadline, self.inlets.said.recv()).await {
-                Ok(Some(Said::Closed | Said::Failed(_) | Said::WorkerEnded(_)) | None) => return,
-                // Whatever ends it now, it is ending already.
-                Ok(Some(said)) => match timeout_at(deadline, self.hear(said)).await {
-                    Ok(_) => {}
-                    Err(_) => return,
-                },
-                Err(_) => return,
+        let all = async {
+            loop {
+                match self.inlets.said.recv().await {
+                    Some(Said::Closed | Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
+                    // Whatever ends it now, it is ending already.
+                    Some(said) => drop(self.hear(said).await),
+                }
             }
+        };
+        if timeout(LAST_WORDS, all).await.is_err() {
+            self.metrics.live_shed.of(Shed::LastWords).inc();
+            tracing::warn!(session = %self.session.id, "the last of a live session is left out");
         }
     }
 

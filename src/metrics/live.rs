@@ -88,6 +88,8 @@ pub enum Shed {
     TokenRate,
     /// Descriptions that said again what was said in the same loop.
     Repeats,
+    /// Sessions whose worker had not said all when there was no more time for it.
+    LastWords,
 }
 
 impl Label for Shed {
@@ -99,6 +101,7 @@ impl Label for Shed {
         Shed::Loops,
         Shed::TokenRate,
         Shed::Repeats,
+        Shed::LastWords,
     ];
 
     fn value(self) -> &'static str {
@@ -110,6 +113,7 @@ impl Label for Shed {
             Shed::Loops => "loops",
             Shed::TokenRate => "token_rate",
             Shed::Repeats => "repeats",
+            Shed::LastWords => "last_words",
         }
     }
 }

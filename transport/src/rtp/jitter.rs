@@ -28,6 +28,8 @@ const ANSWER: Duration = Duration::from_millis(50);
 /// were sent together. Where none of them does, nothing that came is of use before the next start,
 /// which is not kept waiting by them.
 const LOOK_BACK: usize = 256;
+/// Packets remembered of those that had been asked for or were given up: as many as are asked for at once.
+const PAST_MAX: usize = NACK_MAX;
 /// Payload buffers kept for packets to come.
 const POOL_MAX: usize = 64;
 /// Larger buffers are not kept; a datagram that is not fragmented fits.
@@ -89,6 +91,9 @@ pub(super) struct Jitter {
     next: Option<i64>,
     /// Empty, or the first one is missing and the last one held.
     slots: VecDeque<Slot>,
+    /// The last that had been asked for or were given up, and how many answers may still come: one copy
+    /// more, and the packet was only late.
+    past: VecDeque<(i64, usize)>,
     bytes: usize,
     /// Earliest instant at which something is asked for.
     ask_at: Option<Instant>,
@@ -107,6 +112,7 @@ impl Jitter {
             patience: PATIENCE_MIN,
             next: None,
             slots: VecDeque::new(),
+            past: VecDeque::new(),
             bytes: 0,
             ask_at: None,
             round_trip: Duration::ZERO,
@@ -122,15 +128,30 @@ impl Jitter {
     }
 
     /// Whether `number`, which comes now, is of a packet that was only late: others have overtaken it,
-    /// and it is no answer: it was not asked for, or is not waited for any more.
-    pub(super) fn was_overtaken(&self, number: i64, may_answer: bool) -> bool {
+    /// and it is no answer, which it may be as often as it was asked for.
+    pub(super) fn was_overtaken(&mut self, number: i64, may_answer: bool) -> bool {
         let Some(next) = self.next else { return false };
-        let Ok(ahead) = usize::try_from(number - next) else { return true };
-        match self.slots.get(ahead) {
-            Some(Slot::Missing(missing)) => missing.asked == 0 || !may_answer,
-            Some(Slot::Held(_)) => true,
-            None => false,
+        let slot = usize::try_from(number - next).map(|ahead| self.slots.get(ahead));
+        match slot {
+            Ok(Some(Slot::Missing(missing))) => missing.asked == 0 || !may_answer,
+            Ok(None) => false,
+            // It is here, or was.
+            Ok(Some(Slot::Held(_))) | Err(_) => {
+                let past = self.past.iter_mut().find(|(past, _)| *past == number);
+                past.is_some_and(|(_, answers)| {
+                    let is_answer = may_answer && *answers > 0;
+                    *answers = answers.saturating_sub(1);
+                    !is_answer
+                })
+            }
         }
+    }
+
+    fn remember(&mut self, number: i64, answers: usize) {
+        if self.past.len() == PAST_MAX {
+            self.past.pop_front();
+        }
+        self.past.push_back((number, answers));
     }
 
     /// Nothing is missing.
@@ -203,7 +224,7 @@ impl Jitter {
         let held = Held { timestamp, marker, payload, at: now, begins_start };
         if let Slot::Missing(missing) = std::mem::replace(&mut self.slots[ahead], Slot::Held(held))
         {
-            self.learn(&missing, now);
+            self.learn(number, &missing, now);
             if missing.may_not_be {
                 self.expect_after(ahead, now);
             }
@@ -225,7 +246,10 @@ impl Jitter {
     }
 
     /// A packet that was missing has come.
-    fn learn(&mut self, missing: &Missing, now: Instant) {
+    fn learn(&mut self, number: i64, missing: &Missing, now: Instant) {
+        if let Some(answers) = missing.asked.checked_sub(1) {
+            self.remember(number, answers);
+        }
         let Some(asked_at) = missing.asked_at.filter(|_| self.is_answer) else { return };
         // From the first request: where the round trip is long, every packet is asked for twice.
         let sample = now.saturating_duration_since(asked_at);
@@ -238,12 +262,13 @@ impl Jitter {
 
     /// The packet that was waited for has been used; it had been asked for where this is true.
     pub(super) fn advance(&mut self, now: Instant) -> bool {
+        let number = self.next.unwrap_or_default();
         self.next = self.next.map(|next| next + 1);
         if matches!(self.slots.front(), Some(Slot::Missing(Missing { may_not_be: true, .. }))) {
             self.expect_after(0, now);
         }
         let Some(Slot::Missing(missing)) = self.slots.pop_front() else { return false };
-        self.learn(&missing, now);
+        self.learn(number, &missing, now);
         missing.asked > 0
     }
 
@@ -268,10 +293,11 @@ impl Jitter {
     /// Gives up what is missing before the first packet that is held: how many.
     pub(super) fn skip_hole(&mut self) -> u64 {
         let mut count = 0;
-        while let Some(Slot::Missing(missing)) = self.slots.front() {
+        while let (Some(next), Some(Slot::Missing(missing))) = (self.next, self.slots.front()) {
             count += u64::from(!missing.may_not_be);
+            self.remember(next, 0);
             self.slots.pop_front();
-            self.next = self.next.map(|next| next + 1);
+            self.next = Some(next + 1);
         }
         count
     }
@@ -280,10 +306,13 @@ impl Jitter {
     pub(super) fn skip_to(&mut self, number: i64) -> u64 {
         let from = self.next.replace(number).unwrap_or(number);
         let mut missing = number.saturating_sub(from).max(0) as u64;
-        for _ in from..number {
+        for gone in from..number {
             match self.slots.pop_front() {
                 None => break,
-                Some(Slot::Missing(slot)) => missing -= u64::from(slot.may_not_be),
+                Some(Slot::Missing(slot)) => {
+                    missing -= u64::from(slot.may_not_be);
+                    self.remember(gone, 0);
+                }
                 Some(Slot::Held(held)) => {
                     missing -= 1;
                     self.bytes -= held.payload.len();

@@ -142,6 +142,19 @@ fn losses_are_asked_for_at_once_where_nothing_is_late() {
 }
 
 #[test]
+fn second_copies_of_what_was_asked_for_are_not_late() {
+    // Longer than a first request waits for its answer: what was lost is asked for twice, and comes twice.
+    let is_lost = |packet| packet > 20 && packet < 1700 && chance(packet, 20) == 0;
+    let road = Road { delay_ms: |_| 0, is_lost, repeat_ms: 120, repeats_apart: false };
+    let driven = drive(&road);
+    assert!(driven.asked.values().any(|asked| asked.len() > 1), "some came twice");
+    for (packet, asked) in &driven.asked {
+        assert_eq!(asked[0], 10, "packet {packet}");
+    }
+    assert_eq!((driven.lost, driven.pictures), (0, 300));
+}
+
+#[test]
 fn losses_are_repaired_on_a_path_that_reorders() {
     let delay_ms = |packet| chance(packet, 201);
     let is_lost = |packet| packet > 20 && packet < 1700 && chance(packet + 9999, 20) == 0;
