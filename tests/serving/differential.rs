@@ -34,6 +34,7 @@ impl Same {
                 json.to_string()
             }
             Err(_) => match std::str::from_utf8(&answer.body) {
+                Ok(text) if text.starts_with("v=0") => text.lines().map(masked_attribute).collect(),
                 Ok(text) => text.lines().map(masked_line).collect(),
                 Err(_) => format!("{} bytes: {:x?}", answer.body.len(), fold(&answer.body)),
             },
@@ -78,6 +79,13 @@ fn masked_line(line: &str) -> String {
     format!("data: {json}\n")
 }
 
+/// The line of a session description without what is drawn by chance.
+fn masked_attribute(line: &str) -> String {
+    let drawn = ["o=", "a=ice-ufrag:", "a=ice-pwd:", "a=fingerprint:", "a=candidate:"];
+    let name = drawn.into_iter().find(|name| line.starts_with(name));
+    format!("{}\n", name.unwrap_or(line))
+}
+
 /// Ids, instants and time taken are the same in no two answers.
 fn mask(json: &mut Value) {
     match json {
@@ -108,6 +116,58 @@ fn form(name: &str, content: &[u8]) -> Vec<u8> {
 
 fn upload(body: Vec<u8>) -> Call {
     Call::new("POST", "/v1/upload").header("content-type", BOUNDARY).body(body)
+}
+
+/// An offer of video that nobody sends.
+const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
+    m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
+    a=setup:actpass\r\na=mid:0\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
+    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
+    10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
+
+fn offer(sdp: &str) -> Call {
+    let call = Call::new("POST", "/v1/stream/whip").header("content-type", "application/sdp");
+    call.body(sdp.as_bytes().to_vec())
+}
+
+/// What a publisher says of a session from its offer to its end, and what it is told.
+fn signal(client: &Client, version: Version, answers: &mut Vec<(Call, Answer)>) {
+    let mut ask = |call: Call| {
+        let answer = client.ask(version, &call);
+        let text =
+            |name: &str| answer.headers.get(name).map(|value| value.to_str().expect("ASCII"));
+        let told = (text("location").map(str::to_owned), text("etag").map(str::to_owned));
+        answers.push((call, answer));
+        told
+    };
+    ask(Call::new("OPTIONS", "/v1/stream/whip"));
+    ask(offer("v=1"));
+    ask(offer(&OFFER.replace("VP8", "H261")));
+    ask(offer(OFFER).header("content-type", "text/plain"));
+    let (Some(session), Some(tag)) = ask(offer(OFFER)) else { panic!("no session") };
+    let session = format!("/v1/stream/{session}");
+    let fragment = |tag: &str, body: &str| {
+        let call = Call::new("PATCH", &session).header("if-match", tag);
+        let call = call.header("content-type", "application/trickle-ice-sdpfrag");
+        call.body(body.as_bytes().to_vec())
+    };
+    let candidate = "candidate:1 1 udp 2130706431 192.0.2.1 50000 typ host";
+    let trickle = format!(
+        "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
+         m=video 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\na={candidate}\r\n"
+    );
+    ask(fragment(&tag, &trickle));
+    ask(fragment(&tag, candidate));
+    ask(fragment("\"other\"", &trickle));
+    let prompt = |body: &str| {
+        let call = Call::new("PATCH", &format!("{session}/prompt"));
+        call.header("content-type", "application/json").body(body.as_bytes().to_vec())
+    };
+    ask(prompt(r#"{"prompt":"What is on the belt?"}"#));
+    ask(prompt(r#"{"prompt":""}"#));
+    ask(Call::new("DELETE", &session));
+    ask(Call::new("DELETE", &session));
+    ask(prompt(r#"{"prompt":"too late"}"#));
 }
 
 /// Calls that make a run with pictures, the run's id and a picture's path, and their answers.
@@ -213,6 +273,7 @@ fn answers(version: Version, root: &Path, clip: &[u8]) -> Vec<(Call, Same)> {
     let served = Served::start(dir.path(), setup);
     let mut answers = Vec::new();
     let (run, still) = prepare(&served.client, version, &mut answers);
+    signal(&served.client, version, &mut answers);
     for call in calls(&run, &still, clip) {
         let answer = served.client.ask(version, &call);
         answers.push((call, answer));
@@ -246,7 +307,7 @@ fn three_versions_give_the_same_answers() {
     }
     assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
     let statuses: Vec<u16> = expected.iter().map(|(_, answer)| answer.status).collect();
-    for status in [200, 204, 206, 304, 400, 401, 404, 405, 413, 415, 416, 422, 431] {
+    for status in [200, 201, 204, 206, 304, 400, 401, 404, 405, 413, 415, 416, 422, 431] {
         assert!(statuses.contains(&status), "no call had {status}: {statuses:?}");
     }
 }
