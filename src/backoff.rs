@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// A random number to spread delays with.
+pub fn jitter() -> u32 {
+    u32::from_ne_bytes(crate::random_bytes())
+}
+
 /// Delays that grow by a factor up to a longest one, spread so that callers do not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {

@@ -22,7 +22,7 @@ use media::ErrorKind;
 use tokio::sync::Notify;
 use tokio_postgres::error::SqlState;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jitter};
 
 pub use feedback::{Feedback, FeedbackPage, NewFeedback};
 pub use mirror::Mirror;
@@ -264,9 +264,4 @@ impl Drop for Lease {
             drop(Object::take(object));
         }
     }
-}
-
-/// A random number to spread retries with.
-fn jitter() -> u32 {
-    u32::from_ne_bytes(crate::random_bytes())
 }

@@ -53,6 +53,9 @@ pub struct Asker {
     pub class: Class,
     /// How long it may wait for a place; the setting when `None`.
     pub patience: Option<Duration>,
+    /// In that time it also waits for backends that rest or are tried; where it does not, whoever asks
+    /// is told and sees to it.
+    pub waits_out: bool,
 }
 
 impl Asker {
@@ -130,13 +133,24 @@ impl Inference {
     }
 
     /// The model of the first backend that names one, or else the first of the catalog that any
-    /// backend serves.
-    pub fn default_model(&self) -> Option<String> {
+    /// backend lists; `None` while none does.
+    pub async fn offered_model(&self) -> Option<String> {
         let named = self.chain.backends().find_map(|backend| backend.model.clone());
-        named.or_else(|| {
-            let served = |id: &&str| self.chain.candidates(id).next().is_some();
-            self.catalog.ids().find(served).map(str::to_owned)
-        })
+        if named.is_some() {
+            return named;
+        }
+        let probes = self.probe().await;
+        let offered = |id: &&str| {
+            let mut backends = self.chain.candidates(id);
+            backends.any(|config| probes.iter().any(|probe| probe.offers(config, id)))
+        };
+        self.catalog.ids().find(offered).map(str::to_owned)
+    }
+
+    /// The first of the catalog that any backend serves, for all that its configuration says.
+    pub fn served_model(&self) -> Option<String> {
+        let served = |id: &&str| self.chain.candidates(id).next().is_some();
+        self.catalog.ids().find(served).map(str::to_owned)
     }
 
     /// Whether each backend can be reached, at most five seconds ago.
@@ -184,9 +198,11 @@ impl Inference {
     ) -> Result<Described, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
-        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.limits.wait));
+        self.check(first, bytes, tokens)?;
+        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.limits.wait), asker.waits_out);
         loop {
-            let permit = self.enter(asker, &first.model, bytes, tokens, &waiting).await?;
+            let entered = self.enter(asker, &first.model, bytes, tokens, &waiting).await;
+            let permit = entered.map_err(|error| waiting.without_place(error))?;
             let span = spans::begin(asker, first);
             let described = self.chain.describe(tiered, &permit).instrument(span.clone()).await;
             let answer = described.as_ref().map(|described| &described.answer);
@@ -210,10 +226,15 @@ impl Inference {
         tokens: u64,
     ) -> Result<(), InferenceError> {
         self.chain.check(request)?;
-        Ok(self.limits.check(image_bytes, tokens)?)
+        self.limits.check(image_bytes, tokens).map_err(|refused| self.count(refused).into())
     }
 
-    /// Waits for a place of this size; an ask that nobody could answer does not wait.
+    fn count(&self, refused: Refused) -> Refused {
+        self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
+        refused
+    }
+
+    /// Waits for a place of this size, for an ask that has passed [`Inference::check`].
     pub async fn enter(
         &self,
         asker: &Asker,
@@ -222,12 +243,6 @@ impl Inference {
         tokens: u64,
         waiting: &Waiting,
     ) -> Result<Permit, InferenceError> {
-        if !self.is_configured() {
-            return Err(InferError::NoBackend.into());
-        }
-        if self.chain.candidates(model).next().is_none() {
-            return Err(InferError::NotServed { model: model.to_owned() }.into());
-        }
         if waiting.is_on_trial() {
             let ended = self.chain.wait_for_trials(model, asker.principal.as_str());
             // What it shows then is for the backend to say.
@@ -237,13 +252,12 @@ impl Inference {
         let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);
         let span = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
         let entered = self.admission.enter(ask).instrument(span.clone()).await;
-        if let Err(refused) = &entered {
+        if entered.is_err() {
             span.record("otel.status_code", "ERROR");
-            self.metrics.inference_refusals.of(RefusedAsk::of(refused)).inc();
         }
         // Before the ask goes: it may be the one that spends the rest.
         self.tell_if_low(asker).await;
-        let permit = entered?;
+        let permit = entered.map_err(|refused| self.count(refused))?;
         self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());
         Ok(permit)
     }
@@ -283,8 +297,7 @@ impl Inference {
             }
             _ => return error.into(),
         };
-        self.metrics.inference_refusals.of(RefusedAsk::of(&spent)).inc();
-        spent.into()
+        self.count(spent).into()
     }
 
     /// Says on a timeline that its owner's tokens of the day run low, once a day: on that of the

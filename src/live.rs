@@ -400,6 +400,7 @@ impl Live {
                     run: Some(Arc::clone(&journal.run)),
                     class: Class::Live,
                     patience: None,
+                    waits_out: true,
                 },
                 models: self.models(wishes),
                 journal: journal.clone(),
@@ -429,7 +430,7 @@ impl Live {
         let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
         let named = wishes.model.clone().or_else(|| model.clone());
         Models {
-            first: named.or_else(|| self.parts.inference.default_model()),
+            first: named,
             second: second_model.clone(),
             threshold: *threshold,
             schema: Arc::clone(&self.schema),

@@ -13,6 +13,7 @@ use reqwest::{
 };
 use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
+use tracing::Instrument;
 
 use crate::{
     Failure, FinishReason, Purse, Request, Tokens,
@@ -33,9 +34,6 @@ const REST_HERE_MAX: Duration = Duration::from_secs(2);
 
 /// Time for a look at whether a backend is there at all.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-
-/// Least time in which such a look says anything.
-const LOOK_MIN: Duration = Duration::from_millis(50);
 
 /// What one backend gave.
 #[derive(Debug)]
@@ -89,7 +87,7 @@ struct State {
 
 /// How a request may be put.
 pub(crate) struct Terms<'a> {
-    pub http: &'a Http,
+    pub http: &'a Arc<Http>,
     pub observer: &'a dyn Observer,
     pub judges: &'a Judges,
     /// What each request is paid from.
@@ -143,7 +141,7 @@ impl Backend {
 
     /// Asks it until there is an answer or nothing more to try, or to pay with.
     pub async fn ask(
-        &self,
+        self: &Arc<Self>,
         request: &Arc<Request>,
         terms: &Terms<'_>,
         spent: &mut Spent,
@@ -166,7 +164,7 @@ impl Backend {
             }
             let judged;
             let attempted = self.attempt(turns, permit, terms, deadline, spent).await;
-            self.clear_doubt(terms.http, deadline).await;
+            self.clear_doubt(terms.http);
             (turns, judged) = attempted?;
             before = judged.failure;
             match judged.next {
@@ -189,7 +187,7 @@ impl Backend {
         deadline: Instant,
         spent: &mut Spent,
     ) -> Result<(Turns, Judged), Failure> {
-        let estimate = turns.tokens_estimate();
+        let estimate = Estimate { all: turns.tokens_estimate(), prompt: turns.prompt_estimate() };
         let (model, started) = (turns.model().to_owned(), Instant::now());
         let left = deadline.saturating_duration_since(started);
         let came = terms.http.post(self.question_url(&model), self.headers(), turns.body(), left);
@@ -208,7 +206,7 @@ impl Backend {
         else {
             // It answered: that there is no time to read the answer is no fault of its.
             permit.record(None, left);
-            terms.purse.spend(estimate);
+            terms.purse.spend(estimate.all);
             let failure = timed_out(terms.limit);
             tell(Some(&failure), Tokens::default());
             return Err(failure);
@@ -221,22 +219,25 @@ impl Backend {
         Ok((turns, judged))
     }
 
-    /// Finds out whether a backend that one principal's asks fail on is there for others, in what is
-    /// left until `deadline`: an ask without a moment for it leaves the doubt to the next.
-    async fn clear_doubt(&self, http: &Http, deadline: Instant) {
-        let limit = LOOK_MAX.min(deadline.saturating_duration_since(Instant::now()));
-        if limit < LOOK_MIN || !std::mem::take(&mut self.state().is_in_doubt) {
+    /// Finds out whether a backend that one principal's asks fail on is there for others: by itself, as
+    /// no ask has to wait for it.
+    fn clear_doubt(self: &Arc<Self>, http: &Arc<Http>) {
+        if !std::mem::take(&mut self.state().is_in_doubt) {
             return;
         }
-        let is_away = match self.probe(http, limit).await {
-            // One that is busy with what it was asked may be slow to say so.
-            Ok(_) | Err(Failure::Timeout { .. }) => false,
-            Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
+        let (backend, http) = (Arc::clone(self), Arc::clone(http));
+        let look = async move {
+            let is_away = match backend.probe(&http, LOOK_MAX).await {
+                // One that is busy with what it was asked may be slow to say so.
+                Ok(_) | Err(Failure::Timeout { .. }) => false,
+                Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
+            };
+            if is_away {
+                let turn = backend.state().breaker.is_away(Instant::now());
+                backend.tell(turn, "");
+            }
         };
-        if is_away {
-            let turn = self.state().breaker.is_away(Instant::now());
-            self.tell(turn, "");
-        }
+        tokio::spawn(look.in_current_span());
     }
 
     /// Logs what became of the breaker.
@@ -319,43 +320,36 @@ impl Backend {
         let response = got.map_err(|lost| lost.failure)?;
         match response.status {
             200..=299 => Ok((started.elapsed(), listing::models(self.config.api, &response.body))),
+            // Some list nothing.
+            404 | 405 | 501 => Ok((started.elapsed(), None)),
             429 => Err(Failure::RateLimited { retry_after: response.retry_after }),
             status => Err(Failure::Http { status }),
         }
     }
 }
 
+/// Tokens that a request is expected to take.
+#[derive(Clone, Copy)]
+struct Estimate {
+    all: u64,
+    /// Of its prompt.
+    prompt: u64,
+}
+
 /// Tokens that a request is charged: as they were counted and, where a backend worked or may have and
-/// counted none, as they were estimated.
-fn cost(judged: &Judged, estimate: u64) -> u64 {
-    let Tokens { prompt, completion, total, .. } = judged.tokens;
-    let counted = total.max(prompt.saturating_add(completion));
+/// counted none of them, or none of the prompt's, as they were estimated.
+fn cost(judged: &Judged, estimate: Estimate) -> u64 {
+    let Tokens { prompt, completion, thinking, total } = judged.tokens;
+    let answer = completion.saturating_add(thinking);
+    let counted = total.max(prompt.saturating_add(answer));
     let was_free = judged.failure.as_ref().is_some_and(Failure::is_free);
-    if counted == 0 && !was_free { estimate } else { counted }
+    match counted {
+        _ if was_free => counted,
+        0 => estimate.all,
+        _ if counted == answer => answer.saturating_add(estimate.prompt),
+        _ => counted,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Backends;
-
-    #[test]
-    fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
-        let file = "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\n\
-                    base_url = \"http://127.0.0.1:9\"\npriority = 1\n";
-        let configs = Backends::parse("test.toml", file, &|_| None).expect("the file is right");
-        let trials = Arc::new(watch::Sender::new(0));
-        let backend = Backend::new(configs.into_iter().next().expect("one"), trials);
-        let problem = "/label: \"a private word\" is not a number".to_owned();
-        let failure = Failure::Schema { problem };
-        assert!(
-            failure
-                .to_string()
-                .ends_with("output_schema: /label: \"a private word\" is not a number")
-        );
-        let permit = Permit::enter(&backend, &"alice".into()).expect("it works");
-        permit.record(Some(&failure), Duration::from_secs(1));
-        let shown = backend.last_failure().expect("it failed").to_string();
-        assert_eq!(shown, "gave an answer that does not match output_schema");
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 //! that one leave it alone, and everybody only where another's ask fails too or nothing that was
 //! asked can be the cause. After each pause there is one trial: one that fails doubles the pause,
 //! one that succeeds ends it, and one that says nothing for as long as the longest pause is followed
-//! by another. A trial of whoever failed most says nothing about the asks of others.
+//! by another. A trial of whoever failed more than once says nothing about the asks of others.
 
 use std::{
     collections::BTreeMap,
@@ -130,10 +130,11 @@ impl Streak {
         failures >= FAILURES_MAX && (self.is_away || self.failed.len() > 1)
     }
 
-    /// Who failed most, where others did too.
-    fn suspect(&self) -> Option<Arc<str>> {
-        let most = self.failed.iter().rev().max_by_key(|(_, failures)| *failures);
-        most.filter(|_| self.failed.len() > 1).map(|(payer, _)| Arc::clone(payer))
+    /// Whose questions it may fail on, where nothing shows that it is away: who failed once may have
+    /// met what others did.
+    fn suspects(&self) -> Vec<Arc<str>> {
+        let failed = self.failed.iter().filter(|(_, failures)| *failures > 1 && !self.is_away);
+        failed.map(|(payer, _)| Arc::clone(payer)).collect()
     }
 }
 
@@ -142,7 +143,7 @@ impl Streak {
 struct Open {
     pause: Pause,
     /// Whose trials say nothing about the asks of others.
-    suspect: Option<Arc<str>>,
+    suspects: Vec<Arc<str>>,
 }
 
 /// One backend's breaker.
@@ -213,8 +214,12 @@ impl Breaker {
         }
     }
 
-    /// The backend does not work, whatever is asked: so says a probe.
+    /// The backend does not work, whatever is asked: so says a probe. Where an ask has shown since that
+    /// it does, that stands.
     pub fn is_away(&mut self, now: Instant) -> Turn {
+        if self.streak.failed.is_empty() {
+            return Turn::None;
+        }
         self.streak.is_away = true;
         if self.open.is_none() { self.open_to_all(now) } else { Turn::None }
     }
@@ -243,8 +248,8 @@ impl Breaker {
                 self.streak.is_away |= is_away;
                 return self.open_to_all(now);
             }
-            Some(Open { pause, suspect }) if pause.is_trial(admitted) => {
-                if suspect.as_ref() == Some(&admitted.payer) && !is_away {
+            Some(Open { pause, suspects }) if pause.is_trial(admitted) => {
+                if suspects.contains(&admitted.payer) && !is_away {
                     pause.trial = None;
                 } else {
                     pause.fail(now);
@@ -259,15 +264,15 @@ impl Breaker {
         if !self.streak.opens() {
             return Turn::None;
         }
-        let suspect = self.streak.suspect();
-        if let Some(suspect) = &suspect {
+        let suspects = self.streak.suspects();
+        for suspect in &suspects {
             let own = self.own.entry(Arc::clone(suspect)).or_default();
             let pause = own.pause.get_or_insert_with(|| Pause::new(now));
             // Others go first.
             pause.until = pause.until.max(now + PAUSE_FIRST * 2);
         }
         self.streak = Streak::default();
-        self.open = Some(Open { pause: Pause::new(now), suspect });
+        self.open = Some(Open { pause: Pause::new(now), suspects });
         Turn::All
     }
 }

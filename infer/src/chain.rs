@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    Answer, Failed, InferError, ProviderKind, Purse, Request, Tokens,
+    Answer, Failed, InferError, ProviderKind, Purse, Request, TIMEOUT_DEFAULT, Tokens,
     backend::{Backend, Spent, Terms, Ungiven},
     breaker::Shut,
     config::BackendConfig,
@@ -177,10 +177,8 @@ impl Chain {
                 break;
             }
             let is_last = place + 1 == order.len();
-            let own = backend.config.timeout;
-            // A backend that hangs must not use up the time of those that stand in for it.
-            let limit = left.map_or(own, |left| own.min(if is_last { left } else { left * 2 / 3 }));
-            let (http, observer, judges) = (&*self.http, &*self.observer, &self.judges);
+            let limit = limit(left, backend.config.timeout, is_last);
+            let (http, observer, judges) = (&self.http, &*self.observer, &self.judges);
             let may = *may_correct;
             let terms = Terms { http, observer, judges, purse, limit, is_last, may_correct: may };
             let mut spent = Spent::default();
@@ -215,5 +213,33 @@ impl Chain {
             }
         }
         Err(InferError::Failed(failed))
+    }
+}
+
+/// Time for one backend, where a question has `left` and the backend is given `own`.
+fn limit(left: Option<Duration>, own: Option<Duration>, is_last: bool) -> Duration {
+    // A backend that hangs must not use up the time of those that stand in for it.
+    let share = left.map(|left| if is_last { left } else { left * 2 / 3 });
+    [share, own].into_iter().flatten().min().unwrap_or(TIMEOUT_DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_its_own_time_and_a_backend_no_more_than_it_is_given() {
+        let secs = Duration::from_secs;
+        let rows = [
+            ("nobody says", None, None, true, TIMEOUT_DEFAULT),
+            ("the question", Some(secs(120)), None, true, secs(120)),
+            ("others stand in", Some(secs(120)), None, false, secs(80)),
+            ("the backend", None, Some(secs(9)), true, secs(9)),
+            ("both", Some(secs(120)), Some(secs(90)), false, secs(80)),
+            ("the backend has less", Some(secs(120)), Some(secs(30)), true, secs(30)),
+        ];
+        for (name, left, own, is_last, expected) in rows {
+            assert_eq!(limit(left, own, is_last), expected, "{name}");
+        }
     }
 }

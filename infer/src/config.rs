@@ -108,8 +108,9 @@ pub struct BackendConfig {
     pub upstream_model: Option<String>,
     /// Smaller is asked earlier.
     pub priority: u32,
-    /// Most time of one question, retries included.
-    pub timeout: Duration,
+    /// Most time of one question, retries included; where it is not said, a question's own or else
+    /// [`TIMEOUT_DEFAULT`].
+    pub timeout: Option<Duration>,
 }
 
 /// What is wrong with a field.
@@ -197,7 +198,7 @@ impl Backends {
                 model: None,
                 upstream_model: None,
                 priority,
-                timeout: TIMEOUT_DEFAULT,
+                timeout: None,
             };
         let vllm = vllm.map(|url| explicit(OpenaiKind::Vllm, "vllm", 1, url));
         let sglang = sglang.map(|url| explicit(OpenaiKind::Sglang, "sglang", 2, url));

@@ -18,6 +18,12 @@ use crate::{
     http::{Lost, Response},
 };
 
+/// Tokens of a prompt at most, in times of what is expected of it: eight to a byte of text.
+const PROMPT_SCALE: u64 = 24;
+/// Tokens of an answer at most, in times of what was asked for: some think beside it.
+const ANSWER_SCALE: u64 = 4;
+/// What templates add to either.
+const COUNT_SLACK: u64 = 4096;
 /// Most room that a retry asks for.
 const ROOM_MAX: u32 = 16_384;
 /// Room that a retry asks for where neither the request nor the backend said how much there was.
@@ -103,9 +109,33 @@ impl Turns {
 
     /// Tokens that what is to be sent now is expected to take.
     pub fn tokens_estimate(&self) -> u64 {
+        self.estimate(self.room.or(self.request.max_tokens))
+    }
+
+    /// Those of the prompt alone.
+    pub fn prompt_estimate(&self) -> u64 {
+        self.estimate(Some(0))
+    }
+
+    fn estimate(&self, max_tokens: Option<u32>) -> u64 {
         let told = self.correction.as_ref();
         let told = told.map_or(0, |told| told.answer.len() + told.problem.len());
-        self.request.tokens_estimate_again(self.room.or(self.request.max_tokens), told)
+        self.request.tokens_estimate_again(max_tokens, told)
+    }
+
+    /// The counts that what was sent and what was asked for can have; any other is none, or one wrong
+    /// reply would spend a day's budget.
+    fn believed(&self, tokens: Tokens) -> Tokens {
+        let prompt_max = self.prompt_estimate().saturating_mul(PROMPT_SCALE) + COUNT_SLACK;
+        let asked = self.room.or(self.request.max_tokens).map(u64::from);
+        let answer_max = asked.map_or(u64::MAX, |asked| asked * ANSWER_SCALE + COUNT_SLACK);
+        let within = |count: u64, most: u64| if count <= most { count } else { 0 };
+        let prompt = within(tokens.prompt, prompt_max);
+        let completion = within(tokens.completion, answer_max);
+        let thinking = within(tokens.thinking, answer_max);
+        let sum = prompt.saturating_add(completion).saturating_add(thinking);
+        let most = prompt_max.saturating_add(answer_max);
+        Tokens { prompt, completion, thinking, total: within(tokens.total, most).max(sum) }
     }
 
     /// The body to send now.
@@ -166,6 +196,7 @@ impl Turns {
 
     fn judge_reply(&mut self, reply: Reply) -> Judged {
         let Reply { text, finish, tokens } = reply;
+        let tokens = self.believed(tokens);
         if finish == FinishReason::ContentFilter {
             return Judged::failed(Failure::Filtered, tokens);
         }

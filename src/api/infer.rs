@@ -152,7 +152,7 @@ pub async fn infer(
     caller: Caller,
     body: Body,
 ) -> Result<Json<InferAnswer>, ApiError> {
-    let reader = Arc::clone(&app);
+    let (since, reader) = (Instant::now(), Arc::clone(&app));
     // A schema is compiled: work for a thread that serves no socket.
     let asked = app.blocking(move || {
         let mut fields = body.fields()?;
@@ -162,7 +162,7 @@ pub async fn infer(
     let asked = asked.await??;
     app.check_open()?;
     let question = Question::accept(&app, &caller, asked).await?;
-    let manner = Manner { class: Class::Live, patience: app.inference.wait(), outage: None };
+    let manner = Manner { class: Class::Live, since, patience: app.inference.wait(), outage: None };
     ask(&app, &caller, question, 0, manner).await.map(Json)
 }
 
@@ -170,6 +170,8 @@ pub async fn infer(
 #[derive(Clone)]
 struct Manner {
     class: Class,
+    /// When the request came.
+    since: Instant,
     /// Longest wait for a place.
     patience: Duration,
     /// Backends that are left alone are waited for, as far as this goes; `None` for a single question.
@@ -200,26 +202,29 @@ async fn ask(
     // A caller's time is for all that it waits for; in a batch the wait is for the others.
     let is_awaited = manner.class == Class::Live;
     let whole = request.timeout.filter(|_| is_awaited);
-    let patience = whole.map_or(manner.patience, |whole| whole.min(manner.patience));
-    let mut waiting = Waiting::new(patience);
-    let deadline = whole.map(|whole| Instant::now() + whole);
-    if let Some(run) = &run {
-        run.check_active()?;
-        app.quota.check(&caller.principal)?;
-    }
+    let deadline = whole.map(|whole| manner.since + whole);
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let patience = left.map_or(manner.patience, |left| left.min(manner.patience));
+    let mut waiting = Waiting::new(patience, true);
     let asker = Asker {
         request_id: caller.request_id,
         principal: caller.principal.clone(),
         run,
         class: manner.class,
         patience: Some(patience),
+        waits_out: true,
     };
-    let mut since = Try { chunk: index, again: 0, since: Instant::now() };
+    let mut attempt = Try { chunk: index, again: 0, since: Instant::now() };
     let answer = loop {
         let model = &request.model;
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
         let in_queue = if is_awaited { Duration::ZERO } else { waiting.left() };
-        let permit = patiently(in_queue, &CancellationToken::new(), is_full, enter).await?;
+        let entered = patiently(in_queue, &CancellationToken::new(), is_full, enter).await;
+        let permit = entered.map_err(|error| waiting.without_place(error))?;
+        if let Some(run) = &asker.run {
+            // It may have ended while a place was waited for.
+            run.check_active()?;
+        }
         // Read only now: those that wait hold no pictures.
         request.images = pictures.load(app).await?;
         if let Some(deadline) = deadline {
@@ -230,11 +235,11 @@ async fn ask(
         match answered {
             Err(error) if waiting.goes_on(&error) => {}
             Err(error) => {
-                let pause = manner.pause(&error, since).ok_or(error)?;
+                let pause = manner.pause(&error, attempt).ok_or(error)?;
                 sleep(pause).await;
                 // The time for a place is not the time for a backend.
                 waiting.put_off(pause);
-                since.again += 1;
+                attempt.again += 1;
             }
             Ok(answer) => break waiting.with_earlier(answer),
         }

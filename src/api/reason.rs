@@ -121,6 +121,8 @@ fn asked(
         run: Some(Arc::clone(run)),
         class: Class::Offline,
         patience: Some(PATIENCE),
+        // By the outage, and without a place.
+        waits_out: false,
     };
     let outage = Arc::new(Outage::new(app.config.inference.outage));
     let describer = Arc::new(Models { inference, asker, ask, outage });

@@ -6,20 +6,26 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use infer::scheduler::Use;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    backoff::{Backoff, jitter},
     config::Principal,
     ledger::{Ledger, LedgerError},
 };
 
 /// Principal to day, tokens, and whether its owner was told that they run low.
 const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition::new("token_days");
+
+/// When what could not be written is tried again.
+const AGAIN: Backoff =
+    Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(60) };
 
 /// What a principal has used of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +139,13 @@ impl TokenDays {
         record.map_or(0, |record| record.used)
     }
 
-    /// Writes what was noted; waits for the disk.
-    pub fn flush(&self) {
+    /// Writes what was noted; waits for the disk. False where it is not written.
+    pub fn flush(&self) -> bool {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let records = {
             let mut book = self.book();
             if !std::mem::take(&mut book.dirty) {
-                return;
+                return true;
             }
             book.records.clone()
         };
@@ -150,19 +156,32 @@ impl TokenDays {
             }
             Ok(())
         });
-        if let Err(error) = written {
+        if let Err(error) = &written {
             tracing::error!(%error, "the use of tokens is not written");
             self.book().dirty = true;
         }
+        written.is_ok()
     }
 
     /// Writes what is noted, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.noted.notified()).await.is_some() {
+        let mut failures = 0;
+        loop {
+            let due = async {
+                match failures {
+                    0 => self.noted.notified().await,
+                    _ => sleep(AGAIN.delay(failures, jitter())).await,
+                }
+            };
+            if stop.run_until_cancelled(due).await.is_none() {
+                return;
+            }
             let days = Arc::clone(&self);
-            if tokio::task::spawn_blocking(move || days.flush()).await.is_err() {
+            let written = tokio::task::spawn_blocking(move || days.flush()).await;
+            if written.is_err() {
                 tracing::error!("writing the use of tokens panicked");
             }
+            failures = if written.unwrap_or(false) { 0 } else { failures + 1 };
         }
     }
 }

@@ -8,9 +8,13 @@ use infer::{Answer, InferError, Tokens};
 use super::InferenceError;
 
 /// The time that an ask may wait, why it waits, and what it came to before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiting {
     until: Instant,
+    /// It is also waited for backends.
+    waits_out: bool,
+    /// Why another place is waited for.
+    cause: Option<InferError>,
     rest: Option<Instant>,
     /// Another's ask is to show whether a backend is back.
     is_on_trial: bool,
@@ -20,10 +24,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// For `patience` at most.
-    pub fn new(patience: Duration) -> Waiting {
+    /// For `patience` at most; for a place alone unless it `waits_out` what backends ask for.
+    pub fn new(patience: Duration, waits_out: bool) -> Waiting {
         Waiting {
             until: Instant::now() + patience,
+            waits_out,
+            cause: None,
             rest: None,
             is_on_trial: false,
             tokens: Tokens::default(),
@@ -46,7 +52,7 @@ impl Waiting {
     /// says, do. A rest that outlasts the patience is not waited for: it is a failure at once.
     pub(super) fn rest(&self, rest: Option<Duration>) -> Duration {
         let own = self.rest.map(|until| until.saturating_duration_since(Instant::now()));
-        let rest = own.max(rest).unwrap_or_default();
+        let rest = own.max(rest).filter(|_| self.waits_out).unwrap_or_default();
         if rest < self.left() { rest } else { Duration::ZERO }
     }
 
@@ -60,16 +66,31 @@ impl Waiting {
     /// backend rested, or tried.
     pub fn goes_on(&mut self, error: &InferenceError) -> bool {
         let InferenceError::Infer(error) = error else { return false };
+        if !self.waits_out {
+            return false;
+        }
         let ends = error.rest().and_then(|rest| Instant::now().checked_add(rest));
         self.rest = ends.filter(|ends| *ends < self.until);
         self.is_on_trial = error.is_on_trial() && !self.left().is_zero();
         let goes_on = self.rest.is_some() || self.is_on_trial;
         if goes_on {
+            self.cause = Some(error.clone());
             self.tokens = self.tokens + error.tokens();
             self.attempts = self.attempts.saturating_add(error.attempts());
             self.latency += error.latency();
         }
         goes_on
+    }
+
+    /// What an ask that gets no place is told: where it had one before, why it waits for another, with
+    /// what it spent.
+    pub fn without_place(&self, refused: InferenceError) -> InferenceError {
+        let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
+        for one in &mut failed {
+            // All of it is counted here.
+            (one.tokens, one.attempts, one.latency) = (Tokens::default(), 0, Duration::ZERO);
+        }
+        self.failed_with_earlier(InferError::Failed(failed).into())
     }
 
     /// `answer` with what was spent before it.
@@ -97,7 +118,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use infer::{Failed, Failure, InferError, Tokens};
+    use infer::{Failed, Failure, InferError, Tokens, scheduler::Refused};
+    use media::ErrorKind;
 
     use super::*;
 
@@ -127,7 +149,7 @@ mod tests {
             ("a pause", failed([paused()]), 30, false),
             ("no time left", failed([open(None)]), 0, false),
         ] {
-            let mut waiting = Waiting::new(Duration::from_secs(patience_s));
+            let mut waiting = Waiting::new(Duration::from_secs(patience_s), true);
             assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
             assert_eq!(waiting.is_on_trial(), goes_on, "{name}");
             assert_eq!(waiting.rest(None), Duration::ZERO, "{name}");
@@ -136,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_pause_takes_nothing_of_the_patience() {
-        let mut waiting = Waiting::new(Duration::from_secs(30));
+        let mut waiting = Waiting::new(Duration::from_secs(30), true);
         waiting.put_off(Duration::from_secs(60));
         assert!(waiting.left() > Duration::from_secs(80), "{:?}", waiting.left());
     }
@@ -151,19 +173,28 @@ mod tests {
             ("no rest at all", rested(&[Some(0)]), false),
             ("another failure", InferError::NoBackend.into(), false),
         ] {
-            let mut waiting = Waiting::new(Duration::from_secs(30));
+            let mut waiting = Waiting::new(Duration::from_secs(30), true);
             assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
             let rest = waiting.rest(None);
             assert_eq!(rest > Duration::from_secs(4), goes_on, "{name}: {rest:?}");
             assert!(rest <= Duration::from_secs(5), "{name}: {rest:?}");
         }
-        let mut waiting = Waiting::new(Duration::from_secs(30));
+        let mut waiting = Waiting::new(Duration::from_secs(30), true);
         assert!(waiting.goes_on(&rested(&[Some(5), Some(6)])));
         let InferenceError::Infer(error) = waiting.failed_with_earlier(rested(&[None])) else {
             panic!("the same failure");
         };
         assert_eq!(error.attempts(), 3, "of both places");
-        let waiting = Waiting::new(Duration::from_secs(30));
+        let refused = || Refused::TimedOut { waited: Duration::ZERO }.into();
+        let told = waiting.without_place(refused());
+        assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
+        let InferenceError::Infer(error) = told else { panic!("the failure") };
+        assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
+        let waiting = Waiting::new(Duration::from_secs(30), true);
+        assert!(matches!(waiting.without_place(refused()), InferenceError::Refused(_)));
+        let mut alone = Waiting::new(Duration::from_secs(30), false);
+        assert!(!alone.goes_on(&rested(&[Some(5)])), "for a place alone");
+        assert_eq!(alone.rest(Some(Duration::from_secs(5))), Duration::ZERO);
         let found = [10, 40].map(|rest| waiting.rest(Some(Duration::from_secs(rest))).as_secs());
         assert_eq!(found, [10, 0], "a rest that is too long is no reason to wait");
     }

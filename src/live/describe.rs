@@ -91,7 +91,7 @@ pub struct Order {
 /// Which models describe.
 #[derive(Clone, Debug)]
 pub struct Models {
-    /// The one that is asked of everything; `None` where no backend serves any.
+    /// The one that is asked of everything; `None` until one is found that a backend offers.
     pub first: Option<String>,
     /// The one that is asked where the first is not sure.
     pub second: Option<String>,
@@ -202,6 +202,9 @@ impl Describer {
                 () = end.cancelled() => return,
             };
             memory.next_frame = look.last_frame + 1;
+            if self.models.first.is_none() {
+                self.models.first = self.inference.offered_model().await;
+            }
             let mut asking = pin!(self.ask(&mut look));
             // Orders are obeyed while the model thinks: they are for the frames after this one.
             let mut ordered = None;
@@ -277,6 +280,11 @@ impl Describer {
         self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whom to ask, where anybody serves anything: while no backend lists its models, whom it may have.
+    fn model(&self) -> Option<String> {
+        self.models.first.clone().or_else(|| self.inference.served_model())
+    }
+
     fn question(&self, look: &Look) -> (Option<Tiered>, String) {
         let times: Vec<i64> = look.pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
         let mut prompt = Prompt::new(&Parts {
@@ -290,7 +298,7 @@ impl Describer {
             previous: None,
         });
         let version = prompt.version.to_string();
-        let Some(first) = self.models.first.clone() else { return (None, version) };
+        let Some(first) = self.model() else { return (None, version) };
         let images = look.pictures.iter().zip(std::mem::take(&mut prompt.captions));
         let images = images.map(|((_, jpeg), caption)| Image { jpeg: jpeg.clone(), caption });
         let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
@@ -459,7 +467,7 @@ impl Describer {
         timeline::Finding {
             provider: Some(last.provider.to_string()),
             // What fails is the first pass: a second that does leaves its answer.
-            model: self.models.first.clone(),
+            model: self.model(),
             total_tokens: Some(error.tokens().total),
             completion_tokens: Some(error.tokens().completion),
             inference_latency_ms: Some(error.latency().as_millis() as u64),

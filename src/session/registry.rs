@@ -83,6 +83,11 @@ impl RunError {
             RunError::Unfinished => ErrorKind::Internal,
         }
     }
+
+    /// What was to be appended may be in the log all the same, at the latest after the next start.
+    pub fn may_be_written(&self) -> bool {
+        matches!(self, RunError::Unfinished | RunError::Log(TimelineError::Poisoned { .. }))
+    }
 }
 
 /// Every run of the log.

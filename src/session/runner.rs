@@ -117,7 +117,7 @@ pub struct RunnerParts {
 /// What a job has when it begins.
 struct Begun {
     runner: Arc<Runner>,
-    guard: JobGuard,
+    guard: Arc<JobGuard>,
     /// Held for as long as it decodes.
     place: Place,
     runtime: Handle,
@@ -235,6 +235,8 @@ impl Runner {
         note: Note,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
+        // The run is busy until the last of the job is on its timeline.
+        let guard = Arc::new(guard);
         let (run, request_id) = (Arc::clone(guard.run()), note.request);
         let waiting = guard.token().waiting.clone();
         let places = if self.closing.is_cancelled() {
@@ -244,7 +246,7 @@ impl Runner {
             waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match places {
-            Some((_asks, place)) => self.on_thread(guard, place, job).await,
+            Some((_asks, place)) => self.on_thread(Arc::clone(&guard), place, job).await,
             None => Err(IngestError::Worker(WorkerError::Cancelled)),
         };
         match outcome {
@@ -290,7 +292,7 @@ impl Runner {
 
     async fn on_thread<T: Send + 'static>(
         self: &Arc<Self>,
-        guard: JobGuard,
+        guard: Arc<JobGuard>,
         place: Place,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {

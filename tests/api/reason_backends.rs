@@ -115,3 +115,26 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
     let attempts: u64 = inferred.iter().filter_map(|chunk| chunk["attempts"].as_u64()).sum();
     assert!(attempts > 18, "what was asked in vain is told: {attempts}");
 }
+
+/// What a backend that keeps asking for a rest costs a reasoning is what its outage may cost.
+#[test]
+fn rests_are_waited_for_as_long_as_an_outage() {
+    let Some(clips) = clips("rests_are_waited_for_as_long_as_an_outage") else { return };
+    for (name, outage_ms, rest) in
+        [("none is waited for", "0", "2"), ("one that is longer than that is not", "60000", "3600")]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let model = Model::start(move |_| Step::rate_limited(Some(rest)));
+        let setup = model.behind(Setup::new(dir.path()).root(&clips));
+        let server = setup.var("SERVICE_REASON_OUTAGE_MS", outage_ms).start();
+        let run = server.create_run();
+        let reply = reason(&server, &run, &json!({"max_frames": 30}));
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text);
+        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        let why = chunk["semantic_error"].as_str().unwrap_or_default();
+        assert!(why.contains("rate limited"), "{name}: {why}");
+        // A short rest is waited for in the place, and the question put once more.
+        let asked = model.server.seen().len();
+        assert!((1..=2).contains(&asked), "{name}: {asked}");
+    }
+}

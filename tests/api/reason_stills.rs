@@ -108,6 +108,24 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
     assert_eq!(server.get(image).status, 200, "what is named is there");
 }
 
+/// Also one of which nothing was said yet: no run stays under way without anybody at work.
+#[test]
+fn a_reasoning_that_the_quota_refuses_ends_its_run() {
+    let name = "a_reasoning_that_the_quota_refuses_ends_its_run";
+    let Some(clips) = clips(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::hang());
+    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let server = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", "20000").start();
+    let run = server.create_run();
+    let refused = reason(&server, &run, &json!({"max_frames": 60}));
+    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    assert_eq!(server.kinds(&run), ["run_created", "ingest_received", "run_failed"]);
+    let why = payloads(&server, &run, "run_failed")[0]["reason"].to_string();
+    assert!(why.contains("delete runs or uploads"), "{why}");
+    assert!(used(&server) < 20_000, "nothing of it is charged");
+}
+
 #[test]
 fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
     let name = "pictures_that_no_model_takes_are_refused_and_long_words_marked";

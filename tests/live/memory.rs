@@ -1,7 +1,11 @@
 //! Descriptions that stand for more than one picture, outlive the session in a database, or change
 //! with the prompt; and what is told where no description comes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
 
 use infer::scripted::Step;
 use serde_json::{Value, json};
@@ -44,16 +48,48 @@ fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
     let name = "a_picture_that_shows_nothing_new_is_given_the_last_description";
     let Some(sightline) = sightline(name) else { return };
     let Some(library) = onnxruntime(name) else { return };
+    let library = library.to_str().expect("UTF-8");
+    let embedding =
+        [("SERVICE_NOVELTY_MODEL_PATH", "built-in"), ("SERVICE_ONNXRUNTIME_PATH", library)];
+    repeats_what_is_known(&sightline, &embedding);
+}
+
+/// The same by a process of its own, over TCP.
+#[test]
+fn a_sidecar_tells_what_shows_nothing_new() {
+    let name = "a_sidecar_tells_what_shows_nothing_new";
+    let Some(sightline) = sightline(name) else { return };
+    let Some(library) = onnxruntime(name) else { return };
+    let mut command = Command::new(&sightline);
+    command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
+    let mut sidecar = Sidecar(command.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let mut said = BufReader::new(sidecar.0.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    let address = line.strip_prefix("listening on ").and_then(|line| line.split_once(": "));
+    let (address, _) = address.unwrap_or_else(|| panic!("{line}"));
+    repeats_what_is_known(&sightline, &[("SERVICE_NOVELTY_EMBEDDING_ADDR", address)]);
+}
+
+/// A process that does not outlive its test.
+struct Sidecar(Child);
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Publishes a scene that stands still and another one to a server that embeds as `embedding` says.
+fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
     let dir = tempfile::tempdir().expect("a directory");
     let model = narrator();
-    let server = model
-        .behind(Setup::new(dir.path()))
-        .var("SERVICE_NOVELTY_MODEL_PATH", "built-in")
-        .var("SERVICE_ONNXRUNTIME_PATH", library.to_str().expect("UTF-8"))
-        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "5")
-        .start();
+    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
+    let server =
+        embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
     let file = clip::scenes(dir.path(), "AAAB", 1);
-    let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
+    let publication = Publication::start(sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
     publication.finish();
     let told: Vec<Value> =
@@ -224,4 +260,22 @@ fn without_a_backend_the_timeline_says_so() {
         assert_eq!(text(&told[0], "description"), "(no inference provider configured)");
         assert!(told[0]["provider"].is_null() && told[0]["semantic_error"].is_null(), "{told:?}");
     }
+}
+
+/// Where nobody names a model, one is asked that the backend has.
+#[test]
+fn without_a_name_a_model_that_is_listed_is_asked() {
+    let name = "without_a_name_a_model_that_is_listed_is_asked";
+    let Some(sightline) = sightline(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| says("a wall", 0.9));
+    let listed = json!({"object": "list", "data": [{"id": "qwen3-vl-8b", "object": "model"}]});
+    model.server.answer_probes(Step::json(200, &listed));
+    let server = model.behind(Setup::new(dir.path())).start();
+    let file = clip::scenes(dir.path(), "AB", 0);
+    let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
+    let run = publication.run.clone();
+    publication.finish();
+    let told = payloads(&server, &run, "vlm");
+    assert!(!told.is_empty() && told.iter().all(|one| one["model"] == "qwen3-vl-8b"), "{told:?}");
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::Backend;
 use crate::{
-    Failure,
+    Failure, TIMEOUT_DEFAULT,
     breaker::{Admitted, Shown, Shut, Turn},
 };
 
@@ -53,7 +53,7 @@ impl<'a> Permit<'a> {
 
     /// Takes in how the request ended; it had `time`.
     pub fn record(mut self, failure: Option<&Failure>, time: Duration) {
-        let patience = PATIENCE_MIN.min(self.backend.config.timeout);
+        let patience = PATIENCE_MIN.min(self.backend.config.timeout.unwrap_or(TIMEOUT_DEFAULT));
         self.shown = match failure {
             Some(Failure::Timeout { .. }) if time < patience => Shown::Nothing,
             failure => shown(failure),

@@ -134,6 +134,28 @@ fn one_trial_after_each_pause_which_doubles_to_its_end() {
 }
 
 #[test]
+fn two_whose_questions_fail_take_no_trial_from_a_third() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    fail(&mut breaker, 3, Shown::Fails, start);
+    ask(&mut breaker, &bob(), Shown::Fails, start);
+    assert_eq!(ask(&mut breaker, &bob(), Shown::Fails, start), Turn::All);
+    let now = start + PAUSE_FIRST;
+    let others_first = Some(Shut::Paused(now + PAUSE_FIRST));
+    assert_eq!([alice(), bob()].map(|payer| breaker.shut(&payer, now)), [others_first; 2]);
+    let carol: Arc<str> = PAYERS[2].into();
+    assert_eq!(breaker.shut(&carol, now), None);
+    let now = now + PAUSE_FIRST;
+    for payer in [alice(), bob()] {
+        let suspected = trial(&mut breaker, &payer, now);
+        breaker.record(&suspected, Shown::Fails, now);
+        assert_eq!(breaker.shut(&carol, now), None, "the pause of all is no longer for it");
+    }
+    let fair = trial(&mut breaker, &carol, now);
+    assert_eq!(breaker.record(&fair, Shown::Works, now), Turn::Closed);
+}
+
+#[test]
 fn a_trial_of_whoever_failed_most_leaves_the_next_to_others() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
@@ -211,10 +233,11 @@ proptest! {
             if let Some(shown) = shown.get(usize::from(step)) {
                 if !under_way.is_empty() {
                     let admitted = under_way.swap_remove(which.index(under_way.len()));
-                    let suspect = breaker.open.as_ref().and_then(|open| open.suspect.clone());
+                    let suspects = breaker.open.as_ref().map(|open| open.suspects.clone());
+                    let is_suspect = suspects.is_some_and(|all| all.contains(&admitted.payer));
                     let was_tried = breaker.open.as_ref().is_some_and(|open| open.pause.is_trial(&admitted));
                     breaker.record(&admitted, *shown, now);
-                    if was_tried && *shown == Shown::Fails && suspect.as_ref() == Some(&admitted.payer) {
+                    if was_tried && *shown == Shown::Fails && is_suspect {
                         let all = breaker.open.as_ref().and_then(|open| open.pause.shut(now));
                         prop_assert_eq!(all, None, "others may try at once");
                     }

@@ -9,7 +9,7 @@ use toml::{
 
 use super::{
     Api, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
-    TIMEOUT_DEFAULT, TIMEOUT_MAX,
+    TIMEOUT_MAX,
 };
 
 /// Every field of a backend.
@@ -236,7 +236,7 @@ impl Entry<'_> {
             model,
             upstream_model,
             priority: u32::try_from(priority).unwrap_or(u32::MAX),
-            timeout: timeout.map_or(TIMEOUT_DEFAULT, Duration::from_millis),
+            timeout: timeout.map(Duration::from_millis),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Api, BackendConfig, Backends, BaseUrl, OpenaiKind, Secret, TIMEOUT_DEFAULT};
+use super::{Api, BackendConfig, Backends, BaseUrl, OpenaiKind, Secret};
 use crate::ProviderKind;
 
 fn lookup(name: &str) -> Option<String> {
@@ -52,10 +52,10 @@ priority = 2
     };
     assert_eq!((&*local.name, local.api), ("local", Api::Openai(Some(OpenaiKind::Vllm))));
     assert_eq!(local.base_url.to_string(), "http://gpu-1:8000/v1");
-    assert_eq!((local.priority, local.timeout, &local.api_key), (1, TIMEOUT_DEFAULT, &None));
+    assert_eq!((local.priority, local.timeout, &local.api_key), (1, None, &None));
     assert_eq!(cloud.api.provider(), Some(ProviderKind::Gemini));
     assert_eq!(cloud.api_key, Secret::new("sk-hidden".to_owned()));
-    assert_eq!(cloud.timeout, Duration::from_secs(30));
+    assert_eq!(cloud.timeout, Some(Duration::from_secs(30)));
     assert_eq!(mac.model.as_deref(), Some("qwen3-vl-8b"));
     assert_eq!(mac.upstream_model.as_deref(), Some("mlx-community/Qwen3-VL-8B-4bit"));
     assert_eq!(mac.base_url.to_string(), "http://gpu-1-mac:8080/v1");

@@ -122,7 +122,11 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
     let tokens = tokens(value.get("usage").unwrap_or(&Value::Null));
     let says =
         |field: &str| message.get(field).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
-    let finish = finish(choice.get("finish_reason").and_then(Value::as_str));
+    let reason = choice.get("finish_reason").and_then(Value::as_str);
+    if matches!(reason, Some("abort" | "error")) {
+        return Err(Failure::Malformed { problem: "the answer was broken off" });
+    }
+    let finish = finish(reason);
     if says("refusal") || finish == FinishReason::ContentFilter {
         return Ok(Reply { text: String::new(), finish: FinishReason::ContentFilter, tokens });
     }

@@ -8,8 +8,9 @@ use crate::FinishReason;
 /// space stand between any two tokens of JSON, and some models never leave it.
 const WHITE_SPACE_MAX: usize = 64;
 
-/// `text` without `<think>…</think>`. Templates that open the block themselves leave only its end;
-/// a block that the model ran out of room in has none.
+/// `text` without `<think>…</think>`. Templates that open the block themselves leave only its end, at
+/// that of a line or before JSON: elsewhere it is a word of the answer's, which may have been read in a
+/// picture. A block that the model ran out of room in has no end.
 pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
     const OPEN: &str = "<think>";
     const CLOSE: &str = "</think>";
@@ -19,7 +20,13 @@ pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
         (Some(_), None) if finish == FinishReason::Length => "",
         (Some(inside), None) => inside,
         // An end without a beginning: all in front of it was thought.
-        (None, Some((before, after))) if !before.contains(OPEN) => after,
+        (None, Some((before, after)))
+            if !before.contains(OPEN)
+                && (after.starts_with(['\n', '\r']) || json(after).is_some())
+                && json(trimmed).is_none() =>
+        {
+            after
+        }
         _ => return text.to_owned(),
     };
     after.trim_start().to_owned()
@@ -64,6 +71,14 @@ mod tests {
             ("a block on lines", "\n<think>\nhm\n</think>\n\na car", FinishReason::Stop, "a car"),
             ("an empty block", "<think></think>a car", FinishReason::Stop, "a car"),
             ("only its end", "hm hm</think>\na car", FinishReason::Stop, "a car"),
+            ("its end and JSON", "hm</think>{\"a\":1}", FinishReason::Stop, "{\"a\":1}"),
+            ("a sign", "it says </think> stop", FinishReason::Stop, "it says </think> stop"),
+            (
+                "a sign in JSON",
+                "{\"a\":\"</think>\\n\"}",
+                FinishReason::Stop,
+                "{\"a\":\"</think>\\n\"}",
+            ),
             ("out of room in it", "<think>hm hm", FinishReason::Length, ""),
             ("never closed", "<think>a car", FinishReason::Stop, "a car"),
             ("as a word later", "say <think>x</think>", FinishReason::Stop, "say <think>x</think>"),

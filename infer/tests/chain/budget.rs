@@ -79,6 +79,34 @@ async fn a_request_costs_what_was_counted_or_else_what_was_estimated() {
     }
 }
 
+/// Counts that what was asked cannot have are none, and what is not counted is estimated.
+#[tokio::test]
+async fn counts_that_cannot_be_are_not_believed() {
+    let asked = Request { max_tokens: Some(50), ..request() };
+    let all = asked.tokens_estimate();
+    let prompt = all - 50;
+    for (name, usage, cost) in [
+        ("the prompt is not counted", json!({"completion_tokens": 5}), prompt + 5),
+        ("a cached prompt", json!({"prompt_tokens": 0, "completion_tokens": 5}), prompt + 5),
+        ("a vast prompt", json!({"prompt_tokens": 10_000_000, "completion_tokens": 5}), prompt + 5),
+        ("a vast answer", json!({"prompt_tokens": 9, "completion_tokens": 10_000_000}), 9),
+        (
+            "a vast sum",
+            json!({"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 1_000_000}),
+            14,
+        ),
+        ("the sum alone", json!({"total_tokens": 33}), 33),
+        ("nothing that can be", json!({"prompt_tokens": u64::MAX, "completion_tokens": -1}), all),
+    ] {
+        let mut body = chat_body("a car", "stop");
+        body["usage"] = usage;
+        let (server, purse) = (server(Step::json(200, &body)).await, Requests::new(1));
+        let answer = chain(&[&server.base_url()]).infer(&asked, &purse).await.expect("an answer");
+        assert_eq!(purse.spent(), vec![cost], "{name}");
+        assert!(answer.tokens.total <= 33, "{name}: {:?}", answer.tokens);
+    }
+}
+
 #[tokio::test]
 async fn a_retry_is_reserved_for_by_what_it_asks_for_and_given_up_where_that_is_not_there() {
     let cut = Step::chat_finished("{\"label\": \"c", "length");

@@ -41,6 +41,7 @@ fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
         ("the end at once", Step::close(), "closed"),
         ("no HTTP", Step::raw("SSH-2.0-OpenSSH_9.2\r\n\r\n"), "malformed"),
         ("a filter", Step::chat_finished("", "content_filter"), "filtered"),
+        ("half an answer", Step::chat_finished("a ca", "abort"), "malformed"),
     ]
 }
 

@@ -14,6 +14,7 @@ async fn each_backend_is_probed_once_however_many_ask() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
     let broken = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
     broken.answer_probes(Step::html(502));
+    server.answer_probes(Step::html(404));
     let gone = refusing_url().await.expect("a free port");
     let chain = Arc::new(chain(&[&server.base_url(), &broken.base_url(), &gone]));
     let asking: Vec<_> = (0..50)
@@ -28,7 +29,7 @@ async fn each_backend_is_probed_once_however_many_ask() {
             .iter()
             .map(|p| (&*p.name, p.reachable, p.latency.is_some(), p.last_error.clone()))
             .collect();
-        assert_eq!(read[0], ("a", true, true, None));
+        assert_eq!(read[0], ("a", true, true, None), "it is there and lists nothing");
         assert_eq!(read[1], ("b", false, false, Some(Failure::Http { status: 502 })));
         assert_eq!(read[2], ("c", false, false, Some(Failure::Refused)));
     }

@@ -1,6 +1,10 @@
 //! Many questions in one request: answered in parallel, told in order, each with its own failure.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    ops::RangeInclusive,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{Json, extract::State};
 use infer::scheduler::{Class, Refused, Size};
@@ -160,7 +164,8 @@ async fn ask_all(
     max_parallel: usize,
 ) -> Vec<ItemRecord> {
     let outage = Some(Arc::new(Outage::new(PATIENCE)));
-    let manner = Manner { class: Class::Offline, patience: PATIENCE, outage };
+    let manner =
+        Manner { class: Class::Offline, since: Instant::now(), patience: PATIENCE, outage };
     let mut held = 0;
     let mut outcomes: Vec<_> = questions.iter().map(|_| None).collect();
     let (mut waiting, mut tasks) = (questions.into_iter().enumerate(), JoinSet::new());

@@ -211,6 +211,8 @@ impl Outcome {
 enum End {
     /// They were cancelled, or their run has ended.
     Cut,
+    /// An ask panicked.
+    Lost,
     /// This failed.
     Failed(RunError),
 }
@@ -254,10 +256,8 @@ impl Driver {
                 () = cancel.cancelled() => break Err(End::Cut),
                 Some(done) = work.asks.join_next() => {
                     // A panic in an ask is our bug, and the job's end.
-                    let Ok(done) = done else { break Err(End::Failed(RunError::Unfinished)) };
-                    if let Some(closed) = self.close(&mut work, done) {
-                        work.unwritten.push(closed);
-                    }
+                    let Ok(done) = done else { break Err(End::Lost) };
+                    self.settle(&mut work, done);
                 }
                 written = work.unwritten.written() => {
                     if let Err(error) = self.take_in(&mut work, written) {
@@ -283,28 +283,34 @@ impl Driver {
         };
         // What was handed over and nobody took up has stills too.
         chunks.close();
-        while let Ok(Shown { chunk, stills }) = chunks.try_recv() {
+        while let Some(Shown { chunk, stills }) = chunks.recv().await {
             work.stills.insert(chunk.index, stills);
         }
-        // The permits of asks that were given up are back once this is done.
-        work.asks.shutdown().await;
         let ended = match ended {
-            // What was said until then is kept, where the run still takes it.
-            Err(End::Cut) => {
-                work.standing = Standing::default();
-                let rest = self.write_rest(&mut work, &cancel).await;
-                Err(rest.err().map_or(End::Cut, End::from))
-            }
-            ended => ended,
+            Err(end) => Err(self.wind_up(&mut work, end, &cancel).await),
+            Ok(()) => Ok(()),
         };
         let (is_cut, failed) = match ended {
             Ok(()) => (false, None),
             Err(End::Cut) => (true, None),
+            Err(End::Lost) => (false, Some(RunError::Unfinished)),
             Err(End::Failed(error)) => (false, Some(error)),
         };
         let Work { insights, mut ledger, stills, stills_bytes, .. } = work;
         let stills = stills.into_values().flatten().collect();
         Told { insights, totals: ledger.totals(), stills, stills_bytes, is_cut, failed }
+    }
+
+    /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got
+    /// goes on at once, before another chunk takes its place.
+    fn settle(&self, work: &mut Work, done: Done) {
+        let Some(closed) = self.close(work, done) else { return };
+        if !closed.is_answered {
+            for (asking, answer) in work.standing.close(closed.span.chunk_index, None) {
+                self.stand(work, asking, answer);
+            }
+        }
+        work.unwritten.push(closed);
     }
 
     /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
@@ -315,7 +321,7 @@ impl Driver {
         let event_type = strongest.map_or(EventType::ContextObservation, Reason::event_type);
         let chunk_index = chunk.index;
         let turn = same_as.map(|other| {
-            let is_asked = work.ledger.is_asked(other) || work.unwritten.contains(other);
+            let is_asked = work.ledger.is_asked(other) || work.unwritten.answers(other);
             (other, work.standing.turn(chunk_index, other, is_asked))
         });
         let question = work.ledger.ask(chunk, work.started.elapsed());

@@ -80,6 +80,11 @@ impl IngestError {
         }
     }
 
+    /// What the log refused may be there all the same.
+    pub fn may_be_written(&self) -> bool {
+        matches!(self, IngestError::Run(error) if error.may_be_written())
+    }
+
     /// What the owner of the source is told: how a worker died is for the log.
     pub fn told(&self) -> String {
         use WorkerError::{Exited, Killed, Protocol};

@@ -30,7 +30,7 @@ use crate::{
 
 pub(super) struct Job {
     runner: Arc<Runner>,
-    guard: JobGuard,
+    guard: Arc<JobGuard>,
     ingest: Ingest,
     log: RunLog,
     opened: Option<StreamInfo>,
@@ -54,7 +54,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(
         runner: Arc<Runner>,
-        guard: JobGuard,
+        guard: Arc<JobGuard>,
         ingest: Ingest,
         runtime: Handle,
     ) -> Job {
@@ -142,14 +142,14 @@ impl Job {
 
     /// Says on the timeline that it failed, where that ends the run.
     fn undone(self, error: IngestError) -> Undone {
-        let Job { log, ingest, stored, guard, .. } = self;
+        let Job { log, ingest, stored, is_received, .. } = self;
         let told = if error.ends_the_run() {
             let (request_id, reason) = (Some(ingest.request_id), error.told());
             log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])
         } else {
             Ok(())
         };
-        Undone { error: told.err().unwrap_or(error), stored, guard }
+        Undone { error: told.err().unwrap_or(error), stored, run: log.run, is_received }
     }
 
     fn limits(&self) -> Limits {
@@ -183,7 +183,7 @@ impl Job {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
         }
-        let Job { ingest, log, opened, signals, stills, stored, guard, is_received, .. } = self;
+        let Job { ingest, log, opened, signals, stills, stored, is_received, .. } = self;
         let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
             let (signals, column) = signals.finish()?;
             Ok((stream, signals, column))
@@ -199,10 +199,9 @@ impl Job {
                 stored,
                 is_cut,
                 is_received,
-                _guard: guard,
                 _column,
             }),
-            Err(error) => Err(Undone { error, stored, guard }),
+            Err(error) => Err(Undone { error, stored, run: log.run, is_received }),
         }
     }
 

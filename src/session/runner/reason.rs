@@ -1,7 +1,7 @@
 //! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
 //!
-//! What models say is on the timeline before the decoding is: once something is, a job that fails
-//! ends its run, so that no second one says it again.
+//! That it was accepted is on the timeline before the decoding is, and so is what models say: once
+//! something is, a job that fails ends its run, so that none is left under way and none says it again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -156,22 +156,23 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     let named = told.as_ref().map_or(Named::Unknown, |told| {
         Named::Bytes(told.as_ref().map_or(0, |told| told.stills_bytes))
     });
-    let decoded = match decoded {
+    let (is_received, decoded) = match decoded {
         Ok(mut decoded) => {
             decoded.stored.name(named);
-            Ok(decoded)
+            (decoded.is_received, Ok(decoded))
         }
         Err(mut undone) => {
             undone.stored.name(named);
-            Err(undone.take_back())
+            (undone.is_received, Err(undone.take_back()))
         }
     };
     // Where the asks themselves are lost, nobody knows what was said.
     let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
+    let is_told = is_received || has_said;
     let outcome = both(decoded, told)
         .and_then(|(decoded, told)| conclude(decoded, told, missing, gate, terms));
     match outcome {
-        Err(error) if has_said && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
+        Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if run.check_active().is_ok() {
                 let failed = RunFailed { request_id: Some(request_id), reason: error.told() };
                 let failed = Event::RunFailed(failed);

@@ -7,7 +7,7 @@ use media::{BlobHash, EventType, Rate, RunId};
 use timeline::{Event, FramesDecoded, IngestReceived, KeyframeStored, Lease, Signals};
 use tokio::runtime::Handle;
 
-use super::{Ingest, IngestError, Ingested, JobGuard, Registry, Run, stores::Stores};
+use super::{Ingest, IngestError, Ingested, Registry, Run, stores::Stores};
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
@@ -55,8 +55,6 @@ pub(super) struct Decoded {
     pub is_cut: bool,
     /// That it was accepted is on the timeline already.
     pub is_received: bool,
-    /// The run is busy until its last events are written.
-    pub _guard: JobGuard,
     pub _column: Lease,
 }
 
@@ -64,14 +62,15 @@ pub(super) struct Decoded {
 pub(super) struct Undone {
     pub error: IngestError,
     pub stored: Stores,
-    /// The run is busy until nobody writes for the job any more.
-    pub guard: JobGuard,
+    pub run: Arc<Run>,
+    /// That it was accepted is on the timeline.
+    pub is_received: bool,
 }
 
 impl Undone {
     /// Takes back what no event names.
     pub fn take_back(self) -> IngestError {
-        self.stored.take_back(self.guard.run());
+        self.stored.take_back(&self.run);
         self.error
     }
 }
@@ -155,11 +154,11 @@ impl Decoded {
             let last = tail.last.take_if(|_| events.peek().is_none());
             match log.append(batch, last) {
                 Ok(()) => first = false,
-                Err(error) if first => {
+                Err(error) if first && !error.may_be_written() => {
                     stored.take_back(&log.run);
                     return Err(error);
                 }
-                // Some of what is stored is named by events by now.
+                // Some of what is stored is named by events by now, or may be.
                 Err(error) => {
                     stored.keep(&log.run);
                     return Err(error);

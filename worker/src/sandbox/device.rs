@@ -10,8 +10,8 @@ use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, PathFd, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 
-/// Where libraries lie.
-const LIBRARIES: [&str; 10] = [
+/// Where drivers lie, and what they read of the system.
+const READABLE: [&str; 17] = [
     "/lib",
     "/lib32",
     "/lib64",
@@ -19,18 +19,15 @@ const LIBRARIES: [&str; 10] = [
     "/usr/lib32",
     "/usr/lib64",
     "/usr/local",
-    "/run/opengl-driver",
-    "/nix/store",
-    "/etc/ld.so.cache",
-];
-
-/// What drivers read of the system besides, and how Vulkan finds them.
-const DESCRIPTIONS: [&str; 7] = [
     "/usr/share/libdrm",
     "/usr/share/drirc.d",
+    // Which Vulkan drivers there are.
     "/usr/share/vulkan",
     "/etc/vulkan",
     "/usr/share/nvidia",
+    "/run/opengl-driver",
+    "/nix/store",
+    "/etc/ld.so.cache",
     "/proc",
     "/sys",
 ];
@@ -106,8 +103,10 @@ pub(super) fn allow_libraries(
 ) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::from_read(ABI::V7);
     let own = libraries.iter().map(String::as_str);
-    let mut paths = LIBRARIES.into_iter().chain(own);
-    paths.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
+    READABLE
+        .into_iter()
+        .chain(own)
+        .try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
 }
 
 /// Adds what the device needs to a ruleset that allows nothing; what is not there is left out.
@@ -119,11 +118,9 @@ pub(super) fn allow(
     let numbered: Vec<String> =
         (0..NVIDIA_DEVICES_MAX).map(|number| format!("/dev/nvidia{number}")).collect();
     let devices = DEVICES.into_iter().chain(numbered.iter().map(String::as_str));
-    let read = AccessFs::from_read(ABI::V7);
-    let described = DESCRIPTIONS.into_iter().map(|path| (path, read));
-    let mut rules = described.chain(devices.map(|path| (path, talk)));
     let ruleset = allow_libraries(ruleset, libraries)?;
-    rules.try_fold(ruleset, |ruleset, (path, access)| allow_beneath(ruleset, path, access))
+    let mut devices = devices;
+    devices.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, talk))
 }
 
 pub(super) fn allow_beneath(

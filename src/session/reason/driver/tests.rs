@@ -20,17 +20,23 @@ use crate::{
     },
 };
 
+mod ends;
 mod repeats;
 
 /// What a question is told for which there was no place.
 const FULL: &str = "too many wait";
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
+/// What an ask says that has a bug.
+const BUG: &str = "panics";
+
 /// Answers a question once it has a permit, as its script says.
 struct Scripted {
     script: Box<dyn Fn(u64) -> Result<Value, &'static str> + Send + Sync>,
     permits: Arc<Semaphore>,
     under_way: Arc<AtomicUsize>,
+    /// Questions that have an answer.
+    answered: Arc<AtomicUsize>,
     most: AtomicUsize,
     seen: Mutex<Vec<Question>>,
 }
@@ -53,6 +59,7 @@ impl Scripted {
             script: Box::new(script),
             permits: Arc::new(Semaphore::new(permits)),
             under_way: Arc::default(),
+            answered: Arc::default(),
             most: AtomicUsize::new(0),
             seen: Mutex::default(),
         })
@@ -66,9 +73,12 @@ impl Describer for Scripted {
         let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         let (permits, under_way) = (Arc::clone(&self.permits), UnderWay(self.under_way.clone()));
+        let answered = Arc::clone(&self.answered);
         Box::pin(async move {
             let _under_way = under_way;
             permits.acquire().await.expect("open").forget();
+            assert_ne!(said, Err(BUG), "as the script says");
+            answered.fetch_add(1, Ordering::SeqCst);
             let tokens = Tokens { prompt: 10, completion: 2, thinking: 0, total: 12 };
             match said {
                 Ok(json) => Ok(Answered {
@@ -249,36 +259,6 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     assert_eq!((told.insights.len(), told.totals.chunks_analyzed), (20, 20));
     assert_eq!(describer.most.load(Ordering::SeqCst), 4);
     assert_eq!(describer.under_way.load(Ordering::SeqCst), 0);
-}
-
-#[tokio::test]
-async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
-    for by_stop in [true, false] {
-        let describer = Scripted::new(1, |index| Ok(said(index)));
-        let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-        let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-        let (to, taken) = mpsc::channel(1);
-        let cancel = CancellationToken::new();
-        let told = tokio::spawn(driver.run(inquiry(2), None, taken, cancel.clone()));
-        for index in 0..3 {
-            to.send(alone(chunk(index))).await.expect("taken");
-        }
-        while chunks_of(&registry, &run).len() < 2 {
-            tokio::task::yield_now().await;
-        }
-        if by_stop {
-            // The next answer finds the run ended.
-            registry.stop(&run, REQUEST).await.expect("active");
-            describer.permits.add_permits(100);
-        } else {
-            cancel.cancel();
-        }
-        let told = told.await.expect("no panic");
-        assert!(told.is_cut, "{by_stop}");
-        assert_eq!((told.insights.len(), chunks_of(&registry, &run).len()), (1, 2), "{by_stop}");
-        assert_eq!(describer.under_way.load(Ordering::SeqCst), 0, "{by_stop}");
-        assert!(to.send(alone(chunk(3))).await.is_err(), "nobody takes more");
-    }
 }
 
 #[tokio::test]

@@ -7,10 +7,15 @@ use media::ErrorKind;
 use timeline::{Appended, Event, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
-use super::{Closed, Driver, Span, Work};
+use super::{Closed, Driver, End, Span, Work};
 use crate::{
     analysis::Insight,
-    session::{patience::patiently, reason::reuse::Answer, registry::RunError, runner::Stored},
+    session::{
+        patience::patiently,
+        reason::reuse::{Answer, Standing},
+        registry::RunError,
+        runner::Stored,
+    },
 };
 
 /// How long the events of chunks wait for room in the log.
@@ -21,8 +26,8 @@ const LOG_PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Unwritten {
     waiting: Vec<Closed>,
     writing: Option<Writing>,
-    /// Of those that are being written.
-    chunks: Vec<u64>,
+    /// Those that are being written, and whether a model answered.
+    chunks: Vec<(u64, bool)>,
 }
 
 /// A write under way, which nothing but a dead log keeps from its end.
@@ -50,10 +55,10 @@ impl Unwritten {
         self.waiting.len() + self.chunks.len()
     }
 
-    /// The chunk is one of them.
-    pub fn contains(&self, chunk: u64) -> bool {
-        let waits = |closed: &Closed| closed.span.chunk_index == chunk;
-        self.chunks.contains(&chunk) || self.waiting.iter().any(waits)
+    /// The chunk is one of them, and has an answer that others may repeat once it is written.
+    pub fn answers(&self, chunk: u64) -> bool {
+        let waits = |closed: &Closed| closed.is_answered && closed.span.chunk_index == chunk;
+        self.chunks.contains(&(chunk, true)) || self.waiting.iter().any(waits)
     }
 
     pub fn push(&mut self, closed: Closed) {
@@ -82,8 +87,9 @@ impl Driver {
         }
         let reuses = work.reuses();
         let (mut events, mut leaves) = (Vec::new(), Vec::new());
-        for closed in work.unwritten.waiting.drain(..) {
+        for closed in std::mem::take(&mut work.unwritten.waiting) {
             let Closed { span, insight, inferred, generated, is_answered } = closed;
+            work.unwritten.chunks.push((span.chunk_index, is_answered));
             let said = (is_answered && reuses).then(|| inferred.clone());
             let stills = self.stills(work.stills.get(&span.chunk_index));
             let before = events.len();
@@ -93,12 +99,12 @@ impl Driver {
             events.push(Event::SemanticChunkGenerated(generated));
             leaves.push(Leaf { span, stills, insight, said });
         }
-        work.unwritten.chunks = leaves.iter().map(|leaf| leaf.span.chunk_index).collect();
         let (registry, run) = (Arc::clone(&self.registry), Arc::clone(&self.run));
         let cancel = cancel.clone();
         work.unwritten.writing = Some(Box::pin(async move {
             let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
-            let attempt = |_| registry.commit(&run, events.clone());
+            // Also of a run that was stopped: it is what its job had come to.
+            let attempt = |_| registry.wind_up(&run, events.clone(), None);
             let outcome = patiently(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
             Written { leaves, outcome }
         }));
@@ -116,8 +122,7 @@ impl Driver {
     /// Takes in what was written, and has the chunks that waited for it go on.
     pub(super) fn take_in(&self, work: &mut Work, written: Written) -> Result<(), RunError> {
         let Written { leaves, outcome } = written;
-        // What a log said that failed may be there all the same.
-        if !matches!(outcome, Err(RunError::Terminal(_) | RunError::NotFound)) {
+        if outcome.as_ref().map_or_else(RunError::may_be_written, |_| true) {
             let chunks = leaves.iter().filter_map(|leaf| work.stills.get(&leaf.span.chunk_index));
             work.stills_bytes += chunks.flatten().map(|still| still.bytes).sum::<u64>();
         }
@@ -128,7 +133,8 @@ impl Driver {
             // Behind its stills a chunk has two events, and the first of them tells what was said.
             let seq = appended.by_ref().nth(stills).map(|appended| appended.seq);
             appended.next();
-            let answer = said.zip(seq).map(|(said, seq)| Answer { seq, said, insight });
+            let Some(said) = said else { continue };
+            let answer = seq.map(|seq| Answer { seq, said, insight });
             for (asking, answer) in work.standing.close(span.chunk_index, answer) {
                 self.stand(work, asking, answer);
             }
@@ -136,8 +142,37 @@ impl Driver {
         Ok(())
     }
 
+    /// Gives up what is asked and keeps what was answered by now, where the run still takes it; what it
+    /// all ends with.
+    pub(super) async fn wind_up(
+        &self,
+        work: &mut Work,
+        end: End,
+        cancel: &CancellationToken,
+    ) -> End {
+        work.standing = Standing::default();
+        while let Some(done) = work.asks.try_join_next() {
+            if let Ok(done) = done {
+                self.settle(work, done);
+            }
+        }
+        // The permits of asks that were given up are back once this is done.
+        work.asks.shutdown().await;
+        match end {
+            // The log itself takes no more.
+            End::Failed(_) => end,
+            End::Cut | End::Lost => {
+                let rest = self.write_rest(work, cancel).await;
+                match rest.err().map(End::from) {
+                    Some(failed @ End::Failed(_)) => failed,
+                    _ => end,
+                }
+            }
+        }
+    }
+
     /// Writes what is left once nothing is asked any more.
-    pub(super) async fn write_rest(
+    async fn write_rest(
         &self,
         work: &mut Work,
         cancel: &CancellationToken,

@@ -144,6 +144,30 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
 
 /// A still scene must not hold up the next one.
 #[tokio::test]
+async fn one_that_is_asked_in_place_of_another_has_its_place() {
+    let describer =
+        Scripted::new(100, |index| if index == 0 { Err(FULL) } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let chained = Inquiry { is_chained: true, ..inquiry(1) };
+    let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
+    for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
+        to.send(alone(coloured(index as u64, colour))).await.expect("taken");
+    }
+    drop(to);
+    told.await.expect("no panic");
+    assert_eq!(describer.most.load(Ordering::SeqCst), 1, "one at a time");
+    let order: Vec<u64> =
+        describer.seen.lock().expect("whole").iter().map(|seen| seen.chunk_index).collect();
+    assert_eq!(order, [0, 1, 2], "and in their order");
+    let said: Vec<_> = descriptions(&registry, &run).into_values().collect();
+    let expected = [("", None), ("d 1", None), ("d 2", None), ("d 2", Some(2))];
+    assert_eq!(said, expected.map(|(said, from)| (said.to_owned(), from)));
+}
+
+#[tokio::test]
 async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
     let describer = Scripted::new(0, |index| Ok(said(index)));
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;

@@ -1,0 +1,74 @@
+//! One backend, and what is known of it.
+
+use super::*;
+use crate::{
+    Backends,
+    scripted::{ScriptedServer, Step},
+};
+
+fn backend(url: &str) -> Arc<Backend> {
+    let file = format!(
+        "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\npriority = 1\n"
+    );
+    let configs = Backends::parse("test.toml", &file, &|_| None).expect("the file is right");
+    let trials = Arc::new(watch::Sender::new(0));
+    Arc::new(Backend::new(configs.into_iter().next().expect("one"), trials))
+}
+
+fn http() -> Arc<Http> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    Arc::new(Http::new(tls).expect("a client"))
+}
+
+#[tokio::test]
+async fn a_look_shuts_a_backend_for_all_where_it_is_away_and_nothing_else_was_shown() {
+    let listed = || Step::json(200, &serde_json::json!({ "data": [] }));
+    let rows: [(&str, Step, bool, bool); 4] = [
+        ("it lists its models", listed(), false, false),
+        ("its look fails too", Step::html(502), false, true),
+        ("its look hangs", Step::hang(), false, false),
+        ("another is answered meanwhile", Step::html(502).after(LOOK_MAX / 10), true, false),
+    ];
+    for (name, look, is_answered, is_shut) in rows {
+        let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await;
+        let server = server.expect("a server");
+        server.answer_probes(look);
+        let (backend, http) = (backend(&server.base_url()), http());
+        let ask = |payer: &str, failure: Option<Failure>| {
+            let permit = Permit::enter(&backend, &payer.into()).expect("not shut");
+            permit.record(failure.as_ref(), LOOK_MAX);
+        };
+        for _ in 0..5 {
+            ask("alice", Some(Failure::Http { status: 500 }));
+        }
+        backend.clear_doubt(&http);
+        if is_answered {
+            ask("bob", None);
+        }
+        let shut = || backend.shut("bob", Instant::now()).is_some();
+        let until = Instant::now() + LOOK_MAX * if is_shut { 10 } else { 1 };
+        while !shut() && Instant::now() < until {
+            sleep(LOOK_MAX / 400).await;
+        }
+        assert_eq!((shut(), server.probes()), (is_shut, 1), "{name}");
+    }
+}
+
+#[test]
+fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
+    let backend = backend("http://127.0.0.1:9");
+    let problem = "/label: \"a private word\" is not a number".to_owned();
+    let failure = Failure::Schema { problem };
+    assert!(
+        failure.to_string().ends_with("output_schema: /label: \"a private word\" is not a number")
+    );
+    let permit = Permit::enter(&backend, &"alice".into()).expect("it works");
+    permit.record(Some(&failure), Duration::from_secs(1));
+    let shown = backend.last_failure().expect("it failed").to_string();
+    assert_eq!(shown, "gave an answer that does not match output_schema");
+}
