@@ -49,7 +49,7 @@ pub fn arguments(codec: Codec) -> Vec<String> {
     let decoder = decoder_name(codec).to_string_lossy().into_owned();
     let line = format!(
         "-hide_banner -nostdin -loglevel quiet -xerror -err_detect explode -copyts \
-         -dts_error_threshold 1000000000000 -threads 0 -f ivf -c:v {decoder} -i pipe:0 -map 0:v:0 \
+         -dts_error_threshold 1000000000000 -noautorotate -threads 0 -f ivf -c:v {decoder} -i pipe:0 -map 0:v:0 \
          -fps_mode passthrough -enc_time_base -1 -autoscale 0 -c:v rawvideo -f nut -flush_packets 1 \
          pipe:1"
     );

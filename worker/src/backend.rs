@@ -102,7 +102,8 @@ impl Wanted {
     /// What to measure with, in the order in which it is tried.
     fn gate_candidates(&self) -> Vec<GateDevice> {
         let number = self.device.as_ref().and_then(|device| device.parse().ok()).unwrap_or(0);
-        let device = |is_named| move |backend| GateDevice { backend, number, is_named };
+        let device =
+            |is_named| move |backend| GateDevice { backend, number, is_named, was_there: false };
         match self.gate {
             GateChoice::Auto => GateBackend::ALL.map(device(false)).into(),
             GateChoice::Named(backend) => vec![device(true)(backend)],
@@ -155,9 +156,8 @@ fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<WorkerProgram
     if !backend.is_built() {
         return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
     }
-    let program = program.clone().with_gate(device);
-    Process::spawn(&program, &Limits::default(), Life::Open)?;
-    Ok(program)
+    Process::spawn(&program.clone().with_gate(device), &Limits::default(), Life::Open)?;
+    Ok(program.clone().with_gate(GateDevice { was_there: true, ..device }))
 }
 
 /// The last candidate's failure is an error; those before it are told.

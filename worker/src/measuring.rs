@@ -93,6 +93,8 @@ pub(crate) struct GateDevice {
     pub number: u32,
     /// An adapter that is a CPU will do: the backend was asked for by name.
     pub is_named: bool,
+    /// It measured when the server started: where it cannot be opened any more, the CPU goes on.
+    pub was_there: bool,
 }
 
 /// What measured the frames of a job.
@@ -122,7 +124,12 @@ impl Measuring {
     pub fn open(device: Option<&GateDevice>) -> Result<Measuring, GateError> {
         let opened = match device {
             None => return Ok(Measuring::default()),
-            Some(device) => open_device(device)?,
+            Some(device) => match open_device(device) {
+                Err(error) if device.was_there => {
+                    return Ok(Measuring::gone(device.backend, &error));
+                }
+                opened => opened?,
+            },
         };
         Ok(opened.map_or_else(Measuring::default, |(device, label)| Measuring::on(device, &label)))
     }
@@ -133,6 +140,16 @@ impl Measuring {
         let label = format!("{name}:{device_name}");
         let (measurer, lost) = (Mutex::new(device), OnceLock::new());
         Measuring(Some(Arc::new(Shared { name, label, measurer, lost })))
+    }
+
+    /// The CPU, in place of a device that is there no more.
+    fn gone(backend: GateBackend, error: &GateError) -> Measuring {
+        let (backend, reason) = (backend.as_str(), error.to_string());
+        let measuring = Measuring::on(Box::new(CpuMeasurer::new()), backend);
+        if let Some(shared) = &measuring.0 {
+            shared.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason });
+        }
+        measuring
     }
 
     /// A measurer for one thread.
@@ -238,5 +255,29 @@ fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateError {
 
 wire_enum!(GateBackend, "gate backend", { 0 => Cpu, 1 => Wgpu, 2 => Cuda });
 wire_enum!(GateError, "gate error", { 1 => NotBuilt { backend }, 2 => Refused { kind, reason } });
-wire_struct!(GateDevice { backend, number, is_named });
+wire_struct!(GateDevice { backend, number, is_named, was_there });
 wire_struct!(MeasuredBy { measurer, lost });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No machine has as many devices; a program without the backend has none.
+    #[test]
+    fn a_device_that_is_there_no_more_is_replaced_by_the_cpu() {
+        let device = |was_there| GateDevice {
+            backend: GateBackend::Cuda,
+            number: 4000,
+            is_named: true,
+            was_there,
+        };
+        assert!(Measuring::open(Some(&device(false))).is_err(), "at the start that is an error");
+        let measuring = Measuring::open(Some(&device(true))).unwrap_or_default();
+        let lost = measuring.told().lost.unwrap_or_default();
+        assert!(lost.starts_with("cuda lost its device: "), "{lost}");
+        assert_eq!(measuring.name(), CpuMeasurer::new().name());
+        assert_eq!(measuring.gathered_max(), 1);
+        let mut measured = Vec::new();
+        assert_eq!(measuring.measurer().measure(&[], &mut measured), Ok(()));
+    }
+}

@@ -65,6 +65,9 @@ impl Read for Tailed {
     }
 }
 
+/// Bytes that the lines of raw pictures are a multiple of.
+const ALIGNMENT: i32 = 1;
+
 /// Reads raw pictures with their times.
 pub(crate) struct RawPictures {
     format: Format,
@@ -110,6 +113,13 @@ impl RawPictures {
         let frame = RawFrame::empty()?;
         // SAFETY: all are valid; a raw picture comes out at once.
         unsafe {
+            // The stream's head says its size once: a picture of another is of another shape.
+            let shape = self.shaper.as_ref();
+            let size =
+                ffi::av_image_get_buffer_size(shape.pix_fmt, shape.width, shape.height, ALIGNMENT);
+            if (*packet.as_ptr()).size != size {
+                return Err(AvError::INVALID);
+            }
             AvError::check(ffi::avcodec_send_packet(self.shaper.as_ptr(), packet.as_ptr()))?;
             AvError::check(ffi::avcodec_receive_frame(self.shaper.as_ptr(), frame.as_ptr()))?;
             let raw = frame.as_ptr();

@@ -83,21 +83,21 @@ impl Job {
 
     /// Decodes the source onto the run's timeline.
     pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
-        self.decode().map_err(Undone::take_back)?.record(Tail::default())
+        self.decode().map_err(|undone| undone.take_back())?.record(Tail::default())
     }
 
     /// Decodes the source, its chunks going to `chunks`; what there is when it is stopped is kept.
-    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Undone> {
+    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Box<Undone>> {
         self.chunks = chunks;
         self.log.keeps_what_is_cut = true;
         self.decode()
     }
 
     /// Decodes the source; nothing of the decoding is on the timeline yet.
-    fn decode(mut self) -> Result<Decoded, Undone> {
+    fn decode(mut self) -> Result<Decoded, Box<Undone>> {
         match self.work() {
             Ok((report, is_cut)) => self.decoded(report, is_cut),
-            Err(error) => Err(self.undone(error)),
+            Err(error) => Err(Box::new(self.undone(error))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Job {
         }
     }
 
-    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, Undone> {
+    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, Box<Undone>> {
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
@@ -201,7 +201,7 @@ impl Job {
                 is_received,
                 _column,
             }),
-            Err(error) => Err(Undone { error, stored, run: log.run, is_received }),
+            Err(error) => Err(Box::new(Undone { error, stored, run: log.run, is_received })),
         }
     }
 

@@ -135,11 +135,14 @@ fn asked() -> impl Strategy<Value = Asked> {
 
 fn gate_device() -> impl Strategy<Value = GateDevice> {
     let backend = proptest::sample::select(GateBackend::ALL.to_vec());
-    (backend, any::<u32>(), any::<bool>()).prop_map(|(backend, number, is_named)| GateDevice {
-        backend,
-        number,
-        is_named,
-    })
+    (backend, any::<u32>(), any::<bool>(), any::<bool>()).prop_map(
+        |(backend, number, is_named, was_there)| GateDevice {
+            backend,
+            number,
+            is_named,
+            was_there,
+        },
+    )
 }
 
 /// A decoding device, a measuring one, what a program decodes, and directories of libraries.

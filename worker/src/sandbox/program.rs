@@ -33,7 +33,7 @@ const ALLOWED_PROGRAM: &[i64] = &[
     libc::SYS_tgkill,
 ];
 
-/// Gives everything else up. What this kernel lacks, the workers' own report names.
+/// Gives everything else up. A program that the kernel cannot confine is not run.
 pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()> {
     follow(confinement.parent)?;
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
@@ -47,10 +47,8 @@ pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()>
     ] {
         set_limit(resource, limit)?;
     }
-    // Where there is no landlock, the filter below still refuses to write, to connect and to start.
-    restrict_paths(confinement).ok();
-    filter_system_calls().ok();
-    Ok(())
+    restrict_paths(confinement)?;
+    filter_system_calls()
 }
 
 fn restrict_paths(confinement: &ProgramConfinement) -> io::Result<()> {
