@@ -42,6 +42,10 @@ impl Same {
         if !body.is_empty() && headers.contains_key("content-length") {
             assert_eq!(headers["content-length"], answer.body.len().to_string(), "{answer:?}");
         }
+        if answer.body.starts_with(b"v=0") {
+            // What is drawn by chance has more digits or fewer.
+            headers.remove("content-length");
+        }
         Same { status: answer.status, headers, body: body.replace(dir, "") }
     }
 }
