@@ -99,7 +99,8 @@ pub struct ReasonRequest {
     /// What to find out about each chunk.
     #[schema(inline)]
     semantic_prompt: Option<SemanticPrompt>,
-    /// Pictures shown of a chunk: those that the gate selected first, then evenly spaced ones.
+    /// Most pictures shown of a chunk: those that the gate selected first, then ones that are evenly spaced
+    /// over its whole length; of a chunk or clip that the end of the source cuts short there are fewer.
     /// 1 when missing, of a clip 4; with `visual_diff` no more than 1.
     #[schema(inline)]
     semantic_frames_per_chunk: Option<ChunkPictures>,
