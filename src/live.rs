@@ -428,9 +428,8 @@ impl Live {
 
     fn models(&self, wishes: &Wishes) -> Models {
         let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
-        let named = wishes.model.clone().or_else(|| model.clone());
         Models {
-            first: named,
+            first: wishes.model.clone().or_else(|| model.clone()),
             second: second_model.clone(),
             threshold: *threshold,
             schema: Arc::clone(&self.schema),

@@ -25,7 +25,7 @@ const RULE: Rule = Rule {
     pictures: 64,
     // A sixth of the time between pictures of a common camera, and of what a live session takes.
     age: Duration::from_millis(5),
-    // Three batches of a full worker: past it the CPU is not slower.
+    // Three times what the sessions of a full worker have under way: a bound that only a fault meets.
     waiting: 192,
 };
 
