@@ -16,6 +16,7 @@ mod infer;
 mod ingest;
 mod interactions;
 mod limits;
+mod linger;
 mod markers;
 mod media;
 mod metadata;
@@ -123,12 +124,10 @@ pub fn router(app: Arc<App>) -> Router {
     let keyed = from_fn_with_state(Arc::clone(&app), auth::authenticate);
     let once = from_fn_with_state(Arc::clone(&app), idempotency::once);
     let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::once_at_its_end);
-    let streamed = Router::from(streamed())
-        .route_layer(once_at_its_end)
-        .route_layer(keyed.clone())
-        .route_layer(map_request(upload::linger));
+    let streamed = Router::from(streamed()).route_layer(once_at_its_end).route_layer(keyed.clone());
     let acting_once = Router::from(acting_once()).route_layer(once);
     let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
+    let protected = protected.route_layer(map_request(linger::linger));
     Router::from(open())
         .merge(protected)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
@@ -154,6 +153,11 @@ impl App {
         if self.draining.is_cancelled() {
             return Err(ApiError::Draining);
         }
+        self.check_disk()
+    }
+
+    /// Refuses to write more while the disk is almost full.
+    fn check_disk(&self) -> Result<(), ApiError> {
         match self.reserve.check() {
             Ok(Some(low)) => Err(ApiError::DiskLow(low)),
             // A disk that cannot be examined is for the log to refuse.

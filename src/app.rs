@@ -1,4 +1,4 @@
-//! The composition root: opens every part in start order.
+//! The composition root: opens every part in start order; long because it names each, and its failure.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use std::{
 use ::search::SearchError;
 use timeline::{BlobStore, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::{Certificate, Crowd, TransportError};
+use transport::{Certificate, CertificateError, CertificateFiles, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
 use worker::{Supervisor, WorkerError, WorkerProgram};
 
@@ -113,9 +113,22 @@ pub enum StartError {
     /// Live video cannot be received.
     #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
     Port(#[from] PortError),
-    /// The address is not ours.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
+    /// The address is not ours, or is taken.
+    #[error("{setting}: {source}")]
+    Transport {
+        /// The setting that names it.
+        setting: &'static str,
+        /// What the system says.
+        source: TransportError,
+    },
+    /// A certificate cannot be shown.
+    #[error("{settings}: {source}")]
+    Certificate {
+        /// The settings that name its files.
+        settings: &'static str,
+        /// What is wrong with them.
+        source: CertificateError,
+    },
     /// The socket has no address.
     #[error("cannot tell the listening address: {0}")]
     Address(#[source] io::Error),
@@ -291,7 +304,7 @@ impl App {
             gate: config.gate,
             config: config.live.clone(),
             draining: draining.clone(),
-            eyes: Eyes::open(&config.novelty)?,
+            eyes: Eyes::open(&config.novelty, &metrics)?,
             reuse: config.novelty.rule,
         })?;
         Ok(Arc::new(App {
@@ -365,12 +378,18 @@ fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind
 
 /// Reads the files that a start reads after the configuration.
 pub fn check(config: &Config) -> Result<(), StartError> {
-    let Serving { tls, h3 } = &config.serving;
-    for files in tls.iter().chain(h3.as_ref().map(|h3| &h3.certificate)) {
-        Certificate::open(files.clone()).map_err(TransportError::from)?;
-    }
+    drop(certificates(&config.serving)?);
     Egress::new(&config.egress)?;
     Ok(load_labels(config).map(drop)?)
+}
+
+/// Reads every pair that is to be shown.
+pub fn certificates(serving: &Serving) -> Result<Vec<Arc<Certificate>>, StartError> {
+    let open = |(files, settings): (&CertificateFiles, _)| {
+        Certificate::open(files.clone())
+            .map_err(|source| StartError::Certificate { settings, source })
+    };
+    serving.certificates().map(open).collect()
 }
 
 fn load_labels(config: &Config) -> Result<LabelMaps, LabelError> {

@@ -2,8 +2,8 @@
 
 use decode::Backend;
 use worker::{
-    Capabilities, Choice, GateBackend, GateChoice, SandboxReport, SelectError, Selection,
-    Supervisor, Wanted, WorkerError, WorkerProgram,
+    Capabilities, Choice, GateBackend, SandboxReport, SelectError, Selection, Supervisor, Wanted,
+    WorkerError, WorkerProgram,
 };
 
 use crate::app::StartError;
@@ -65,14 +65,10 @@ impl Workers {
     ) -> Result<(Supervisor, Workers), StartError> {
         let error = match Supervisor::select(&program, wanted) {
             Ok((supervisor, selection)) => return Ok((supervisor, Workers::of(selection))),
-            Err(error) => error,
-        };
-        let error = match error {
-            SelectError::Gate { backend, source } if wanted.gate == GateChoice::Named(backend) => {
+            Err(SelectError::Gate { backend, source }) => {
                 return Err(StartError::Gate { backend: backend.as_str(), source });
             }
-            SelectError::Gate { source, .. } => source,
-            SelectError::Decode(error) => error,
+            Err(SelectError::Decode(error)) => error,
         };
         if let Choice::Named(backend) = wanted.choice
             && backend != Backend::Software

@@ -160,6 +160,7 @@ impl Config {
         let mut vars = Vars::new(values);
         let tools = tools::tools(&mut vars);
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
+        let names_device = decode.names_device();
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
         if require_keys && ring.is_empty() {
@@ -220,10 +221,10 @@ impl Config {
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
             inference: inference::inference(&mut vars),
-            live: live::live(&mut vars, bind_addr),
+            live: live::live(&mut vars, bind_addr, names_device),
             novelty: novelty::novelty(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
-            log_filter: vars.read("RUST_LOG", "info", filter),
+            log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", filter),
             shown: Vec::new(),
             warnings,
         };

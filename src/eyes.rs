@@ -14,7 +14,7 @@ use worker::NoveltyInput;
 
 use crate::{
     config::{EyesConfig, NoveltyConfig},
-    metrics::{Metrics, NoveltyDecision},
+    metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision},
 };
 
 /// Why pictures cannot be embedded.
@@ -47,17 +47,27 @@ pub enum Eyes {
 }
 
 impl Eyes {
-    /// What `config` asks for; a model is tried out.
-    pub fn open(config: &NoveltyConfig) -> Result<Option<Eyes>, EyesError> {
+    /// What `config` asks for; a model is tried out, and what runs it told.
+    pub fn open(config: &NoveltyConfig, metrics: &Metrics) -> Result<Option<Eyes>, EyesError> {
+        let eyes = Eyes::of(config)?;
+        let provider = eyes.as_ref().map(Eyes::provider);
+        for known in EmbeddingProvider::ALL {
+            let is_used = provider == Some(known.value());
+            metrics.embedding_provider.of(*known).set(i64::from(is_used));
+        }
+        Ok(eyes)
+    }
+
+    fn of(config: &NoveltyConfig) -> Result<Option<Eyes>, EyesError> {
         Ok(match &config.eyes {
             EyesConfig::Off => None,
             EyesConfig::Sidecar(address) => {
                 Some(Eyes::Sidecar(Arc::new(Sidecar::new(address.clone(), config.timeout))))
             }
-            EyesConfig::Model { model, runtime } => {
-                let (runtime, model) = (runtime.clone(), model.clone());
-                let model =
-                    OnnxModel::load(&OnnxConfig { runtime, model, ..OnnxConfig::default() })?;
+            EyesConfig::Model { model, runtime, provider } => {
+                let (runtime, model, provider) = (runtime.clone(), model.clone(), *provider);
+                let asked = OnnxConfig { runtime, model, provider, ..OnnxConfig::default() };
+                let model = OnnxModel::load(&asked)?;
                 let started = Embedder::start(model, BatchLimits::default(), config.timeout)?;
                 Some(Eyes::Model(Arc::new(started)))
             }

@@ -12,6 +12,7 @@ mod intake;
 mod journal;
 mod memory;
 mod novelty;
+mod orders;
 mod overlap;
 mod port;
 mod recurrence;
@@ -58,6 +59,7 @@ use inbox::inbox;
 use intake::{Intake, Publisher};
 use journal::Journal;
 use novelty::Novelty;
+use orders::Orders;
 use port::LivePort;
 use session::{Describers, Inlets, Task};
 use turns::Turns;
@@ -65,7 +67,8 @@ use workers::Workers;
 
 pub use budget::NoRoom;
 pub use describe::Instruction;
-pub use session::{End, PatchError, PromptError, Session};
+pub use orders::PromptError;
+pub use session::{End, PatchError, Session};
 
 /// Sessions on the port, offers that have not connected included.
 pub const SESSIONS_MAX: usize = 16_384;
@@ -260,6 +263,7 @@ impl Live {
         }
         let id = SessionId::from_bytes(crate::random_bytes());
         let (run, guard) = self.run_of(id, &who).await?;
+        inbox.shared().show_in(guard.token());
         let journal = Journal {
             registry: Arc::clone(registry),
             run: Arc::clone(&run),
@@ -271,7 +275,7 @@ impl Live {
         let describers = self.describers(&who, &wishes, &journal);
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
-        let orders = orders.map(|handle| handle.orders().clone()).collect();
+        let orders = Orders::new(orders.map(|handle| handle.orders().clone()).collect());
         let (session, ends, over) = Session::new(id, run, link, orders);
         let session = Arc::new(session);
         let task = Task {

@@ -22,7 +22,7 @@ use crate::session::Lifecycle;
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
 pub use inference::{Inference, RefusedAsk};
-pub use live::{NoveltyDecision, SessionEnd, Shed};
+pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
 pub use remote::RemoteFailure;
 
 /// The content type of [`Metrics::text`].
@@ -193,6 +193,8 @@ series! {
     live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
     /// Selected frames by whether they showed anything new.
     novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
+    /// What embeds pictures.
+    embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
     /// Time to embed one picture, the wait for its batch included.
     embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
     /// What the process takes from the system.

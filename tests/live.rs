@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "live/addresses.rs"]
+mod addresses;
 #[path = "live/apart.rs"]
 mod apart;
 #[path = "live/browser.rs"]

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     error::{ApiError, CliError},
     output::printable,
+    trust::{self, Trust},
 };
 
 /// How long an exchange may take that does no work on the server.
@@ -60,6 +61,9 @@ pub struct ServerArgs {
         help_heading = "Server"
     )]
     pub tenant: Option<String>,
+    /// Whom to trust
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 impl fmt::Debug for ServerArgs {
@@ -83,8 +87,8 @@ impl Client {
             |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
         let mut base = Url::parse(&args.server)
             .map_err(|error| usage(&format!("the server address is no URL ({error})")))?;
-        if base.scheme() != "http" {
-            return Err(usage("the server address must begin with http://"));
+        if !trust::is_served(&base) {
+            return Err(usage("the server address must begin with http:// or https://"));
         }
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
@@ -94,7 +98,9 @@ impl Client {
             value
         });
         let tenant = header("tenant", args.tenant.as_deref())?;
-        let http = Http::builder()
+        let http = args
+            .trust
+            .added_to(Http::builder())?
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             // A proxy meant for the web must not see the key of a server next door.
@@ -330,6 +336,7 @@ mod tests {
             server: "http://127.0.0.1:1".to_owned(),
             key: Some("verysecret".to_owned()),
             tenant: None,
+            trust: Trust::default(),
         };
         let client = Client::new(&args).expect("valid");
         assert!(!format!("{args:?} {:?}", client.key).contains("verysecret"));

@@ -6,9 +6,10 @@
 
 mod checks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use decode::Backend;
+use embed::{OnnxConfig, Provider};
 use serde::Serialize;
 use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted, WorkerProgram};
 
@@ -36,6 +37,25 @@ pub struct DoctorArgs {
     /// ONNX Runtime's library; without it the loader looks for libonnxruntime.so
     #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
     onnxruntime: Option<PathBuf>,
+    /// What must run it: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
+    #[arg(long, value_name = "PROVIDER", env = "SERVICE_NOVELTY_EMBEDDING_PROVIDER",
+        default_value = "auto", value_parser = provider)]
+    embedding_provider: Provider,
+}
+
+impl DoctorArgs {
+    /// What is to embed, as the server is told.
+    fn embedding(&self) -> OnnxConfig {
+        // The server's word for the model that comes with it.
+        let model = self.model.clone().filter(|model| *model != Path::new("built-in"));
+        let (runtime, provider) = (self.onnxruntime.clone(), self.embedding_provider);
+        OnnxConfig { runtime, model, provider, ..OnnxConfig::default() }
+    }
+
+    /// Somebody asks for a model, or for what runs it.
+    fn wants_embedding(&self) -> bool {
+        self.model.is_some() || self.embedding_provider != Provider::Auto
+    }
 }
 
 /// What is to decode, as the server is told.
@@ -82,6 +102,11 @@ fn gate_choice(text: &str) -> Result<GateChoice, String> {
     found.ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
 }
 
+/// An execution provider by its name.
+pub fn provider(text: &str) -> Result<Provider, String> {
+    Provider::from_name(text).ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
+}
+
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -125,7 +150,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let mut checks = checks::sandbox(&Supervisor::new(WorkerProgram::current()));
     checks.extend(checks::decoders(&args.decode.wanted()));
     checks.extend(checks::measurers(&args.decode.wanted()));
-    checks.push(checks::embedder(args.model.as_deref(), args.onnxruntime.as_deref()));
+    checks.push(checks::embedder(&args.embedding(), args.wants_embedding()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));
     checks.push(checks::program("SERVICE_FFPROBE_PATH", "ffprobe"));

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use self::connection::{Ended, Shared, UNDER_WAY_MAX};
-use crate::error::CliError;
+use crate::{doctor, error::CliError};
 
 /// Longest time that what is under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -41,9 +41,9 @@ pub struct EmbedServerArgs {
     /// ONNX Runtime's library, 1.20 or newer; without it the loader looks for libonnxruntime.so
     #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
     onnxruntime: Option<PathBuf>,
-    /// What to run the model on
-    #[arg(long, value_name = "PROVIDER", default_value = "auto")]
-    provider: ProviderArg,
+    /// What to run the model on: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
+    #[arg(long, value_name = "PROVIDER", default_value = "auto", value_parser = doctor::provider)]
+    provider: Provider,
     /// Threads of a batch on a processor, 0 for one a core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
     threads: u16,
@@ -58,31 +58,12 @@ pub struct EmbedServerArgs {
     clients: u16,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ProviderArg {
-    Auto,
-    Cpu,
-    Cuda,
-    Tensorrt,
-}
-
-impl From<ProviderArg> for Provider {
-    fn from(arg: ProviderArg) -> Provider {
-        match arg {
-            ProviderArg::Auto => Provider::Auto,
-            ProviderArg::Cpu => Provider::Cpu,
-            ProviderArg::Cuda => Provider::Cuda,
-            ProviderArg::Tensorrt => Provider::TensorRt,
-        }
-    }
-}
-
 /// Runs `embed-server`.
 pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
     let model = OnnxModel::load(&OnnxConfig {
         runtime: args.onnxruntime.clone(),
         model: args.model.clone(),
-        provider: args.provider.into(),
+        provider: args.provider,
         threads: usize::from(args.threads),
     })?;
     let dimensions = model.dimensions();

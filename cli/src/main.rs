@@ -24,6 +24,7 @@ mod progress;
 mod report;
 mod runs;
 mod search;
+mod trust;
 mod upload;
 mod verify;
 mod whip;

@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::{
     error::CliError,
     output::{Out, Table, grouped},
+    trust::Trust,
 };
 
 pub use error::WhipError;
@@ -47,7 +48,7 @@ enum WhipCommand {
 pub struct PublishArgs {
     /// Video file with H.264, H.265, VP8, VP9 or AV1
     file: PathBuf,
-    /// WHIP endpoint, such as http://127.0.0.1:8080/v1/stream/whip
+    /// WHIP endpoint, such as http://127.0.0.1:8080/v1/stream/whip, or one of https
     url: String,
     /// Begin again at the end of the file, until Ctrl-C
     #[arg(long = "loop")]
@@ -70,6 +71,9 @@ pub struct PublishArgs {
     /// Tenant to name in each request, where the server wants one
     #[arg(long, env = "SIGHTLINE_TENANT_ID", value_name = "ID")]
     tenant: Option<String>,
+    /// Whom to trust
+    #[command(flatten)]
+    trust: Trust,
     /// What to do with the stream: the JSON of the x-attach-config header
     #[arg(long, value_name = "JSON")]
     attach: Option<String>,

@@ -34,6 +34,6 @@ pub use ffi::{CbcDecryptor, Device, DeviceSpec};
 pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file, decode_file_by};
 pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
 pub use probe::{Tried, try_clips};
-pub use program::{Conversation, Start, arguments as program_arguments};
+pub use program::{Conversation, ProgramInput, Start, arguments as program_arguments};
 pub use sampling::Sampling;
 pub use units::{CodedPicture, CodedPictures};

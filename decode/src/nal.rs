@@ -44,6 +44,11 @@ impl<'a> Nals<'a> {
     pub(crate) fn new(data: &'a [u8], framing: Framing) -> Nals<'a> {
         Nals { rest: data, framing }
     }
+
+    /// What no unit was made of yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Nals<'a> {

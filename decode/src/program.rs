@@ -2,15 +2,18 @@
 //!
 //! It is given one stream as IVF, whose times are our own integers, and answers in NUT, which keeps
 //! them. It decodes with the decoder that libav would be asked for, so that its bits are the same. What
-//! it complains of, what it leaves out and what it says in another way than was agreed ends it, and
-//! libav's own decoder goes on. Starts no process: whoever owns the sandbox does.
+//! it complains of, what it leaves out, a stream that changes its size or format, and what is said in
+//! another way than was agreed ends it, and libav's own decoder goes on. Starts no process: whoever owns
+//! the sandbox does.
 
 mod coded;
+mod complaints;
+mod geometry;
 mod talk;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
-    io::{Read, Write},
+    collections::BTreeSet,
+    io::{self, Read, Write},
     sync::Arc,
 };
 
@@ -22,6 +25,7 @@ use crate::{
     ffi::{AvError, OnDamage, Output, Packet, Parameters, RawFrame, decoder_name},
 };
 use coded::Rewriter;
+use geometry::Geometry;
 use talk::{Said, Talk};
 
 /// Times are counted from here, so that none is negative.
@@ -31,27 +35,36 @@ const NO_TIME: i64 = i64::MIN;
 /// Times up to here keep their value in every unit that the program counts in.
 const TIME_MAX: i64 = 1 << 50;
 
-/// The two ends of a program that was started.
+/// What a program reads.
+pub trait ProgramInput: Write + Send {
+    /// Nothing follows.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+/// The ends of a program that was started.
 pub struct Conversation {
-    /// Its input; dropping it is the end of the input.
-    pub input: Box<dyn Write + Send>,
+    /// Its input.
+    pub input: Box<dyn ProgramInput>,
     /// Its output, up to its end.
     pub output: Box<dyn Read + Send>,
-    /// Ends both, whoever waits at them.
-    pub hang_up: Box<dyn FnOnce() + Send>,
+    /// What it says in words; reading it never waits, and what does not fit is dropped.
+    pub said: Box<dyn Read + Send>,
+    /// Ends input and output, whoever waits at them.
+    pub hang_up: Box<dyn FnOnce() -> io::Result<()> + Send>,
 }
 
 /// Starts the program with [`arguments`] of this codec.
-pub type Start = dyn Fn(Codec) -> std::io::Result<Conversation> + Send + Sync;
+pub type Start = dyn Fn(Codec) -> io::Result<Conversation> + Send + Sync;
 
-/// What the program is called with to decode a stream of `codec`.
-pub fn arguments(codec: Codec) -> Vec<String> {
+/// What the program is called with to decode a stream of `codec` on `threads` threads.
+pub fn arguments(codec: Codec, threads: usize) -> Vec<String> {
     let decoder = decoder_name(codec).to_string_lossy().into_owned();
+    // H.264 tells of concealed damage at the level of `info`.
     let line = format!(
-        "-hide_banner -nostdin -loglevel quiet -xerror -err_detect explode -copyts \
-         -dts_error_threshold 1000000000000 -noautorotate -threads 0 -f ivf -c:v {decoder} -i pipe:0 -map 0:v:0 \
-         -fps_mode passthrough -enc_time_base -1 -autoscale 0 -c:v rawvideo -f nut -flush_packets 1 \
-         pipe:1"
+        "-hide_banner -nostdin -nostats -loglevel repeat+level+info -xerror -err_detect explode -copyts \
+         -dts_error_threshold 1000000000000 -noautorotate -filter_threads 1 -threads {threads} \
+         -f ivf -c:v {decoder} -i pipe:0 -map 0:v:0 -fps_mode passthrough -enc_time_base -1 \
+         -autoscale 0 -c:v rawvideo -f nut -flush_packets 1 pipe:1"
     );
     line.split_whitespace().map(str::to_owned).collect()
 }
@@ -84,8 +97,8 @@ impl OpenEngine for Program {
             on_damage,
             is_full_range: parameters.is_full_range(),
             rewriter,
+            geometry: Geometry::new(codec),
             talk,
-            ready: VecDeque::new(),
             discarded: BTreeSet::new(),
             is_untimed: None,
             last: None,
@@ -104,8 +117,8 @@ struct ProgramDecoder {
     /// NUT does not carry the range of the samples.
     is_full_range: bool,
     rewriter: Rewriter,
+    geometry: Geometry,
     talk: Talk,
-    ready: VecDeque<RawFrame>,
     /// Times whose pictures are not shown.
     discarded: BTreeSet<i64>,
     /// Whether its packets have no times; `None` before the first.
@@ -159,11 +172,16 @@ impl Engine for ProgramDecoder {
         if packet.is_discarded() {
             self.discarded.extend(packet.pts());
         }
-        let bytes = self.rewriter.rewrite(packet.data());
+        let Some(bytes) = self.rewriter.rewrite(packet.data()) else {
+            return Err(self.lose("a packet is not made of whole units"));
+        };
+        if !self.geometry.holds(&bytes) {
+            return Err(self.lose("its pictures may change their size or format"));
+        }
         let Some(header) = coded::frame_header(bytes.len(), time) else {
             return Err(self.lose("a picture is too large"));
         };
-        self.talk.send([&header[..], &bytes].concat(), &mut self.ready);
+        self.talk.send([&header[..], &bytes].concat());
         Ok(())
     }
 
@@ -174,11 +192,7 @@ impl Engine for ProgramDecoder {
 
     fn receive(&mut self) -> Result<Output, AvError> {
         loop {
-            let said = match self.ready.pop_front() {
-                Some(picture) => Said::Picture(picture),
-                None => self.talk.receive(),
-            };
-            match said {
+            match self.talk.receive() {
                 Said::Picture(picture) => {
                     if let Some(picture) = self.heard(picture)? {
                         return Ok(Output::Frame(picture));
@@ -200,7 +214,7 @@ impl Engine for ProgramDecoder {
         self.on_damage
     }
 
-    /// It ends where it would complain.
+    /// It is lost where it complains: the reference cuts the file anew, and conceals as it does by itself.
     fn complained(&self) -> bool {
         false
     }

@@ -187,7 +187,7 @@ fn inspect_av1(data: &[u8]) -> Coded {
 }
 
 /// Type, payload and what follows of the first OBU.
-fn next_obu(data: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub(crate) fn next_obu(data: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&header, mut rest) = data.split_first()?;
     if header & 0x04 != 0 {
         rest = rest.get(1..)?;

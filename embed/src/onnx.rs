@@ -49,14 +49,24 @@ pub enum Provider {
     Auto,
     /// The processor.
     Cpu,
-    /// An NVIDIA GPU; needs a build with the feature `cuda`.
+    /// An NVIDIA GPU; needs a build with the feature `cuda`, `cuda-embed` of the binaries.
     Cuda,
-    /// An NVIDIA GPU through TensorRT; needs a build with the feature `cuda`.
+    /// The same through TensorRT.
     TensorRt,
 }
 
 impl Provider {
-    fn name(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Provider; 4] =
+        [Provider::Auto, Provider::Cpu, Provider::Cuda, Provider::TensorRt];
+
+    /// The provider of this name.
+    pub fn from_name(name: &str) -> Option<Provider> {
+        Provider::ALL.into_iter().find(|provider| provider.name() == name)
+    }
+
+    /// Its name in settings and answers.
+    pub fn name(self) -> &'static str {
         match self {
             Provider::Auto => "auto",
             Provider::Cpu => "cpu",
@@ -96,7 +106,7 @@ pub enum OnnxError {
         source: SettingsError,
     },
     /// This build cannot use that provider.
-    #[error("{0} needs a build with the feature `cuda`")]
+    #[error("{0} needs a build with the feature cuda-embed")]
     NotBuilt(&'static str),
     /// The model cannot be opened or does not run there.
     #[error("the model does not run on {provider}: {reason}")]
@@ -133,6 +143,8 @@ pub struct OnnxModel {
     /// Whether the model takes one picture at a time only.
     single: bool,
     provider: &'static str,
+    /// Providers that were tried before, and why they do not run it.
+    passed_over: Vec<String>,
     dimensions: usize,
 }
 
@@ -155,13 +167,12 @@ impl OnnxModel {
                 .and_then(|mut builder| open(&mut builder, config.model.as_deref(), *provider));
             match opened.and_then(|session| OnnxModel::try_out(session, &settings, *provider)) {
                 Ok(model) => {
-                    tracing::info!(
-                        provider = model.provider,
-                        dimensions = model.dimensions,
-                        failed = ?failures,
-                        "embedding model loaded"
-                    );
-                    return Ok(model);
+                    let OnnxModel { provider, dimensions, .. } = model;
+                    tracing::info!(provider, dimensions, "embedding model loaded");
+                    for reason in &failures {
+                        tracing::warn!(reason, "an execution provider is passed over");
+                    }
+                    return Ok(OnnxModel { passed_over: failures, ..model });
                 }
                 Err(error) if config.provider.candidates().len() == 1 => return Err(error),
                 Err(error) => failures.push(error.to_string()),
@@ -173,6 +184,11 @@ impl OnnxModel {
     /// Numbers in each embedding.
     pub fn dimensions(&self) -> usize {
         self.dimensions
+    }
+
+    /// Why providers that were tried before the one in use do not run it.
+    pub fn passed_over(&self) -> &[String] {
+        &self.passed_over
     }
 
     fn try_out(
@@ -189,6 +205,7 @@ impl OnnxModel {
             output,
             single,
             provider: provider.name(),
+            passed_over: Vec::new(),
             dimensions: 0,
         };
         let side = settings.input_size;

@@ -89,10 +89,12 @@ mod tests {
         ReferenceMeasurer.measure(&frames, &mut expected).expect("measurable");
         let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
         let full = MeasureError::NoRoom { backend: "scripted", reason: "in use".into() };
+        let late = MeasureError::Late { backend: "scripted", after_ms: 9 };
         let cases = [
             ("never fails", vec![None, None, None], None),
             ("beyond its limits once", vec![None, Some(beyond), None], None),
             ("full once", vec![Some(full), None, None], None),
+            ("late twice", vec![Some(late.clone()), Some(late), None], None),
             // A fourth answer does not exist: the device is not asked again.
             ("lost at the second batch", vec![None, Some(lost())], Some(lost())),
         ];

@@ -98,6 +98,14 @@ pub enum MeasureError {
         /// What the driver says.
         reason: String,
     },
+    /// The device is still at a batch, and nobody waits for it any longer.
+    #[error("{backend} has not measured within {after_ms} ms")]
+    Late {
+        /// The measurer's name.
+        backend: &'static str,
+        /// How long it was waited for.
+        after_ms: u64,
+    },
     /// The device is gone, or does not answer.
     #[error("{backend} lost its device: {reason}")]
     DeviceLost {
@@ -126,15 +134,15 @@ impl MeasureError {
             }
             MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
             MeasureError::NoRoom { .. } => ErrorKind::Exhausted,
-            MeasureError::DeviceLost { .. } => ErrorKind::Unavailable,
+            MeasureError::Late { .. } | MeasureError::DeviceLost { .. } => ErrorKind::Unavailable,
             MeasureError::DeviceFault { .. } => ErrorKind::Internal,
         }
     }
 
     /// The device is at fault and not the picture: another measurer may measure it.
     pub fn is_of_device(&self) -> bool {
-        self.ends_device()
-            || matches!(self, MeasureError::BeyondDevice { .. } | MeasureError::NoRoom { .. })
+        use MeasureError::{BeyondDevice, Late, NoRoom};
+        self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom { .. } | Late { .. })
     }
 
     /// The device measures nothing more; after other errors the next batch may do.

@@ -1,5 +1,5 @@
 //! Prints what measuring costs on the first CUDA device: uploaded pictures, and batches of
-//! pictures that are in its memory already.
+//! pictures that are in its memory already. Ends with 2 where there is no device, with 1 where it fails.
 
 #[path = "../../gate/examples/measure_cost/cost.rs"]
 mod cost;
@@ -7,7 +7,7 @@ mod cost;
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, DevicePtr};
-use kernels::{CudaMeasurer, DevicePicture};
+use kernels::{CudaError, CudaMeasurer, DevicePicture};
 use media::{Extent, Sample};
 
 const EXTENT: Extent = Extent { width: 1920, height: 1080 };
@@ -25,7 +25,8 @@ fn main() {
         }
         Err(error) => {
             eprintln!("cuda_cost: {error}");
-            std::process::exit(1);
+            let is_missing = matches!(error, CudaError::NoDriver | CudaError::NoDevice { .. });
+            std::process::exit(if is_missing { 2 } else { 1 });
         }
     }
 }

@@ -2,8 +2,8 @@
 //
 // Device memory is host memory that every load of the kernel is checked against; a launch runs
 // the unchanged CUDA source at once. SHIM_ variables of the environment make it old, empty, small
-// or lost: SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5), SHIM_MEMORY (bytes) and
-// SHIM_LAUNCHES (how many succeed). Error numbers and attributes are those of the CUDA driver API.
+// or lost: SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5), SHIM_MEMORY (bytes), SHIM_LAUNCHES
+// (how many succeed) and SHIM_ANSWERED (after how many it hangs). Error numbers and attributes are those of the CUDA driver API.
 
 #include "cuda_on_cpu.hpp"
 
@@ -20,6 +20,7 @@ enum Result {
     NO_DEVICE = 100,
     INVALID_PTX = 218,
     NOT_FOUND = 500,
+    NOT_READY = 600,
     LAUNCH_FAILED = 719,
 };
 
@@ -122,7 +123,9 @@ Result cuEventCreate(void** event, unsigned) { return give(event); }
 Result cuEventDestroy_v2(void*) { return state(); }
 Result cuEventRecord(void*, void*) { return state(); }
 Result cuEventSynchronize(void*) { return state(); }
-Result cuEventQuery(void*) { return state(); }
+Result cuEventQuery(void*) {
+    return launches > setting("SHIM_ANSWERED", 1ll << 40) ? NOT_READY : state();
+}
 
 Result cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     if (lost) return LAUNCH_FAILED;
@@ -218,6 +221,7 @@ static const char* name_of(Result result) {
         case NO_DEVICE: return "CUDA_ERROR_NO_DEVICE";
         case INVALID_PTX: return "CUDA_ERROR_INVALID_PTX";
         case NOT_FOUND: return "CUDA_ERROR_NOT_FOUND";
+        case NOT_READY: return "CUDA_ERROR_NOT_READY";
         case LAUNCH_FAILED: return "CUDA_ERROR_LAUNCH_FAILED";
     }
     return "unknown";

@@ -6,7 +6,7 @@
 use cudarc::driver::{CudaSlice, DevicePtr, DriverError, PinnedHostSlice, sys};
 use gate::device::{SUMS, SURFACE_WORDS, SURFACES, Surface};
 
-use crate::device::Device;
+use crate::device::{Device, Unfinished};
 
 /// Most pictures of one launch: 6.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 256;
@@ -56,11 +56,11 @@ impl Buffers {
     }
 
     /// Waits for the launch; the sums of its pictures.
-    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], DriverError> {
+    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], Unfinished> {
         let bytes = pictures * SUM_BYTES;
         let back = self.back.as_mut_slice()?;
         device.stream.memcpy_dtoh(&self.sums.slice(..bytes), &mut back[..bytes])?;
-        device.stream.synchronize()?;
+        device.wait()?;
         Ok(&back[..bytes])
     }
 }

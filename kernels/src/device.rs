@@ -5,9 +5,11 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
 use gate::device::said;
 
 use crate::{CudaError, Version, module};
@@ -17,12 +19,45 @@ const DRIVER_MIN: Version = Version { major: 12, minor: 0 };
 /// The PTX is of this virtual architecture.
 const CAPABILITY_MIN: Version = Version { major: 7, minor: 5 };
 
+/// A launch takes milliseconds; a device that says nothing for so long is taken for lost, well before a
+/// process in which nothing moves is.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// A launch of a few pictures is done within this, and not slept over.
+const SPIN_MAX: Duration = Duration::from_micros(200);
+/// Between two looks at one that takes longer: a twentieth of what a full launch takes.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
 /// An open device with the kernel loaded.
 pub(crate) struct Device {
     pub name: String,
     pub context: Arc<CudaContext>,
     pub stream: Arc<CudaStream>,
     pub cell_sums: CudaFunction,
+    /// Where the stream was when it was last waited for.
+    reached: CudaEvent,
+}
+
+/// Why what was sent is not done.
+pub(crate) enum Unfinished {
+    /// The driver says so.
+    Refused(DriverError),
+    /// The device says nothing.
+    Silent,
+}
+
+impl Unfinished {
+    pub fn reason(&self) -> String {
+        match self {
+            Unfinished::Refused(error) => error.to_string(),
+            Unfinished::Silent => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
+        }
+    }
+}
+
+impl From<DriverError> for Unfinished {
+    fn from(error: DriverError) -> Unfinished {
+        Unfinished::Refused(error)
+    }
 }
 
 impl Device {
@@ -57,7 +92,26 @@ impl Device {
         }
         let stream = context.new_stream().map_err(refused("making a stream"))?;
         let cell_sums = module::load(&context)?;
-        Ok(Device { name, context, stream, cell_sums })
+        let reached = context.new_event(None).map_err(refused("making an event"))?;
+        Ok(Device { name, context, stream, cell_sums, reached })
+    }
+
+    /// Waits until all that was sent is done, but not for ever, as the driver would.
+    pub fn wait(&self) -> Result<(), Unfinished> {
+        let began = Instant::now();
+        self.reached.record(&self.stream)?;
+        while !self.reached.try_is_complete()? {
+            let waited = began.elapsed();
+            if waited > WAIT_MAX {
+                return Err(Unfinished::Silent);
+            }
+            if waited < SPIN_MAX {
+                thread::yield_now();
+            } else {
+                thread::sleep(LOOK_EVERY);
+            }
+        }
+        Ok(())
     }
 }
 

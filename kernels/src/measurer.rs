@@ -12,7 +12,7 @@ use media::Frame;
 use crate::{
     CudaError, DevicePicture,
     buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, Samples},
-    device::{Device, refused},
+    device::{Device, Unfinished, refused},
     launch,
 };
 
@@ -112,11 +112,11 @@ impl CudaMeasurer {
     }
 
     /// Measures the surfaces that were put together; their sums.
-    fn launch(&mut self) -> Result<&[u8], DriverError> {
+    fn launch(&mut self) -> Result<&[u8], Failure> {
         let pictures = self.surfaces.len();
         self.buffers.send(&self.device, self.surfaces.iter())?;
         launch::cell_sums(&self.device, &mut self.buffers, pictures)?;
-        self.buffers.fetch(&self.device, pictures)
+        Ok(self.buffers.fetch(&self.device, pictures)?)
     }
 
     /// Runs `measure`; what it appended is taken back when it fails, and a lost device stays so.
@@ -155,9 +155,9 @@ impl CudaMeasurer {
 impl CudaMeasurer {
     /// Waits for what was sent before memory ran out: it may still read what the next batch writes.
     fn settled(&self, reason: String) -> Failure {
-        match self.device.stream.synchronize() {
+        match self.device.wait() {
             Ok(()) => Failure::Memory(reason),
-            Err(error) => Failure::Lost(error.to_string()),
+            Err(unfinished) => Failure::Lost(unfinished.reason()),
         }
     }
 }
@@ -201,6 +201,15 @@ impl From<DriverError> for Failure {
         match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Failure::Memory(error.to_string()),
             _ => Failure::Lost(error.to_string()),
+        }
+    }
+}
+
+impl From<Unfinished> for Failure {
+    fn from(unfinished: Unfinished) -> Failure {
+        match unfinished {
+            Unfinished::Refused(error) => error.into(),
+            Unfinished::Silent => Failure::Lost(unfinished.reason()),
         }
     }
 }

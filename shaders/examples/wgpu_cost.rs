@@ -1,11 +1,12 @@
 //! Prints what measuring costs on a Vulkan adapter, upload and readback included.
 //!
-//! `wgpu_cost [PART OF THE ADAPTER'S NAME]`; without it, on the first GPU.
+//! `wgpu_cost [PART OF THE ADAPTER'S NAME]`; without it, on the first GPU. Ends with 2 where there is no
+//! such adapter, with 1 where it fails.
 
 #[path = "../../gate/examples/measure_cost/cost.rs"]
 mod cost;
 
-use shaders::{AdapterChoice, WgpuMeasurer};
+use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
 
 fn main() {
     let name = std::env::args().nth(1);
@@ -17,7 +18,8 @@ fn main() {
         }
         Err(error) => {
             eprintln!("wgpu_cost: {error}");
-            std::process::exit(1);
+            let is_missing = matches!(error, WgpuError::NoAdapter { .. });
+            std::process::exit(if is_missing { 2 } else { 1 });
         }
     }
 }

@@ -12,14 +12,17 @@ use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescrip
 
 use crate::WgpuError;
 
-/// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost.
-const GPU_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost, well before
+/// a worker in which nothing moves is.
+const GPU_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A CPU computes the dispatch itself, beside all else that it has to do.
 const CPU_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Which adapter to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdapterChoice<'a> {
+    /// The first discrete GPU: others share the CPU's memory and power, and are no gain unmeasured.
+    Discrete,
     /// The first discrete GPU, else an integrated one, else a virtual one; never a CPU.
     Hardware,
     /// The same, and a CPU where there is nothing else.
@@ -35,8 +38,8 @@ pub(crate) struct Device {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub faults: Arc<Faults>,
-    /// Longest wait for a dispatch.
-    pub wait_max: Duration,
+    /// The adapter is a CPU.
+    pub is_cpu: bool,
 }
 
 impl Device {
@@ -50,6 +53,7 @@ impl Device {
         let name = |info: &AdapterInfo| format!("{} ({:?})", info.name, info.device_type);
         let Some(index) = choose(&infos, choice) else {
             let wanted = match choice {
+                AdapterChoice::Discrete => "of a discrete GPU".to_owned(),
                 AdapterChoice::Hardware => "of a GPU".to_owned(),
                 AdapterChoice::Any => "of a GPU or a CPU".to_owned(),
                 AdapterChoice::Named(part) => format!("with {part:?} in its name"),
@@ -76,11 +80,13 @@ impl Device {
         device.set_device_lost_callback(move |reason, message| {
             loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
         });
-        let wait_max = match adapter.get_info().device_type {
-            DeviceType::Cpu => CPU_WAIT_MAX,
-            _ => GPU_WAIT_MAX,
-        };
-        Ok(Device { name, limits, device, queue, faults, wait_max })
+        let is_cpu = adapter.get_info().device_type == DeviceType::Cpu;
+        Ok(Device { name, limits, device, queue, faults, is_cpu })
+    }
+
+    /// Longest wait for a dispatch.
+    pub fn wait_max(&self) -> Duration {
+        if self.is_cpu { CPU_WAIT_MAX } else { GPU_WAIT_MAX }
     }
 }
 
@@ -90,6 +96,7 @@ fn choose(infos: &[AdapterInfo], choice: AdapterChoice<'_>) -> Option<usize> {
             let part = part.to_lowercase();
             infos.iter().position(|info| info.name.to_lowercase().contains(&part))
         }
+        AdapterChoice::Discrete => first_of(infos, &[DeviceType::DiscreteGpu]),
         AdapterChoice::Hardware => first_of(infos, &GPUS),
         AdapterChoice::Any => first_of(infos, &GPUS).or(first_of(infos, &[DeviceType::Cpu])),
     }
@@ -111,14 +118,36 @@ pub(crate) struct Faults(Mutex<Noted>);
 #[derive(Default)]
 struct Noted {
     /// The first since it was last taken: later ones follow from it.
-    fault: Option<String>,
+    fault: Option<Refusal>,
     loss: Option<String>,
+}
+
+/// What the driver refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Memory, now.
+    Memory(String),
+    /// What it was asked.
+    Other(String),
+}
+
+impl Refusal {
+    /// What the driver says.
+    pub fn reason(self) -> String {
+        let (Refusal::Memory(reason) | Refusal::Other(reason)) = self;
+        reason
+    }
 }
 
 impl Faults {
     /// Notes what the driver refused.
     pub fn note(&self, error: &wgpu::Error) {
-        self.lock().fault.get_or_insert_with(|| error.to_string());
+        let reason = error.to_string();
+        let refusal = match error {
+            wgpu::Error::OutOfMemory { .. } => Refusal::Memory(reason),
+            _ => Refusal::Other(reason),
+        };
+        self.lock().fault.get_or_insert(refusal);
     }
 
     /// Notes that the device is gone, which is for good.
@@ -132,7 +161,7 @@ impl Faults {
     }
 
     /// The first fault since the last call.
-    pub fn take(&self) -> Option<String> {
+    pub fn take(&self) -> Option<Refusal> {
         self.lock().fault.take()
     }
 
@@ -166,6 +195,8 @@ mod tests {
             ("a GPU before a CPU", &all, AdapterChoice::Any, Some(4)),
             ("nothing to take", &few[1..], AdapterChoice::Any, None),
             ("no such name", &few, AdapterChoice::Named("nvidia"), None),
+            ("a discrete one", &all, AdapterChoice::Discrete, Some(4)),
+            ("no discrete one", &all[..4], AdapterChoice::Discrete, None),
             ("discrete first", &all, AdapterChoice::Hardware, Some(4)),
             ("then integrated", &all[..4], AdapterChoice::Hardware, Some(3)),
             ("then virtual", &all[..3], AdapterChoice::Hardware, Some(2)),
@@ -182,7 +213,8 @@ mod tests {
         let error = |text: &str| wgpu::Error::OutOfMemory { source: text.to_owned().into() };
         faults.note(&error("first"));
         faults.note(&error("second"));
-        assert!(faults.take().is_some());
+        let first = faults.take().expect("noted");
+        assert!(matches!(&first, Refusal::Memory(reason) if !reason.is_empty()), "{first:?}");
         assert_eq!(faults.take(), None);
         faults.note_loss("unplugged".into());
         faults.note_loss("again".into());

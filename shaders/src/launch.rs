@@ -18,7 +18,7 @@ use wgpu::MapMode;
 use crate::{
     NAME,
     buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
-    device::{Device, Faults},
+    device::{Device, Faults, Refusal},
 };
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
@@ -75,7 +75,11 @@ fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
     match (faults.take(), ran) {
-        (Some(reason), _) => Err(MeasureError::DeviceFault { backend: NAME, reason }),
+        // Whatever was made of it goes with the batch: a smaller one, or a later one, may find room.
+        (Some(Refusal::Memory(reason)), _) => Err(MeasureError::NoRoom { backend: NAME, reason }),
+        (Some(Refusal::Other(reason)), _) => {
+            Err(MeasureError::DeviceFault { backend: NAME, reason })
+        }
         (None, Err(Stopped(reason))) => {
             faults.note_loss(reason.clone());
             Err(MeasureError::DeviceLost { backend: NAME, reason })
@@ -139,7 +143,7 @@ fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopp
     };
     buffers.readback.map_async(MapMode::Read, ..pictures as u64 * SUM_BYTES, note());
     buffers.upload.map_async(MapMode::Write, .., note());
-    let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(device.wait_max) };
+    let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(device.wait_max()) };
     device.device.poll(poll).map_err(|error| Stopped(error.to_string()))?;
     match mapped.load(Ordering::Acquire) {
         2 => Ok(()),
@@ -181,10 +185,16 @@ mod tests {
     fn the_driver_s_own_word_comes_first() {
         let late = || Err(Stopped("buffers could not be mapped".to_owned()));
         let faults = Faults::default();
-        faults.note(&wgpu::Error::OutOfMemory { source: "no room".into() });
-        let fault = verdict(&faults, late());
-        assert!(matches!(fault, Err(MeasureError::DeviceFault { .. })), "{fault:?}");
-        assert_eq!(verdict(&faults, Ok(())), Ok(()), "a fault is told once");
+        let (source, description) = ("refused".into(), "refused".to_owned());
+        let memory = wgpu::Error::OutOfMemory { source: "no room".into() };
+        let other = wgpu::Error::Validation { source, description };
+        for (error, keeps_device) in [(memory, true), (other, false)] {
+            faults.note(&error);
+            let fault = verdict(&faults, late()).expect_err("noted");
+            assert_eq!(!fault.ends_device(), keeps_device, "{fault:?}");
+            assert_eq!(matches!(fault, MeasureError::NoRoom { .. }), keeps_device, "{fault:?}");
+            assert_eq!(verdict(&faults, Ok(())), Ok(()), "a fault is told once");
+        }
         faults.note_loss("reset".to_owned());
         assert_eq!(verdict(&faults, late()), lost("reset"));
     }

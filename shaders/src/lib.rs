@@ -63,6 +63,11 @@ impl WgpuMeasurer {
         &self.device.name
     }
 
+    /// The adapter is a CPU: for tests, and slower than the CPU's own measuring.
+    pub fn is_cpu(&self) -> bool {
+        self.device.is_cpu
+    }
+
     /// How often buffers were made: once, and once more for each step of larger pictures.
     pub fn buffers_made(&self) -> u64 {
         self.buffers_made

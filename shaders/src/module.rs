@@ -1,6 +1,10 @@
 //! The shader, compiled once for a device.
 
-use crate::{WgpuError, buffer::FILL_BYTES, device::Device};
+use crate::{
+    WgpuError,
+    buffer::FILL_BYTES,
+    device::{Device, Refusal},
+};
 
 use gate::device::CELLS;
 
@@ -39,7 +43,7 @@ pub(crate) fn compile(device: &Device) -> Result<wgpu::ComputePipeline, WgpuErro
         compilation_options: Default::default(),
         cache: None,
     });
-    match device.faults.take().or_else(|| device.faults.loss()) {
+    match device.faults.take().map(Refusal::reason).or_else(|| device.faults.loss()) {
         None => Ok(pipeline),
         Some(reason) => Err(WgpuError::Shader { adapter: device.name.clone(), reason }),
     }

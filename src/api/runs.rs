@@ -198,7 +198,7 @@ pub struct RunStanding {
     run_id: RunId,
     #[schema(value_type = terms::RunState)]
     state: &'static str,
-    /// How far the ingest or the reasoning under way has come.
+    /// How far the ingest, the reasoning or the live video under way has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     progress: Option<ProgressRecord>,

@@ -4,14 +4,10 @@
 //! wrong, also a client that goes away, leaves nothing on disk.
 
 mod form;
-mod linger;
 
 use std::sync::Arc;
 
-use axum::{
-    body::Body,
-    extract::{Request, State},
-};
+use axum::extract::{Request, State};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use media::{BlobHash, RequestId};
@@ -35,7 +31,6 @@ use crate::{
     upload::{Incoming, New, Upload, UploadError, extension, media_type},
 };
 use form::{Form, Part};
-use linger::Lingering;
 
 /// The field that holds the file.
 const FIELD: &str = "file";
@@ -117,8 +112,11 @@ pub async fn upload(
     let ticket = request.extensions_mut().remove::<Ticket>();
     check_head(request.headers(), app.config.upload_bytes_max)?;
     app.check_open()?;
+    // What has begun may end within the drain.
+    let held = app.runner.hold();
     let place = app.uploads.enter(&caller.principal)?;
-    let Received { incoming, file_name } = receive(&app, &caller.principal, request).await?;
+    let received = held.finish(receive(&app, &caller.principal, request)).await??;
+    let Received { incoming, file_name } = received;
     let sha256 = incoming.sha256();
     let fingerprint = Fingerprint::of(&[file_name.as_bytes(), sha256.as_bytes()]);
     if let Some(ticket) = &ticket
@@ -146,11 +144,6 @@ pub async fn upload(
         given.ok_or(ApiError::Bug("an upload was kept without an answer"))
     };
     Ok(response(server.blocking(kept).await??))
-}
-
-/// Lets the sender of a request finish also when it is refused.
-pub async fn linger(request: Request) -> Request {
-    request.map(|body| Body::new(Lingering::new(body)))
 }
 
 /// Refuses what the head of the request already tells.
@@ -217,7 +210,7 @@ async fn store(
         if size < WRITE && !ended {
             continue;
         }
-        app.check_open()?;
+        app.check_disk()?;
         app.metrics.upload_bytes.inc_by(size as u64);
         let written = std::mem::take(&mut batch);
         size = 0;

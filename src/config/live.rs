@@ -18,9 +18,8 @@ pub struct LiveConfig {
     pub ice_servers: Vec<IceServer>,
     /// Bytes that all sessions together may reserve.
     pub memory_budget: u64,
-    /// Sessions of different principals may share a media worker; `None` where nobody says: on a
-    /// device only.
-    pub shares_workers: Option<bool>,
+    /// Sessions of different principals may share a media worker.
+    pub shares_workers: bool,
     /// The model that describes, where a session names none; the first backend's when `None`.
     pub model: Option<String>,
     /// The model that is asked where the first is not sure.
@@ -45,7 +44,9 @@ impl std::fmt::Debug for IceServer {
     }
 }
 
-pub(super) fn live(vars: &mut Vars, http: SocketAddr) -> LiveConfig {
+/// Where nobody says whether principals share a media worker, they do where the operator has named a
+/// device for all.
+pub(super) fn live(vars: &mut Vars, http: SocketAddr, names_device: bool) -> LiveConfig {
     let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
     let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
     // Who may reach the API may publish: a server on loopback receives on loopback.
@@ -62,7 +63,9 @@ pub(super) fn live(vars: &mut Vars, http: SocketAddr) -> LiveConfig {
             "8589934592",
             whole(25 << 20, 1 << 50),
         ),
-        shares_workers: vars.read("SERVICE_MEDIA_ISOLATION", "auto", isolation),
+        shares_workers: vars
+            .read("SERVICE_MEDIA_ISOLATION", "auto", isolation)
+            .unwrap_or(names_device),
         model: vars.read("SERVICE_LIVE_MODEL", "", named),
         second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", named),
         threshold: vars.read("SERVICE_LIVE_SECOND_PASS_THRESHOLD", "0.7", fraction),
@@ -150,7 +153,7 @@ mod tests {
     fn read(values: &[(&str, &str)]) -> (LiveConfig, Vec<String>) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut vars = Vars::new(values);
-        let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)));
+        let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)), false);
         (config, vars.errors.iter().map(ToString::to_string).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use embed::ReuseRule;
+use embed::{Provider, ReuseRule};
 
 use super::{Vars, fraction, optional_path, whole};
 use crate::json::Problem;
@@ -21,6 +21,8 @@ pub enum EyesConfig {
         model: Option<PathBuf>,
         /// ONNX Runtime's library; the loader's search when `None`.
         runtime: Option<PathBuf>,
+        /// What it is to run on.
+        provider: Provider,
     },
     /// A sidecar at `host:port`.
     Sidecar(String),
@@ -48,6 +50,7 @@ pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
     let sidecar = vars.read("SERVICE_NOVELTY_EMBEDDING_ADDR", "", sidecar);
     let model = vars.read("SERVICE_NOVELTY_MODEL_PATH", "", optional_path);
     let runtime = vars.read("SERVICE_ONNXRUNTIME_PATH", "", optional_path);
+    let provider = vars.read("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "auto", provider);
     let eyes = match (sidecar, model) {
         (None, None) => EyesConfig::Off,
         (Some(_), Some(_)) => {
@@ -60,10 +63,14 @@ pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
         (Some(sidecar), None) => EyesConfig::Sidecar(sidecar),
         (None, Some(model)) => {
             let model = Some(model).filter(|path| path.as_os_str() != BUILT_IN);
-            EyesConfig::Model { model, runtime }
+            EyesConfig::Model { model, runtime, provider }
         }
     };
     NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
+}
+
+fn provider(text: &str) -> Result<Provider, Problem> {
+    Provider::from_name(text).ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".into())
 }
 
 fn sidecar(text: &str) -> Result<Option<String>, Problem> {
@@ -92,15 +99,19 @@ mod tests {
     fn one_thing_embeds_or_none() {
         let (model, addr) = ("SERVICE_NOVELTY_MODEL_PATH", "SERVICE_NOVELTY_EMBEDDING_ADDR");
         let runtime = ("SERVICE_ONNXRUNTIME_PATH", "/lib/onnx.so");
-        let built_in = EyesConfig::Model { model: None, runtime: Some("/lib/onnx.so".into()) };
-        let own = EyesConfig::Model { model: Some("a.onnx".into()), runtime: None };
+        let on = ("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "tensorrt");
+        let (provider, runtime_path) = (Provider::Auto, Some("/lib/onnx.so".into()));
+        let built_in = EyesConfig::Model { model: None, runtime: runtime_path, provider };
+        let provider = Provider::TensorRt;
+        let own = EyesConfig::Model { model: Some("a.onnx".into()), runtime: None, provider };
         assert_eq!(eyes(&[]), Ok(EyesConfig::Off));
         assert_eq!(eyes(&[(model, "built-in"), runtime]), Ok(built_in));
-        assert_eq!(eyes(&[(model, "a.onnx")]), Ok(own));
+        assert_eq!(eyes(&[(model, "a.onnx"), on]), Ok(own));
         assert_eq!(eyes(&[(addr, "[::1]:70")]), Ok(EyesConfig::Sidecar("[::1]:70".to_owned())));
         for bad in ["localhost", ":70", "a:0", "a:65536"] {
             assert!(eyes(&[(addr, bad)]).is_err(), "{bad}");
         }
         assert!(eyes(&[(addr, "a:70"), (model, "a.onnx")]).is_err(), "both");
+        assert!(eyes(&[(on.0, "gpu")]).is_err(), "no such provider");
     }
 }

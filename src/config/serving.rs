@@ -25,6 +25,18 @@ pub struct H3 {
     pub certificate: CertificateFiles,
 }
 
+impl Serving {
+    /// The pairs that are shown, and the settings that name them: first that of HTTP/1.1 and HTTP/2,
+    /// then that of HTTP/3 where it is another.
+    pub fn certificates(&self) -> impl Iterator<Item = (&CertificateFiles, &'static str)> {
+        let tls =
+            self.tls.iter().map(|files| (files, "SERVICE_TLS_CERT_PATH, SERVICE_TLS_KEY_PATH"));
+        let h3 = self.h3.iter().map(|h3| &h3.certificate);
+        let h3 = h3.filter(|files| self.tls.as_ref() != Some(files));
+        tls.chain(h3.map(|files| (files, "SERVICE_H3_TLS_CERT_PATH, SERVICE_H3_TLS_KEY_PATH")))
+    }
+}
+
 /// Reads the settings; `has_h3` says that this build serves HTTP/3.
 pub(super) fn serving(vars: &mut Vars, has_h3: bool) -> Serving {
     let wants_h3 = vars.read("SERVICE_TRANSPORT", "h1h2", |text| transport(text, has_h3));

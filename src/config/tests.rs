@@ -116,6 +116,22 @@ fn a_gate_backend_is_there_where_it_was_built_in() {
 }
 
 #[test]
+fn principals_share_a_worker_where_a_device_is_named_or_somebody_says_so() {
+    let rows: [(&[(&str, &str)], bool); 6] = [
+        (&[], false),
+        (&[("SERVICE_DECODE_BACKEND", "auto")], false),
+        (&[("SERVICE_DECODE_BACKEND", "ffmpeg-cli"), ("SERVICE_GATE_BACKEND", "cpu")], false),
+        (&[("SERVICE_DECODE_BACKEND", "nvdec")], true),
+        (&[("SERVICE_DECODE_BACKEND", "vaapi"), ("SERVICE_MEDIA_ISOLATION", "principal")], false),
+        (&[("SERVICE_MEDIA_ISOLATION", "shared")], true),
+    ];
+    for (values, expected) in rows {
+        let config = resolve(&[values, &[("SERVICE_API_KEYS", "k")]].concat()).expect("resolves");
+        assert_eq!(config.live.shares_workers, expected, "{values:?}");
+    }
+}
+
+#[test]
 fn without_a_key_the_server_says_how_to_set_one_or_turn_keys_off() {
     let errors = resolve(&[]).expect_err("no key");
     let text = errors.iter().map(ToString::to_string).collect::<String>();

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 /// What a session is reserved: decoder, pictures in flight and queues at 1080p.
-pub const SESSION_BYTES: u64 = 25 << 20;
+const SESSION_BYTES: u64 = 25 << 20;
 
 /// Bytes of all live sessions together.
 #[derive(Debug)]

@@ -19,8 +19,9 @@ use ::infer::{
 use bytes::Bytes;
 use embed::Seen;
 use media::{Score, Seq};
+use prometheus::IntCounter;
 use timeline::{Event, FindingKind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
@@ -29,6 +30,7 @@ use super::{
     journal::{Journal, JournalError},
     memory::Memory,
     novelty::{Novelty, Verdict},
+    orders::{Order, orders},
     overlap::{TRANSITION, overlap},
     shelf::Shelf,
 };
@@ -42,8 +44,6 @@ use crate::{
 pub const NO_PROVIDER: &str = "(no inference provider configured)";
 /// Pictures, or clips, that wait for the model.
 const WAITING: usize = 2;
-/// New prompts that wait for a worker.
-const ORDERS: usize = 4;
 /// Time for an answer, once it has a place.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -78,14 +78,6 @@ pub struct Look {
     pub is_looping: bool,
     /// What novelty is told from.
     pub novelty: Option<NoveltyInput>,
-}
-
-/// A new instruction, and who waits for the frame from which it holds.
-pub struct Order {
-    /// The instruction.
-    pub instruction: Instruction,
-    /// Is told the first frame that it can apply to.
-    pub applied: oneshot::Sender<u64>,
 }
 
 /// Which models describe.
@@ -146,9 +138,6 @@ enum Came {
 impl Handle {
     /// Gives the worker something to describe.
     pub fn show(&self, look: Look) {
-        if self.subject == Subject::Keyframes {
-            self.metrics.keyframes.inc();
-        }
         if self.looks.put(look).is_some() {
             let shed = match self.subject {
                 Subject::Keyframes => Shed::Keyframes,
@@ -172,14 +161,16 @@ impl Describer {
         end: CancellationToken,
         cut: CancellationToken,
     ) -> (Handle, impl Future<Output = ()> + Send) {
-        let (orders, taken) = mpsc::channel(ORDERS);
+        let (orders, taken) = orders();
         let looks = Arc::new(Shelf::new(WAITING));
         let (subject, metrics) = (self.subject, Arc::clone(&self.metrics));
         let handle = Handle { looks: Arc::clone(&looks), orders, subject, metrics };
         let work = async move {
+            let ended = Ended(Arc::clone(&self.metrics));
             let run = self.run(&looks, taken, &end);
             // What is cut off is dropped whole: its place with the model comes back by itself.
             cut.run_until_cancelled_owned(run).await;
+            std::iter::from_fn(|| looks.try_take()).for_each(|_| ended.count());
         };
         (handle, work)
     }
@@ -201,6 +192,7 @@ impl Describer {
                 look = looks.take() => look,
                 () = end.cancelled() => return,
             };
+            let unanswered = Unanswered(Some(Ended(Arc::clone(&self.metrics))));
             memory.next_frame = look.last_frame + 1;
             if self.models.first.is_none() {
                 self.models.first = self.inference.offered_model().await;
@@ -216,6 +208,7 @@ impl Describer {
                     }
                 }
             };
+            unanswered.answered();
             self.novelty = novelty;
             let goes_on = self.record(&look, came, &mut memory).await;
             if let Some(instruction) = ordered {
@@ -252,6 +245,7 @@ impl Describer {
         let mut novelty = self.novelty.take();
         let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
         let input = look.novelty.take();
+        let shown = (self.subject == Subject::Keyframes).then(|| self.metrics.keyframes.clone());
         async move {
             let verdict = match (&mut novelty, first, input) {
                 (Some(novelty), Some((_, jpeg)), Some(input)) => {
@@ -266,10 +260,13 @@ impl Describer {
             let came = match tiered {
                 _ if !is_allowed => Came::NotAllowed,
                 None => Came::Failed(InferError::NoBackend.into()),
-                Some(tiered) => match inference.describe(&asker, &tiered).await {
-                    Ok(described) => Came::Described(Box::new(described), version, remembered),
-                    Err(error) => Came::Failed(error),
-                },
+                Some(tiered) => {
+                    shown.iter().for_each(IntCounter::inc);
+                    match inference.describe(&asker, &tiered).await {
+                        Ok(described) => Came::Described(Box::new(described), version, remembered),
+                        Err(error) => Came::Failed(error),
+                    }
+                }
             };
             (came, novelty)
         }
@@ -499,11 +496,27 @@ impl Describer {
     }
 }
 
-impl Order {
-    /// The instruction, which holds from `frame` on; `None` where whoever gave it has been told that
-    /// it does not hold.
-    fn accepted(self, frame: u64) -> Option<Instruction> {
-        self.applied.send(frame).ok().map(|()| self.instruction)
+/// Counts what the end of a session left without a description.
+struct Ended(Arc<Metrics>);
+
+impl Ended {
+    fn count(&self) {
+        self.0.live_shed.of(Shed::Ended).inc();
+    }
+}
+
+/// A look that is being asked about, which is counted where that is cut off.
+struct Unanswered(Option<Ended>);
+
+impl Unanswered {
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Ended::count);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Instant,
@@ -24,7 +24,10 @@ use super::{
     recurrence::{Recurrence, Return},
     turns::Turns,
 };
-use crate::metrics::{Metrics, Shed};
+use crate::{
+    metrics::{Metrics, Shed},
+    session::registry::JobToken,
+};
 
 /// Stills, views and clips that wait for a session's task.
 const WAITING: usize = 32;
@@ -113,6 +116,8 @@ pub struct Shared {
     metrics: Arc<Metrics>,
     turns: Arc<Turns>,
     frames: AtomicU64,
+    /// What shows how far the session has come, once its run is there.
+    job: OnceLock<JobToken>,
     /// Bytes in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -137,7 +142,8 @@ struct State {
 pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, Words) {
     let (said, queue) = mpsc::channel(WAITING);
     let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let shared = Arc::new(Shared { metrics, turns, frames, waiting, state: Mutex::default() });
+    let (job, state) = (OnceLock::new(), Mutex::default());
+    let shared = Arc::new(Shared { metrics, turns, frames, job, waiting, state });
     let words = Words { said: queue, shared: Arc::clone(&shared) };
     (Inbox { said, shared, place: 0, base: 0 }, words)
 }
@@ -259,7 +265,10 @@ impl Inbox {
     fn decided(&self, signals: &[Signal]) {
         let metrics = &self.shared.metrics;
         metrics.frames_analyzed.inc_by(signals.len() as u64);
-        self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
+        let before = self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
+        if let (Some(job), Some(last)) = (self.shared.job.get(), signals.last()) {
+            job.advance(before + signals.len() as u64, last.pts_ms);
+        }
         let mut state = self.shared.state();
         let now = Instant::now();
         if let Some(at) = state.connected_at.take_if(|_| !signals.is_empty()) {
@@ -309,6 +318,11 @@ impl Inbox {
 }
 
 impl Shared {
+    /// Shows in `job` how far the session has come, from now on.
+    pub fn show_in(&self, job: &JobToken) {
+        self.job.get_or_init(|| job.clone());
+    }
+
     /// A picture goes to the worker whose last packet came at `came`.
     pub fn sent(&self, pts_ms: i64, came: Instant) {
         let mut state = self.state();

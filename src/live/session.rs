@@ -13,7 +13,7 @@ use std::{
 use media::{Codec, ErrorKind, RequestId, SessionId};
 use timeline::{Event, Finding, FindingKind, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
     time::timeout,
 };
@@ -23,10 +23,11 @@ use worker::{Chunk, SessionSpec, WorkerError};
 
 use super::{
     budget::Reservation,
-    describe::{Handle, Instruction, Look, Order},
+    describe::{Handle, Instruction, Look},
     inbox::{Inbox, Said, View, Words},
     intake::Intake,
     journal::{Journal, JournalError, StillError},
+    orders::{Orders, PromptError},
     tally::Packets,
     turns::{Happened, Turns},
     workers::{Seat, Workers},
@@ -43,8 +44,6 @@ use crate::{
 
 /// How long what a session still has to say is waited for once its pictures have ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long a new prompt waits to be taken up.
-const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,27 +62,6 @@ pub enum End {
     Shutdown,
     /// It cannot go on, in words for its owner.
     Failed(String),
-}
-
-/// Why a prompt does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PromptError {
-    /// The session is over.
-    #[error("the session has ended")]
-    Closed,
-    /// Nobody took it up in time.
-    #[error("no worker of the session took the prompt up in time: send it again")]
-    Unacknowledged,
-}
-
-impl PromptError {
-    /// The closed kind that decides what the caller is told.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            PromptError::Closed => ErrorKind::Conflict,
-            PromptError::Unacknowledged => ErrorKind::Unavailable,
-        }
-    }
 }
 
 /// Why a fragment is not taken.
@@ -117,8 +95,8 @@ pub struct Session {
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
     ends: mpsc::Sender<End>,
-    /// One of each worker that describes; held while a new prompt goes to all of them.
-    orders: tokio::sync::Mutex<Vec<mpsc::Sender<Order>>>,
+    /// To each worker that describes.
+    orders: Orders,
     over: watch::Receiver<bool>,
     packets: Packets,
 }
@@ -161,12 +139,11 @@ impl Session {
         id: SessionId,
         run: Arc<Run>,
         link: Link,
-        orders: Vec<mpsc::Sender<Order>>,
+        orders: Orders,
     ) -> (Session, mpsc::Receiver<End>, watch::Sender<bool>) {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
-        let (link, orders) = (Mutex::new(Some(link)), orders.into());
-        let packets = Packets::default();
+        let (link, packets) = (Mutex::new(Some(link)), Packets::default());
         (Session { id, run, link, ends, orders, over, packets }, ended, tell)
     }
 
@@ -229,24 +206,7 @@ impl Session {
 
     /// Has every worker ask by `instruction` from now on; returns the first frame that it holds for.
     pub async fn instruct(&self, instruction: Instruction) -> Result<u64, PromptError> {
-        let taken_up = async {
-            // Of two prompts at once every worker has the same one last.
-            let workers = self.orders.lock().await;
-            let mut waiting = Vec::with_capacity(workers.len());
-            for orders in &*workers {
-                let (applied, told) = oneshot::channel();
-                let order = Order { instruction: instruction.clone(), applied };
-                orders.send(order).await.map_err(|_| PromptError::Closed)?;
-                waiting.push(told);
-            }
-            let mut from = 0;
-            for told in waiting {
-                from = from.max(told.await.map_err(|_| PromptError::Closed)?);
-            }
-            Ok(from)
-        };
-        let taken_up = tokio::time::timeout(PROMPT_PATIENCE, taken_up).await;
-        taken_up.unwrap_or(Err(PromptError::Unacknowledged))
+        self.orders.give(instruction).await
     }
 
     /// Ends the session, and waits until its run has ended.

@@ -1,5 +1,5 @@
 //! The media workers of live sessions: shared by a few sessions each, and by one principal's
-//! unless the operator says otherwise. Where a device decodes or measures, one worker has as many as it
+//! unless the operator says otherwise. Where principals share a device, one worker has as many as it
 //! holds: a device is opened once, and pictures of all sessions are measured together.
 //!
 //! A worker starts with its first session and ends with its last. One that ends by itself takes
@@ -16,16 +16,21 @@ use std::{
 use media::AccessUnit;
 use worker::{Limits, LiveEvent, LiveWorker, SessionSpec, Supervisor, WorkerError};
 
-use super::{budget::SESSION_BYTES, inbox::Inbox};
+use super::inbox::Inbox;
 use crate::{config::Principal, metrics::Metrics};
 
 /// Sessions of one worker: one that ends takes them all with it.
 const PER_WORKER: usize = 8;
 /// The same where all share a device.
 const PER_DEVICE_WORKER: usize = LiveWorker::SESSIONS_MAX;
-/// Memory of one worker of [`PER_WORKER`] sessions: what they reserve, and room for the largest
-/// picture.
+/// Memory of a worker of one principal's sessions: two of the largest pictures at their worst, beside
+/// six of 1080p. Who sends more ends sessions of its own.
 const WORKER_BYTES: u64 = 2 << 30;
+/// Memory beside the sessions' pictures: encoders of its threads, what is on its way to a device, and
+/// what a few decoders keep over [`LiveWorker::SESSION_BYTES_MAX`].
+const BESIDE_BYTES: u64 = 1 << 30;
+/// Resident memory of a driver: its code, and what it maps of a device.
+const DRIVER_BYTES: u64 = 1 << 30;
 
 /// The workers that run.
 pub struct Workers {
@@ -64,21 +69,18 @@ pub struct Seat {
 }
 
 impl Workers {
-    /// No worker yet; where nobody says whether principals share one, they do on a device.
-    pub fn new(
-        supervisor: Supervisor,
-        is_shared: Option<bool>,
-        metrics: Arc<Metrics>,
-    ) -> Arc<Workers> {
-        let (is_shared, per_worker) = seating(supervisor.has_device(), is_shared);
+    /// No worker yet; `is_shared` says whether principals share one.
+    pub fn new(supervisor: Supervisor, is_shared: bool, metrics: Arc<Metrics>) -> Arc<Workers> {
+        let per_worker = per_worker(is_shared, supervisor.has_device());
         let (running, starting) = (Mutex::default(), Mutex::default());
         Arc::new(Workers { supervisor, is_shared, per_worker, metrics, running, starting })
     }
 
-    /// What a worker may use: its sessions' reservations beyond those of a small one.
+    /// What a worker may use.
     fn limits(&self) -> Limits {
-        let further = (self.per_worker - PER_WORKER) as u64 * SESSION_BYTES;
-        Limits { memory_bytes: WORKER_BYTES + further, ..Limits::default() }
+        let has_device = self.supervisor.has_device();
+        let memory_bytes = memory_bytes(self.is_shared, has_device, self.per_worker);
+        Limits { memory_bytes, ..Limits::default() }
     }
 
     /// Workers that run.
@@ -130,12 +132,20 @@ impl Workers {
     }
 }
 
-/// Whether principals share a worker, and how many sessions one has.
-fn seating(has_device: bool, is_shared: Option<bool>) -> (bool, usize) {
-    match (has_device, is_shared) {
-        (true, None | Some(true)) => (true, PER_DEVICE_WORKER),
-        (_, is_shared) => (is_shared == Some(true), PER_WORKER),
-    }
+/// Sessions of one worker.
+fn per_worker(is_shared: bool, has_device: bool) -> usize {
+    if is_shared && has_device { PER_DEVICE_WORKER } else { PER_WORKER }
+}
+
+/// Resident memory that a worker of so many sessions may have. A bound and not a reservation.
+fn memory_bytes(is_shared: bool, has_device: bool, sessions: usize) -> u64 {
+    let driver = if has_device { DRIVER_BYTES } else { 0 };
+    let own = if is_shared {
+        sessions as u64 * LiveWorker::SESSION_BYTES_MAX + BESIDE_BYTES
+    } else {
+        WORKER_BYTES
+    };
+    own + driver
 }
 
 impl Hosted {
@@ -222,17 +232,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_worker_serves_a_device_unless_principals_are_kept_apart() {
+    fn one_worker_serves_a_device_where_principals_share_it() {
         let rows = [
-            (false, None, (false, 8)),
-            (false, Some(false), (false, 8)),
-            (false, Some(true), (true, 8)),
-            (true, None, (true, 64)),
-            (true, Some(true), (true, 64)),
-            (true, Some(false), (false, 8)),
+            (false, false, 8, 2 << 30),
+            (false, true, 8, 3 << 30),
+            (true, false, 8, 8 * LiveWorker::SESSION_BYTES_MAX + (1 << 30)),
+            (true, true, 64, 64 * LiveWorker::SESSION_BYTES_MAX + (2 << 30)),
         ];
-        for (has_device, is_shared, expected) in rows {
-            assert_eq!(seating(has_device, is_shared), expected, "{has_device} {is_shared:?}");
+        for (is_shared, has_device, sessions, bytes) in rows {
+            let case = format!("shared: {is_shared}, device: {has_device}");
+            assert_eq!(per_worker(is_shared, has_device), sessions, "{case}");
+            assert_eq!(memory_bytes(is_shared, has_device, sessions), bytes, "{case}");
         }
     }
 }

@@ -90,6 +90,9 @@ pub enum Shed {
     Repeats,
     /// Sessions whose worker had not said all when there was no more time for it.
     LastWords,
+    /// Selected frames and clips that waited for a model, or were being asked about, when the session
+    /// ended and there was no more time for them.
+    Ended,
 }
 
 impl Label for Shed {
@@ -102,6 +105,7 @@ impl Label for Shed {
         Shed::TokenRate,
         Shed::Repeats,
         Shed::LastWords,
+        Shed::Ended,
     ];
 
     fn value(self) -> &'static str {
@@ -114,6 +118,7 @@ impl Label for Shed {
             Shed::TokenRate => "token_rate",
             Shed::Repeats => "repeats",
             Shed::LastWords => "last_words",
+            Shed::Ended => "ended",
         }
     }
 }
@@ -165,6 +170,37 @@ impl Label for NoveltyDecision {
             NoveltyDecision::Drift => "drift",
             NoveltyDecision::Shadow => "shadow",
             NoveltyDecision::Failed => "failed",
+        }
+    }
+}
+
+/// What embeds pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbeddingProvider {
+    /// The processor.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// The same through TensorRT.
+    TensorRt,
+    /// A sidecar, on whatever it runs.
+    Sidecar,
+}
+
+impl Label for EmbeddingProvider {
+    const ALL: &'static [EmbeddingProvider] = &[
+        EmbeddingProvider::Cpu,
+        EmbeddingProvider::Cuda,
+        EmbeddingProvider::TensorRt,
+        EmbeddingProvider::Sidecar,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            EmbeddingProvider::Cpu => "cpu",
+            EmbeddingProvider::Cuda => "cuda",
+            EmbeddingProvider::TensorRt => "tensorrt",
+            EmbeddingProvider::Sidecar => "sidecar",
         }
     }
 }

@@ -173,6 +173,10 @@ async fn who_leaves_stops_the_search() {
 #[tokio::test]
 async fn an_index_that_is_behind_says_how_far_it_is() {
     let log = start(LIMITS);
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    // Found: the index's thread has done its work, and says nothing more of its own.
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
     log.search.shared.progress.send_replace(Progress::Failed);
     let failed = log.search.find(wanted("alice", "a")).await;
     assert!(matches!(failed, Err(SearchFailure::Failed)), "{failed:?}");

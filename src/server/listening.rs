@@ -6,13 +6,11 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
-use transport::{
-    Certificate, CertificateFiles, Drained, Ends, Limits, Listener, Site, TransportError,
-};
+use transport::{Certificate, CertificateFiles, Drained, Ends, Limits, Listener, Site};
 
 use crate::{
     api::{refusal_headers, router},
-    app::{App, StartError},
+    app::{App, StartError, certificates},
     config::Config,
 };
 
@@ -28,17 +26,18 @@ pub(super) struct Listening {
 impl Listening {
     /// Binds what `config` names.
     pub fn bind(config: &Config) -> Result<Listening, StartError> {
-        let mut certificates = Vec::new();
-        let mut tcp = Listener::bind(config.bind_addr)?;
+        let certificates = certificates(&config.serving)?;
+        let refused = |source| StartError::Transport { setting: "SERVICE_BIND_ADDR", source };
+        let mut tcp = Listener::bind(config.bind_addr).map_err(refused)?;
         if let Some(files) = &config.serving.tls {
-            tcp = tcp.with_tls(&open(files, &mut certificates)?)?;
+            tcp = tcp.with_tls(find(files, &certificates)).map_err(refused)?;
         }
         let addr = tcp.local_addr().map_err(StartError::Address)?;
         Ok(Listening {
             tcp,
             addr,
             #[cfg(feature = "h3-experimental")]
-            quic: quic::Quic::bind(config, &mut certificates)?,
+            quic: quic::Quic::bind(config, &certificates)?,
             certificates,
         })
     }
@@ -70,17 +69,9 @@ impl Listening {
     }
 }
 
-/// The pair in `files`, among those that are `opened`.
-fn open(
-    files: &CertificateFiles,
-    opened: &mut Vec<Arc<Certificate>>,
-) -> Result<Arc<Certificate>, StartError> {
-    if let Some(known) = opened.iter().find(|known| known.files() == files) {
-        return Ok(Arc::clone(known));
-    }
-    let certificate = Certificate::open(files.clone()).map_err(TransportError::from)?;
-    opened.push(Arc::clone(&certificate));
-    Ok(certificate)
+/// The pair in `files`, among those that are shown.
+fn find<'a>(files: &CertificateFiles, opened: &'a [Arc<Certificate>]) -> &'a Arc<Certificate> {
+    opened.iter().find(|known| known.files() == files).expect("every pair was opened")
 }
 
 #[cfg(feature = "h3-experimental")]
@@ -103,11 +94,14 @@ mod quic {
     impl Quic {
         pub fn bind(
             config: &Config,
-            opened: &mut Vec<Arc<Certificate>>,
+            opened: &[Arc<Certificate>],
         ) -> Result<Option<Quic>, StartError> {
             let Some(h3) = &config.serving.h3 else { return Ok(None) };
-            let certificate = open(&h3.certificate, opened)?;
-            let listener = QuicListener::bind(h3.bind_addr, &certificate, Limits::default())?;
+            let certificate = find(&h3.certificate, opened);
+            let listener = QuicListener::bind(h3.bind_addr, certificate, Limits::default());
+            let refused =
+                |source| StartError::Transport { setting: "SERVICE_H3_BIND_ADDR", source };
+            let listener = listener.map_err(refused)?;
             let addr = listener.local_addr().map_err(StartError::Address)?;
             let told = format!("h3=\":{}\"; ma={REMEMBERED}", addr.port());
             let elsewhere = HeaderValue::from_str(&told).expect("digits and ASCII signs");

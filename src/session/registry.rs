@@ -53,7 +53,7 @@ pub enum RunError {
     #[error("the run is {}: create a new run", .0.as_str())]
     Terminal(Lifecycle),
     /// A job of the run is under way.
-    #[error("an ingest or a reasoning of this run is under way")]
+    #[error("an ingest, a reasoning or live video of this run is under way")]
     Busy,
     /// The principal has as many active runs as are allowed.
     #[error("{active} of at most {limit} runs are active: stop or delete one")]

@@ -17,7 +17,10 @@ use gate::GateConfig;
 use media::{Label, Rate, RequestId, Rotation, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
 
@@ -311,6 +314,11 @@ impl Runner {
         told.await.map_err(|_| IngestError::Lost)?
     }
 
+    /// Has a drain wait for the caller, who gives up when it is over.
+    pub fn hold(&self) -> Held {
+        Held { closing: self.closing.clone(), _job: self.jobs.token() }
+    }
+
     /// Takes no further job, gives those under way until `deadline` resolves, then cancels them.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.jobs.close();
@@ -322,6 +330,19 @@ impl Runner {
         self.parts.registry.cancel_jobs();
         self.jobs.wait().await;
         self.settle().await;
+    }
+}
+
+/// A request that a drain waits for, as it does for jobs; see [`Runner::hold`].
+pub struct Held {
+    closing: CancellationToken,
+    _job: TaskTrackerToken,
+}
+
+impl Held {
+    /// What `work` comes to, unless the drain is over before.
+    pub async fn finish<T>(&self, work: impl Future<Output = T>) -> Result<T, IngestError> {
+        self.closing.run_until_cancelled(work).await.ok_or(IngestError::Shutdown)
     }
 }
 

@@ -1,4 +1,5 @@
-//! How a server ends and comes back: settings it refuses, a drain, a log that fails.
+//! How a server ends and comes back: settings it refuses, a drain, a log that fails; long because
+//! each of its ends is told.
 
 use std::{
     ffi::OsStr,
@@ -11,10 +12,11 @@ use std::{
 
 use serde_json::json;
 
-use super::remote;
+use super::{remote, uploads};
 use crate::support::{
-    Server, Setup, clips,
+    ALICE, Server, Setup, clips,
     host::{Certificate, Host},
+    whip::eventually,
 };
 
 #[test]
@@ -370,6 +372,35 @@ fn a_draining_server_answers_and_a_second_signal_ends_it() {
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     let events = setup.start().events(&run);
     assert_eq!(events.last().expect("events")["payload"]["reason"], "shutdown");
+}
+
+#[test]
+fn an_upload_that_has_begun_ends_within_the_drain() {
+    let Some(clips) = clips("an_upload_that_has_begun_ends_within_the_drain") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let content = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let form = uploads::file_form("a.mp4", &content);
+    let (first, second) = form.split_at(form.len() / 2);
+    let mut stream = TcpStream::connect(server.addr()).expect("connected");
+    let head = format!(
+        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-api-key: {ALICE}\r\n\
+         content-type: {}\r\ncontent-length: {}\r\n\r\n",
+        uploads::TYPE,
+        form.len()
+    );
+    stream.write_all(&[head.as_bytes(), first].concat()).expect("sent");
+    uploads::wait_for_files(dir.path(), 1);
+    server.terminate();
+    eventually("a drain", || (server.get("/v1/ready").status == 503).then_some(()));
+    stream.write_all(second).expect("sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("answered");
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    assert!(server.wait(Duration::from_secs(20)).success());
+    let listed = setup.start().get("/v1/files").json();
+    assert_eq!(listed["files"].as_array().expect("files").len(), 1, "{listed}");
 }
 
 #[test]

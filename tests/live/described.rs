@@ -276,3 +276,32 @@ fn check(server: &Server, case: &Case, publication: Publication) {
     assert!(!is_all || stills == case.scenes.len(), "{}: {stills}, one a scene", case.prompt);
     assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
 }
+
+#[test]
+fn what_ends_before_it_is_described_is_counted() {
+    let name = "what_ends_before_it_is_described_is_counted";
+    let Some(sightline) = sightline(name) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    // Longer than what is left to a session that has ended.
+    let model = Model::start(|_| Step::hang());
+    let server = model
+        .behind(Setup::new(dir.path()))
+        .var("SERVICE_LIVE_MODEL", FIRST)
+        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "0")
+        .start();
+    let file = clip::scenes(dir.path(), "ABCA", TAIL);
+    let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
+    let run = publication.run.clone();
+    let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));
+    let selected = || metric(&server, "service_pipeline_gate_keyframes_selected_total");
+    eventually("four scenes", || (selected() >= 4.0).then_some(()));
+    let progress = &server.get(&format!("/v1/runs/{run}/state")).json()["progress"];
+    assert!(progress["frames"].as_u64().is_some_and(|frames| frames > 75), "{progress}");
+    publication.interrupt();
+    publication.finish();
+    assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
+    // One was asked about, two waited, and the others made room.
+    assert_eq!(metric(&server, "service_pipeline_keyframes_total"), 1.0);
+    assert_eq!(shed("ended"), 3.0);
+    assert_eq!(shed("keyframes") + shed("ended") + shed("stills"), selected());
+}

@@ -1,17 +1,28 @@
-//! Clients of others: aioquic from PyPI, and Chromium, told of HTTP/3 or finding it by itself.
+//! Clients of others: aioquic from PyPI, reqwest, and Chromium, told of HTTP/3 or finding it by itself.
 
 use std::{
+    fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use http::Version;
 use rcgen::PublicKeyData;
-use serde_json::Value;
+use reqwest::{
+    Certificate,
+    blocking::{
+        Client, RequestBuilder, Response,
+        multipart::{Form, Part},
+    },
+};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::client::{PATIENCE, Served};
-use crate::support::{ALICE, Setup, clips, python, skip};
+use super::client::{PATIENCE, Served, served};
+use crate::support::{ALICE, Setup, clips, python, skip, whip::sightline};
 
 #[test]
 fn aioquic_uploads_downloads_and_listens() {
@@ -28,6 +39,82 @@ fn aioquic_uploads_downloads_and_listens() {
     client.arg(here.join("client.py")).arg(served.client.udp.port().to_string());
     client.arg(&served.pair.chain).arg(ALICE).arg(clips.join("nature_flower.mp4"));
     python::run(&mut client).expect("all was well");
+}
+
+/// A client that speaks HTTP/3 alone and trusts one certificate.
+fn reqwest_over_http3(served: &Served) -> Client {
+    let certificate = Certificate::from_der(&served.pair.der).expect("a certificate");
+    let builder = Client::builder().http3_prior_knowledge().tls_certs_only([certificate]);
+    builder.resolve("localhost", served.client.udp).timeout(PATIENCE).build().expect("a client")
+}
+
+#[test]
+fn reqwest_uploads_downloads_and_listens() {
+    let Some(clips) = clips("reqwest_uploads_downloads_and_listens") else { return };
+    let (_dir, served) = served();
+    let client = reqwest_over_http3(&served);
+    let send = |request: RequestBuilder, status: u16| {
+        let request = request.header("x-api-key", ALICE).version(Version::HTTP_3);
+        let response = request.send().expect("answered");
+        assert_eq!((response.status().as_u16(), response.version()), (status, Version::HTTP_3));
+        response
+    };
+    let url = |path: &str| format!("https://localhost:{}{path}", served.client.udp.port());
+    let json = |response: Response| -> Value { response.json().expect("JSON") };
+
+    assert_eq!(json(send(client.get(url("/v1/health")), 200))["status"], "ok");
+    send(client.get(url("/v1/runs/nowhere")), 404);
+    let content = fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let part = Part::bytes(content.clone()).file_name("clip.mp4");
+    let form = Form::new().part("file", part);
+    let kept = json(send(client.post(url("/v1/upload")).multipart(form), 200));
+    assert_eq!(kept["bytes"], content.len());
+    let path = url(&format!("/v1/files/{}", kept["file_name"].as_str().expect("a name")));
+    let whole = send(client.get(&path), 200).bytes().expect("whole");
+    assert!(whole == content, "the file comes back as it went");
+    let range = send(client.get(&path).header("range", "bytes=1000-69999"), 206);
+    assert!(
+        range.bytes().expect("whole") == content[1000..70_000],
+        "the bytes that were asked for"
+    );
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| send(client.get(url("/v1/limits")), 200));
+        }
+    });
+
+    let run = json(send(client.post(url("/v1/runs")).json(&json!({})), 200));
+    let run = url(&format!("/v1/runs/{}", run["run_id"].as_str().expect("an id")));
+    let live = send(client.get(format!("{run}/events/stream")), 200);
+    let mut told = BufReader::new(live).lines().map(|line| line.expect("the stream goes on"));
+    assert!(told.any(|line| line == "event: run_created"));
+    send(client.post(format!("{run}/stop")).json(&json!({})), 200);
+    assert!(told.any(|line| line == "event: stop_requested"), "the stream ends without it");
+}
+
+#[test]
+fn our_own_client_asks_over_tls_whom_it_trusts() {
+    let name = "our_own_client_asks_over_tls_whom_it_trusts";
+    let Some(sightline) = sightline(name) else { return };
+    let (dir, served) = served();
+    let address = format!("https://localhost:{}", served.client.tcp.port());
+    let clear = format!("http://localhost:{}", served.client.tcp.port());
+    let (chain, other) = (&served.pair.chain, dir.path().join("other.pem"));
+    fs::write(&other, "no certificate").expect("written");
+    for (case, address, trusted, code, told) in [
+        ("the server's own", &address, Some(chain), 0, ""),
+        ("the system's alone", &address, None, 4, "certificate"),
+        ("no certificate", &address, Some(&other), 2, "no certificates in PEM"),
+        ("clear text", &clear, Some(chain), 5, ""),
+    ] {
+        let mut command = Command::new(&sightline);
+        command.args(["runs", "list", "--server", address]).env("SIGHTLINE_API_KEY", ALICE);
+        command.args(trusted.iter().flat_map(|path| ["--ca".as_ref(), path.as_os_str()]));
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{case}: {said}");
+        assert!(said.contains(told), "{case}: {said}");
+    }
 }
 
 /// The browser, where there is one.

@@ -56,7 +56,18 @@ impl Publication {
         attach: &Value,
         options: &[&str],
     ) -> Publication {
-        let url = format!("http://{}/v1/stream/whip", server.addr());
+        Publication::start_at(sightline, server.addr(), file, attach, options)
+    }
+
+    /// The same to a server at `address`, one of its own.
+    pub fn start_at(
+        sightline: &Path,
+        address: &str,
+        file: &Path,
+        attach: &Value,
+        options: &[&str],
+    ) -> Publication {
+        let url = format!("http://{address}/v1/stream/whip");
         let mut command = Command::new(sightline);
         command.args(["whip", "publish"]).arg(file).arg(url).arg("--json").args(options);
         command.args(["--attach", &attach.to_string()]).env("SIGHTLINE_API_KEY", ALICE);

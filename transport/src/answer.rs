@@ -47,8 +47,9 @@ where
     } else {
         let close = request.version() < Version::HTTP_2;
         let expired: Expired = Arc::new(AtomicBool::new(false));
-        let debt = Debt::new(in_flight.activity());
-        let body = |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), debt));
+        let activity = Arc::clone(in_flight.activity());
+        let body =
+            |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), &activity));
         let response = match site.router.oneshot(request.map(body)).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -4,10 +4,12 @@
 //! the last good pair, and connections that are open keep what they have.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use rustls::{
@@ -18,9 +20,12 @@ use rustls::{
     sign::CertifiedKey,
 };
 use tokio::time::MissedTickBehavior;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A file of certificates or of a key is not longer than this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a certificate and its key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +53,16 @@ pub enum CertificateError {
     #[error("holds no certificate: {0}")]
     Empty(PathBuf),
     /// The key is not the certificate's, or of no kind that is served.
-    #[error("the certificate and the key do not serve together: {0}")]
+    #[error(
+        "the certificate and the key do not serve together, where RSA from 2048 bits, ECDSA and \
+         Ed25519 would: {0}"
+    )]
     Pair(#[source] rustls::Error),
 }
 
 /// What tells one state of the files from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp([(Option<SystemTime>, u64, u64); 2]);
+struct Stamp([(i64, i64, u64, u64); 2]);
 
 /// A certificate and its key, replaced together.
 #[derive(Debug)]
@@ -134,17 +142,73 @@ impl ResolvesServerCert for Certificate {
 fn read(files: &CertificateFiles) -> Result<CertifiedKey, CertificateError> {
     let refused = |what, path: &Path| {
         let path = path.to_owned();
-        move |error: pem::Error| CertificateError::File { what, path, reason: error.to_string() }
+        move |reason: String| CertificateError::File { what, path, reason }
     };
-    let chain = CertificateDer::pem_file_iter(&files.chain)
-        .and_then(|listed| listed.collect::<Result<Vec<_>, _>>())
-        .map_err(refused("certificates", &files.chain))?;
-    if chain.is_empty() {
+    let of_chain = refused("certificates", &files.chain);
+    let chain = contents(&files.chain).map_err(|error| error.to_string()).and_then(|text| {
+        let listed = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+        listed.map_err(|error| in_words(&error, &text))
+    });
+    let chain = chain.map_err(of_chain)?;
+    let Some(own) = chain.first() else {
         return Err(CertificateError::Empty(files.chain.clone()));
+    };
+    if let Some(why) = out_of_time(own, ASN1Time::now()) {
+        let path = files.chain.display();
+        tracing::warn!(%path, why, "clients will refuse the certificate");
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(refused("a key", &files.key))?;
+    let key = contents(&files.key).map_err(|error| error.to_string()).and_then(|text| {
+        PrivateKeyDer::from_pem_slice(&text).map_err(|error| in_words(&error, &text))
+    });
+    let key = key.map_err(refused("a key", &files.key))?;
     CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
         .map_err(CertificateError::Pair)
+}
+
+/// A file that ends, and soon: a pipe or a device would keep whoever reads it.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// What is wrong with `text`, for whoever made the file.
+fn in_words(error: &pem::Error, text: &[u8]) -> String {
+    // PKCS#8, and as OpenSSL once wrote it (RFC 7468 11, RFC 1421 4.6.1.1).
+    let is_encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
+        .iter()
+        .any(|mark| text.windows(mark.len()).any(|window| window == *mark));
+    let words = match error {
+        _ if is_encrypted => "it is encrypted, and the server asks for no passphrase",
+        pem::Error::MissingSectionEnd { .. } => "its last PEM block has no end",
+        pem::Error::IllegalSectionStart { .. } => "a line that begins a PEM block is malformed",
+        pem::Error::Base64Decode(_) => "a PEM block is no base64",
+        pem::Error::NoItemsFound => "it has no PEM block of that kind",
+        _ => return error.to_string(),
+    };
+    words.to_owned()
+}
+
+/// Why clients will refuse the certificate at `now` for the time alone, in words. It is shown all the
+/// same: the clock may be what is wrong, and nothing else is there to be shown.
+fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
+    let validity = match X509Certificate::from_der(own) {
+        Ok((_, parsed)) => parsed.validity().clone(),
+        Err(error) => return Some(format!("its times cannot be read: {error}")),
+    };
+    if now < validity.not_before {
+        Some(format!("it holds from {} on", validity.not_before))
+    } else if now > validity.not_after {
+        Some(format!("it held until {}", validity.not_after))
+    } else {
+        None
+    }
 }
 
 fn stamp(files: &CertificateFiles) -> Result<Stamp, CertificateError> {
@@ -155,7 +219,8 @@ fn stamp(files: &CertificateFiles) -> Result<Stamp, CertificateError> {
             reason: error.to_string(),
         };
         let found = fs::metadata(path).map_err(unreadable)?;
-        Ok((found.modified().ok(), found.len(), std::os::unix::fs::MetadataExt::ino(&found)))
+        // Of change, not of modification: who may read it is a reason to read it again.
+        Ok((found.ctime(), found.ctime_nsec(), found.len(), found.ino()))
     };
     Ok(Stamp([of("certificates", &files.chain)?, of("a key", &files.key)?]))
 }

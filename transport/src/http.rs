@@ -65,7 +65,7 @@ pub struct Ends {
 pub struct Limits {
     /// Request line and headers together; past it 431.
     pub header_bytes_max: usize,
-    /// Longest silence of a peer that owes bytes; past it 408 and close.
+    /// Longest silence of a peer that owes bytes, in which a body moves by 64 KiB; past it 408 and close.
     pub idle: Duration,
     /// Requests at once on one HTTP/2 connection.
     pub streams_max: u32,

@@ -5,6 +5,7 @@
 
 mod body;
 mod congestion;
+mod message;
 mod quic;
 
 use std::{
@@ -33,6 +34,7 @@ use crate::{
     answer::{CountedBody, answer},
     certificate::{Certificate, CertificateError},
     http::HANDSHAKE,
+    idle::LEAST_BYTES,
 };
 use body::RequestBody;
 use congestion::ForgivingConfig;
@@ -48,8 +50,6 @@ const SEND_WINDOW_BYTES: u64 = 4 << 20;
 const SOCKET_BYTES: usize = 4 << 20;
 /// Parts of an answer below this are put together while more of them are there.
 const SMALL_BYTES: usize = 16 << 10;
-/// Parts above this are sent in pieces; with the limit on silence it is the least rate of a peer.
-const PIECE_BYTES: usize = 64 << 10;
 /// Handshakes at once; from the smaller number on, peers first prove their address (RFC 9000 8.1).
 const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKES_UNPROVEN: usize = 64;
@@ -273,7 +273,7 @@ async fn respond(
     limits: Limits,
     activity: Arc<Activity>,
 ) {
-    let (request, stream) = match timeout(limits.idle, resolver.resolve_request()).await {
+    let (request, mut stream) = match timeout(limits.idle, resolver.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(error)) => {
             tracing::debug!(%error, "no request came of a stream");
@@ -282,9 +282,18 @@ async fn respond(
         // Dropped, and so reset: half a head has nobody to be told about it.
         Err(_) => return,
     };
+    let length = match message::content_length(&request) {
+        Ok(length) => length,
+        Err(error) => {
+            tracing::debug!(%error, "a request is malformed");
+            stream.stop_sending(Code::H3_MESSAGE_ERROR);
+            stream.stop_stream(Code::H3_MESSAGE_ERROR);
+            return;
+        }
+    };
     let in_flight = activity.begin();
     let (sending, receiving) = stream.split();
-    let body = RequestBody::new(receiving, held, request.headers());
+    let body = RequestBody::new(receiving, held, length);
     let response = answer(request.map(|()| body), site, limits, in_flight).await;
     reply(sending, response, limits.idle).await;
 }
@@ -323,7 +332,7 @@ async fn reply(mut stream: Sending, response: Response<CountedBody>, idle: Durat
     }
 }
 
-/// An answer's body in parts that are worth a frame, and that a slow peer can take in time.
+/// An answer's body in parts that are worth a frame, and that the slowest peer allowed takes in time.
 struct Parts {
     body: CountedBody,
     rest: Bytes,
@@ -350,7 +359,7 @@ impl Parts {
         if !gathered.is_empty() {
             return Poll::Ready(Ok(Some(gathered.freeze())));
         }
-        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        let piece = self.rest.split_to(self.rest.len().min(LEAST_BYTES));
         Poll::Ready(Ok((!piece.is_empty()).then_some(piece)))
     }
 }

@@ -46,6 +46,7 @@ use std::{
 
 pub use counts::{PortCounts, Refused, SessionCounts};
 pub use error::{Failure, FragmentError, OfferError, PortError};
+pub use peer::PEER_BYTES_A_SECOND;
 pub use port::{Port, Session};
 
 use crate::rtp::Unit;

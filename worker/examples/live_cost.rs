@@ -5,8 +5,9 @@
 //! which not all are dear to decode at once.
 //!
 //! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself,
-//! and of the second one after it, which completes its signal), CPU and resident memory. `--stills`
-//! encodes selected frames, `--shown` makes views, clips and inputs of novelty besides.
+//! and of the second one after it, which completes its signal), CPU, that of all other processes, which
+//! says what the milliseconds are worth, and resident memory. `--stills` encodes selected frames,
+//! `--shown` makes views, clips and inputs of novelty besides.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -141,11 +142,12 @@ fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
         (0..given.each).try_for_each(|session| live.open(session, spec))?;
         workers.push(live);
     }
-    let started = Instant::now();
+    let (started, busy) = (Instant::now(), busy_seconds() - own_seconds());
     let refused = feed(given, (&units, length), &workers, &tally);
     // What is on its way still arrives.
     std::thread::sleep(Duration::from_millis(300));
-    report(given, &lock(&tally), refused, started.elapsed());
+    let others = busy_seconds() - own_seconds() - busy;
+    report(given, &lock(&tally), (refused, others), started.elapsed());
     Ok(())
 }
 
@@ -180,7 +182,8 @@ fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().expect("no panic while counting")
 }
 
-fn report(given: &Arguments, tally: &Tally, refused: u32, wall: Duration) {
+/// `others` is the CPU that other processes took meanwhile, in seconds.
+fn report(given: &Arguments, tally: &Tally, (refused, others): (u32, f64), wall: Duration) {
     let (mut own, mut completed) = (Vec::new(), Vec::new());
     for Session { pushed, heard } in &tally.sessions {
         let ms = |from: &Instant, to: &Instant| to.duration_since(*from).as_secs_f64() * 1000.0;
@@ -194,7 +197,7 @@ fn report(given: &Arguments, tally: &Tally, refused: u32, wall: Duration) {
     let memory: Vec<u64> = children.iter().map(|pid| resident_mib(pid)).collect();
     println!(
         "sessions {} workers {} frames {frames} refused {refused} pictures {} KiB {} | own ms {} | \
-         completed ms {} | cores: workers {:.2} server {:.2} | worker MiB {memory:?}",
+         completed ms {} | cores: workers {:.2} server {:.2} others {:.2} | worker MiB {memory:?}",
         given.workers * given.each,
         given.workers,
         tally.pictures,
@@ -203,6 +206,7 @@ fn report(given: &Arguments, tally: &Tally, refused: u32, wall: Duration) {
         spread(completed),
         cores(workers_cpu),
         cores(cpu_seconds("self")),
+        cores(others),
     );
     tally.trouble.iter().take(5).for_each(|trouble| println!("trouble: {trouble}"));
 }
@@ -233,6 +237,22 @@ fn stat(pid: &str) -> Vec<String> {
 fn cpu_seconds(pid: &str) -> f64 {
     let ticks = |at: usize| stat(pid).get(at).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
+}
+
+/// CPU of this process and its children, in seconds.
+fn own_seconds() -> f64 {
+    cpu_seconds("self") + children().iter().map(|pid| cpu_seconds(pid)).sum::<f64>()
+}
+
+/// CPU that was taken from the machine's cores since it started, in seconds.
+fn busy_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<f64> = first.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    // Idle, and waiting for storage: proc_stat(5).
+    let idle = |at: &usize| matches!(at, 3 | 4);
+    // Guests are counted among the others already.
+    ticks.iter().take(8).enumerate().filter(|(at, _)| !idle(at)).map(|(_, it)| it / 100.0).sum()
 }
 
 fn resident_mib(pid: &str) -> u64 {

@@ -28,7 +28,7 @@ pub enum Choice {
 /// Which backend is to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GateChoice {
-    /// The first GPU that measures as the CPU does, else the CPU.
+    /// Where a device decodes, the first GPU beside it that measures as the CPU does, else the CPU.
     #[default]
     Auto,
     /// This one; a Vulkan adapter that is a CPU too.
@@ -99,15 +99,18 @@ impl Wanted {
         }
     }
 
-    /// What to measure with, in the order in which it is tried.
-    fn gate_candidates(&self) -> Vec<GateDevice> {
+    /// A backend that measures, of the device that decodes where that has a number.
+    fn gate_device(&self, backend: GateBackend) -> GateDevice {
         let number = self.device.as_ref().and_then(|device| device.parse().ok()).unwrap_or(0);
-        let device =
-            |is_named| move |backend| GateDevice { backend, number, is_named, was_there: false };
-        match self.gate {
-            GateChoice::Auto => GateBackend::ALL.map(device(false)).into(),
-            GateChoice::Named(backend) => vec![device(true)(backend)],
-        }
+        let is_named = self.gate == GateChoice::Named(backend);
+        GateDevice { backend, number, is_named, was_there: false }
+    }
+
+    /// A device that decodes or measures is asked for by name.
+    pub fn names_device(&self) -> bool {
+        use GateChoice::Named;
+        matches!(self.choice, Choice::Named(Backend::Nvdec | Backend::Vaapi))
+            || matches!(self.gate, Named(GateBackend::Cuda | GateBackend::Wgpu))
     }
 
     fn spec(&self, backend: Backend) -> DeviceSpec {
@@ -121,13 +124,84 @@ impl Supervisor {
         program: &WorkerProgram,
         wanted: &Wanted,
     ) -> Result<(Supervisor, Selection), SelectError> {
-        let (program, gate) =
-            first_that_measures(&wanted.gate_candidates(), |device| try_gate(program, device))?;
-        let tried = |backend| try_backend(&program, wanted, backend);
-        let (supervisor, found) = first_that_decodes(&wanted.candidates(), tried)?;
-        let Decodes { backend, capabilities, sandbox, passed_over } = found;
-        Ok((supervisor, Selection { backend, capabilities, sandbox, passed_over, gate }))
+        select_by(
+            wanted,
+            |gate| try_gate(program, gate),
+            |decoder, gate| {
+                let program = program.clone();
+                let program = match gate {
+                    Some(gate) => program.with_gate(gate),
+                    None => program,
+                };
+                try_backend(&program, wanted, decoder)
+            },
+        )
     }
+}
+
+/// Selects by what `measures` alone and what `decodes` beside it. To fail there is an error for a gate's
+/// device as long as nothing is selected, and no more afterwards.
+fn select_by(
+    wanted: &Wanted,
+    mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
+    mut decodes: impl FnMut(Backend, Option<GateDevice>) -> Result<Found, WorkerError>,
+) -> Result<(Supervisor, Selection), SelectError> {
+    let ((supervisor, found), gate) = match wanted.gate {
+        GateChoice::Named(backend) => {
+            let refused = |source| SelectError::Gate { backend, source };
+            let device = wanted.gate_device(backend);
+            measures(device).map_err(refused)?;
+            let device = Some(device).filter(|_| backend != GateBackend::Cpu);
+            let found =
+                first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, device))
+                    .map_err(|error| match error {
+                        WorkerError::Fault(Fault::Gate(_)) => refused(error),
+                        other => SelectError::Decode(other),
+                    })?;
+            (found, GateSelection { backend, passed_over: Vec::new() })
+        }
+        GateChoice::Auto => {
+            let plain = first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, None))?;
+            beside(plain, |decoder, gate| {
+                let device = wanted.gate_device(gate);
+                measures(device)?;
+                first_that_decodes(&[decoder], |decoder| decodes(decoder, Some(device)))
+            })
+        }
+    };
+    let supervisor = Supervisor::new(supervisor.program.with_gate_found());
+    let Decodes { backend, capabilities, sandbox, passed_over } = found;
+    Ok((supervisor, Selection { backend, capabilities, sandbox, passed_over, gate }))
+}
+
+/// Devices that measure without being named where `decoder` decodes, in the order in which they are
+/// tried: its driver is in the worker already. Elsewhere the CPU measures: frames that are in host memory
+/// cost a device more than they cost the CPU, and a driver widens the sandbox.
+fn gates_beside(decoder: Backend) -> &'static [GateBackend] {
+    match decoder {
+        Backend::Nvdec => &[GateBackend::Cuda, GateBackend::Wgpu],
+        Backend::Vaapi => &[GateBackend::Wgpu],
+        Backend::Software | Backend::FfmpegCli => &[],
+    }
+}
+
+/// Workers that decode, as they were found or with the first gate beside the decoder that `attempt`
+/// finds measuring.
+fn beside(
+    plain: (Supervisor, Decodes),
+    mut attempt: impl FnMut(Backend, GateBackend) -> Result<(Supervisor, Decodes), WorkerError>,
+) -> ((Supervisor, Decodes), GateSelection) {
+    let mut passed_over = Vec::new();
+    for &backend in gates_beside(plain.1.backend) {
+        match attempt(plain.1.backend, backend) {
+            Ok((supervisor, both)) => {
+                let decodes = Decodes { passed_over: plain.1.passed_over, ..both };
+                return ((supervisor, decodes), GateSelection { backend, passed_over });
+            }
+            Err(error) => passed_over.push((backend, error)),
+        }
+    }
+    (plain, GateSelection { backend: GateBackend::Cpu, passed_over })
 }
 
 impl SelectError {
@@ -147,35 +221,17 @@ struct Decodes {
     passed_over: Vec<(Backend, WorkerError)>,
 }
 
-/// Workers that measure with `device`, which one of them has opened; the CPU needs no trying.
-fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<WorkerProgram, WorkerError> {
+/// Has a worker open `device`; the CPU needs no trying.
+fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerError> {
     let backend = device.backend;
     if backend == GateBackend::Cpu {
-        return Ok(program.clone());
+        return Ok(());
     }
     if !backend.is_built() {
         return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
     }
     Process::spawn(&program.clone().with_gate(device), &Limits::default(), Life::Open)?;
-    Ok(program.clone().with_gate(GateDevice { was_there: true, ..device }))
-}
-
-/// The last candidate's failure is an error; those before it are told.
-fn first_that_measures(
-    candidates: &[GateDevice],
-    mut attempt: impl FnMut(GateDevice) -> Result<WorkerProgram, WorkerError>,
-) -> Result<(WorkerProgram, GateSelection), SelectError> {
-    let mut passed_over: Vec<(GateBackend, WorkerError)> = Vec::new();
-    for &device in candidates {
-        let backend = device.backend;
-        match attempt(device) {
-            Ok(program) => return Ok((program, GateSelection { backend, passed_over })),
-            Err(error) => passed_over.push((backend, error)),
-        }
-    }
-    let last = passed_over.pop();
-    let (backend, source) = last.unwrap_or((GateBackend::Cpu, WorkerError::Ended));
-    Err(SelectError::Gate { backend, source })
+    Ok(())
 }
 
 /// What a backend comes to: workers that use it, what they decode and how they are confined.
@@ -258,115 +314,4 @@ fn first_that_decodes(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::SandboxLevel;
-
-    fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> Tried {
-        let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
-        Tried { codec, bits, decoder, reason }
-    }
-
-    #[test]
-    fn a_device_is_asked_for_what_it_decoded_alone() {
-        let nvdec = |tried: &[Tried]| decoded_by(Backend::Nvdec, tried);
-        let all = [
-            tried(Codec::H264, 8, "nvdec:h264", None),
-            tried(Codec::H265, 8, "nvdec:hevc+software:hevc", Some("unplugged")),
-            tried(Codec::H265, 10, "nvdec:hevc", None),
-            tried(Codec::Vp9, 8, "nvdec:vp9", None),
-            tried(Codec::Vp9, 10, "software:vp9", Some("not on this device")),
-            tried(Codec::Av1, 8, "software:libdav1d", Some("other pictures")),
-            tried(Codec::Mpeg4, 8, "software:mpeg4", None),
-        ];
-        assert_eq!(nvdec(&all), Ok(vec![Codec::H264, Codec::Vp9]));
-        let error = nvdec(&all[5..]).expect_err("nothing of it");
-        assert_eq!(
-            error.to_string(),
-            "it decodes none of the clips that are tried: other pictures"
-        );
-        assert!(nvdec(&[]).is_err());
-    }
-
-    fn found() -> Found {
-        let codecs = vec![tried(Codec::H264, 8, "software:h264", None)];
-        let report = SandboxReport {
-            landlock_abi: 7,
-            seccomp: true,
-            rlimits: true,
-            level: SandboxLevel::Full,
-        };
-        let capabilities = Capabilities { codecs, measurer: "cpu".to_owned() };
-        (Supervisor::new(WorkerProgram::at("/none")), capabilities, report)
-    }
-
-    #[test]
-    fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
-        use Backend::{Nvdec, Software, Vaapi};
-        /// What is asked for, what decodes, what is selected and what is passed over.
-        type Case = (Choice, &'static [Backend], Option<Backend>, &'static [Backend]);
-        let rows: [Case; 6] = [
-            (Choice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
-            (Choice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
-            (Choice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
-            (Choice::Auto, &[], None, &[]),
-            (Choice::Named(Nvdec), &[Vaapi, Software], None, &[]),
-            (Choice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
-        ];
-        for (choice, there, expected, passed_over) in rows {
-            let wanted = Wanted { choice, ..Wanted::default() };
-            let selected = first_that_decodes(&wanted.candidates(), |backend| {
-                if there.contains(&backend) { Ok(found()) } else { Err(WorkerError::Ended) }
-            });
-            let selected = selected.ok().map(|(_, selection)| selection);
-            let case = format!("{choice:?} of {there:?}");
-            assert_eq!(selected.as_ref().map(|found| found.backend), expected, "{case}");
-            if let Some(found) = selected {
-                let names: Vec<Backend> = found.passed_over.iter().map(|over| over.0).collect();
-                assert_eq!(names, passed_over, "{case}");
-            }
-        }
-    }
-
-    #[test]
-    fn gates_are_tried_in_turn_and_only_a_name_takes_an_adapter_that_is_a_cpu() {
-        use GateBackend::{Cpu, Cuda, Wgpu};
-        /// What is asked for, what measures, what is selected and what is passed over.
-        type Case =
-            (GateChoice, &'static [GateBackend], Option<GateBackend>, &'static [GateBackend]);
-        let rows: [Case; 5] = [
-            (GateChoice::Auto, &[Cuda, Wgpu, Cpu], Some(Cuda), &[]),
-            (GateChoice::Auto, &[Wgpu, Cpu], Some(Wgpu), &[Cuda]),
-            (GateChoice::Auto, &[Cpu], Some(Cpu), &[Cuda, Wgpu]),
-            (GateChoice::Named(Wgpu), &[Cuda, Cpu], None, &[]),
-            (GateChoice::Named(Cpu), &[Cuda, Wgpu, Cpu], Some(Cpu), &[]),
-        ];
-        for (gate, there, expected, passed_over) in rows {
-            let wanted = Wanted { gate, device: Some("3".to_owned()), ..Wanted::default() };
-            let candidates = wanted.gate_candidates();
-            let is_named = gate != GateChoice::Auto;
-            for candidate in &candidates {
-                assert_eq!((candidate.number, candidate.is_named), (3, is_named), "{gate:?}");
-            }
-            let selected = first_that_measures(&candidates, |device| {
-                let found = there.contains(&device.backend);
-                found.then(|| WorkerProgram::at("/none")).ok_or(WorkerError::Ended)
-            });
-            let case = format!("{gate:?} of {there:?}");
-            match selected {
-                Ok((_, found)) => {
-                    let names: Vec<_> = found.passed_over.iter().map(|over| over.0).collect();
-                    assert_eq!(
-                        (Some(found.backend), &names[..]),
-                        (expected, passed_over),
-                        "{case}"
-                    );
-                }
-                Err(SelectError::Gate { backend, .. }) => {
-                    assert_eq!((expected, gate), (None, GateChoice::Named(backend)), "{case}");
-                }
-                Err(error) => panic!("{case}: {error}"),
-            }
-        }
-    }
-}
+mod tests;

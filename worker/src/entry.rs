@@ -1,6 +1,7 @@
 //! The worker's side: enter the sandbox, then do what the control socket says until it closes.
 
 use std::{
+    ffi::OsString,
     io::{self, Stdin},
     ops::ControlFlow,
     process::ExitCode,
@@ -27,16 +28,22 @@ pub(crate) const ARGUMENT: &str = "media-worker";
 /// This process was started to be a worker, or what a worker decodes with; its `main` must call
 /// [`worker_main`] and nothing else.
 pub fn is_worker_invocation() -> bool {
-    let first = std::env::args_os().nth(1);
-    first.is_some_and(|argument| argument == ARGUMENT || argument == launcher::ARGUMENT)
+    let ours = [ARGUMENT, launcher::ARGUMENT, probe::ARGUMENT];
+    first_argument().is_some_and(|argument| ours.iter().any(|ours| argument == *ours))
+}
+
+fn first_argument() -> Option<OsString> {
+    std::env::args_os().nth(1)
 }
 
 /// The whole life of a worker. The process must have one thread and descriptor 0 be its socket.
 pub fn worker_main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
-        return launcher::launch();
-    }
-    match serve() {
+    let served = match first_argument() {
+        Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
+        Some(argument) if argument == probe::ARGUMENT => probe::say(),
+        _ => serve(),
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("media worker: {error}");

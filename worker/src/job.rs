@@ -29,6 +29,7 @@ use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 use crate::{
     Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
 };
+pub(crate) use predict::frame_bytes;
 
 /// What to do with a file.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,10 +1,11 @@
 //! A decoding program in a sandbox of its own: our binary gives everything up and becomes it.
 //!
-//! The program reads its libraries, its two ends and nothing else; it writes no file, opens no socket
-//! and starts no process. It dies with the thread that started it.
+//! The program reads its libraries, itself and its ends, and no other file's contents; it writes no
+//! file, opens no socket and starts no process. It dies with the thread that started it.
 
 use std::{
     ffi::OsString,
+    fs::File,
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
@@ -14,42 +15,63 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{BackendError, Conversation, program_arguments};
+use decode::{BackendError, Conversation, ProgramInput, program_arguments};
 use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::{
-    Limits, descriptors,
-    program::loader_path,
+    Attempt, Limits, descriptors, probe,
+    program::{library_directories, loader_path},
     sandbox::{ProgramConfinement, become_program},
 };
 
 /// First argument of a process that is to become a decoding program.
 pub(crate) const ARGUMENT: &str = "media-program";
 
-/// Time for a program to say its version, and bytes of it that are looked at.
-const VERSION_WITHIN: Duration = Duration::from_secs(5);
-const VERSION_BYTES_MAX: u64 = 256;
+/// Time for a program to say what it is asked, and bytes of it that are looked at.
+const SAID_WITHIN: Duration = Duration::from_secs(5);
+const SAID_BYTES_MAX: u64 = 4096;
 
-/// Starts `program` for a stream of `codec`, with `ours` as the binary that becomes it and `end` as both
-/// its input and its output.
+/// What a program is started for, and what it may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    /// What it decodes.
+    pub codec: Codec,
+    /// With so many threads.
+    pub threads: usize,
+    /// Private memory, short of a burst.
+    pub memory_bytes: u64,
+    /// CPU time of all its threads.
+    pub cpu_seconds: u64,
+}
+
+/// What a program is given: the far ends of its worker's.
+pub(crate) struct ProgramEnds {
+    /// Its input and its output.
+    pub socket: OwnedFd,
+    /// Where it says what it complains of.
+    pub says: OwnedFd,
+}
+
+/// Starts `program` for an errand, with `ours` as the binary that becomes it.
 pub(crate) fn start(
     ours: &Path,
     program: &Path,
-    codec: Codec,
-    end: OwnedFd,
-    limits: &Limits,
+    errand: &Errand,
+    ends: ProgramEnds,
 ) -> io::Result<Child> {
-    let mut command = confined(ours, program, limits);
-    command.args(program_arguments(codec)).stdin(end.try_clone()?).stdout(end);
+    let ProgramEnds { socket, says } = ends;
+    let mut command = confined(ours, program, errand.memory_bytes, errand.cpu_seconds);
+    command.args(program_arguments(errand.codec, errand.threads));
+    command.stdin(socket.try_clone()?).stdout(socket).stderr(says);
     command.spawn()
 }
 
 /// What becomes `program` in its sandbox, with no arguments and no ends yet.
-fn confined(ours: &Path, program: &Path, limits: &Limits) -> Command {
+fn confined(ours: &Path, program: &Path, memory_bytes: u64, cpu_seconds: u64) -> Command {
     let mut command = Command::new(ours);
-    command.arg(ARGUMENT).arg(limits.memory_bytes.to_string());
-    command.arg(std::process::id().to_string()).arg(program).stderr(Stdio::null());
+    command.arg(ARGUMENT).arg(memory_bytes.to_string()).arg(cpu_seconds.to_string());
+    command.arg(std::process::id().to_string()).arg(program);
     command.env_clear();
     command.envs(loader_path().map(|path| ("LD_LIBRARY_PATH", path)));
     command.process_group(0);
@@ -58,29 +80,41 @@ fn confined(ours: &Path, program: &Path, limits: &Limits) -> Command {
 
 /// Whether `program` says in its sandbox that it is an ffmpeg that knows our arguments.
 pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
-    let said = first_words(ours, program).unwrap_or_else(|error| error.to_string());
+    let said = said_by(ours, program, "-version").unwrap_or_else(|error| error.to_string());
+    let said = said.lines().next().unwrap_or_default().to_owned();
     if is_recent(&said) {
         return Ok(());
     }
     Err(BackendError::ProgramVersion { program: program.display().to_string(), said })
 }
 
-/// The beginning of the first line of what it says about its version.
-fn first_words(ours: &Path, program: &Path) -> io::Result<String> {
-    let mut command = confined(ours, program, &Limits::default());
-    let mut child = command.arg("-version").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let deadline = Instant::now() + VERSION_WITHIN;
+/// What came of attempts to do what a decoding program must not, by our own binary as one.
+pub(crate) fn probe(ours: &Path) -> io::Result<Vec<Attempt>> {
+    let said = said_by(ours, ours, probe::ARGUMENT)?;
+    let attempts: Option<Vec<Attempt>> = said.lines().map(probe::attempt).collect();
+    attempts.filter(|attempts| !attempts.is_empty()).ok_or_else(|| io::Error::other(said))
+}
+
+/// What `program` says in its sandbox when it is asked; where it says nothing, what it complains of.
+fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
+    let mut command =
+        confined(ours, program, Limits::default().memory_bytes, SAID_WITHIN.as_secs());
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let deadline = Instant::now() + SAID_WITHIN;
     while child.try_wait()?.is_none() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(5));
     }
-    // Without effect on one that has ended; what it said is in the pipe.
+    // Without effect on one that has ended; what it said is in the pipes.
     child.kill().and_then(|()| child.wait().map(drop))?;
     let mut said = Vec::new();
     if let Some(out) = child.stdout.take() {
-        out.take(VERSION_BYTES_MAX).read_to_end(&mut said)?;
+        out.take(SAID_BYTES_MAX).read_to_end(&mut said)?;
     }
-    let said = String::from_utf8_lossy(&said);
-    Ok(said.lines().next().unwrap_or_default().to_owned())
+    if let Some(complaint) = child.stderr.take().filter(|_| said.is_empty()) {
+        complaint.take(SAID_BYTES_MAX).read_to_end(&mut said)?;
+    }
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// `-fps_mode` came with 5.1; what is built from a repository has no number and is taken for newer.
@@ -114,12 +148,14 @@ impl Launch {
     fn from_arguments() -> Option<Launch> {
         let mut given = std::env::args_os().skip(2);
         let mut number = || given.next()?.to_str()?.parse::<u64>().ok();
-        let (memory_bytes, parent) = (number()?, number()?);
-        let program = PathBuf::from(given.next()?);
-        let directories = loader_path().unwrap_or_default();
-        let libraries = std::env::split_paths(&directories).collect();
-        let parent = u32::try_from(parent).ok()?;
-        let confinement = ProgramConfinement { memory_bytes, parent, program, libraries };
+        let (memory_bytes, cpu_seconds, parent) = (number()?, number()?, number()?);
+        let confinement = ProgramConfinement {
+            memory_bytes,
+            cpu_seconds,
+            parent: u32::try_from(parent).ok()?,
+            program: PathBuf::from(given.next()?),
+            libraries: library_directories(),
+        };
         Some(Launch { confinement, arguments: given.collect() })
     }
 
@@ -134,17 +170,15 @@ impl Launch {
     }
 }
 
-/// The two ends of a program behind one socket.
-pub(crate) fn conversation(end: OwnedFd) -> Conversation {
-    let end = Arc::new(end);
+/// The worker's ends of a program: its input and output, and what it says, which no reading waits for.
+pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> Conversation {
+    let end = Arc::new(socket);
     let ends = Arc::clone(&end);
     Conversation {
         input: Box::new(Input(Arc::clone(&end))),
         output: Box::new(Output(end)),
-        hang_up: Box::new(move || {
-            // A program that has ended has closed them itself.
-            shutdown(&ends, Shutdown::Both).ok();
-        }),
+        said: Box::new(File::from(said)),
+        hang_up: Box::new(move || Ok(shutdown(&ends, Shutdown::Both)?)),
     }
 }
 
@@ -160,11 +194,9 @@ impl Write for Input {
     }
 }
 
-/// The end of the program's input.
-impl Drop for Input {
-    fn drop(&mut self) {
-        // A program that has ended has closed it itself.
-        shutdown(&self.0, Shutdown::Write).ok();
+impl ProgramInput for Input {
+    fn end(&mut self) -> io::Result<()> {
+        Ok(shutdown(&self.0, Shutdown::Write)?)
     }
 }
 

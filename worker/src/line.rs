@@ -75,15 +75,17 @@ impl<S: AsFd> Line<S> {
         }
     }
 
-    /// Has the server start a program that decodes `codec`; its input and output are one socket.
-    pub fn program(&self, codec: Codec) -> io::Result<OwnedFd> {
+    /// Has the server start a program that decodes `codec`: the socket that is its input and output,
+    /// and the pipe of what it says.
+    pub fn program(&self, codec: Codec) -> io::Result<(OwnedFd, OwnedFd)> {
         let mut incoming = self.incoming();
         self.send(&Reply::Program { codec })?;
-        match self.wait(&mut incoming)? {
+        let mut end = || match self.wait(&mut incoming)? {
             Some(Request::Program) => incoming.descriptor().map_err(io::Error::other),
             Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),
-        }
+        };
+        Ok((end()?, end()?))
     }
 
     fn incoming(&self) -> MutexGuard<'_, Incoming> {

@@ -22,7 +22,7 @@ use crate::{
     Limits, SandboxReport, SessionEvent, SessionSpec, Supervisor, WorkerError,
     process::{Life, Line, Process},
     protocol::Reply,
-    session::SESSIONS_MAX,
+    session::{SESSION_BYTES_MAX, SESSIONS_MAX},
     wire::ProtocolError,
 };
 use lanes::{Lanes, Looked};
@@ -140,6 +140,9 @@ impl Supervisor {
 impl LiveWorker {
     /// Sessions that one worker holds at most.
     pub const SESSIONS_MAX: usize = SESSIONS_MAX;
+    /// Bytes of pictures that a session is taken to keep. A stream made for it has its decoder keep more:
+    /// what has not come out of that yet is bounded in pixels.
+    pub const SESSION_BYTES_MAX: u64 = SESSION_BYTES_MAX;
 
     /// The sandbox it runs in.
     pub fn sandbox_report(&self) -> &SandboxReport {

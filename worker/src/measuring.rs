@@ -1,18 +1,22 @@
 //! What measures frames in a worker: the CPU, or a device that all its threads share.
 //!
 //! A device is opened once, while the worker confines itself. Promises that what it does not measure,
-//! and everything from its loss on, is measured by the CPU with the same integers, and that a loss is
-//! told. Which backend is wanted is the supervisor's matter.
+//! or not in time, and everything from its loss on, is measured by the CPU with the same integers, and
+//! that a loss is told. Which backend is wanted is the supervisor's matter.
 
+mod desk;
+mod patience;
 #[cfg(test)]
 pub(crate) mod scripted;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{io, sync::Arc};
 
 use gate::{CpuMeasurer, FallbackMeasurer, MeasureError, Measurements, Measurer};
 use media::{ErrorKind, Frame};
 
 use crate::wire::{wire_enum, wire_struct};
+use desk::Desk;
+pub(crate) use patience::Patience;
 
 /// Frames that a thread of a file job gathers for a device before it waits for their measurements.
 const GATHERED_MAX: usize = 8;
@@ -29,7 +33,7 @@ pub enum GateBackend {
 }
 
 impl GateBackend {
-    /// Every backend; the devices in the order in which they are tried.
+    /// Every backend.
     pub const ALL: [GateBackend; 3] = [GateBackend::Cuda, GateBackend::Wgpu, GateBackend::Cpu];
 
     /// Its name in settings and answers.
@@ -91,7 +95,7 @@ pub(crate) struct GateDevice {
     pub backend: GateBackend,
     /// Number of the NVIDIA device.
     pub number: u32,
-    /// An adapter that is a CPU will do: the backend was asked for by name.
+    /// It was asked for by name: any adapter will do, one that is a CPU too.
     pub is_named: bool,
     /// It measured when the server started: where it cannot be opened any more, the CPU goes on.
     pub was_there: bool,
@@ -115,8 +119,7 @@ struct Shared {
     name: &'static str,
     /// The backend's name and the device's.
     label: String,
-    measurer: Mutex<Box<dyn Measurer>>,
-    lost: OnceLock<MeasureError>,
+    desk: Desk,
 }
 
 impl Measuring {
@@ -131,25 +134,32 @@ impl Measuring {
                 opened => opened?,
             },
         };
-        Ok(opened.map_or_else(Measuring::default, |(device, label)| Measuring::on(device, &label)))
+        let Some(Opened { measurer, name, patience }) = opened else {
+            return Ok(Measuring::default());
+        };
+        Measuring::on(measurer, &name, patience).map_err(|error| GateError::Refused {
+            kind: ErrorKind::Unavailable,
+            reason: format!("no thread for the device: {error}"),
+        })
     }
 
     /// Measures on a device that was opened and is called `device_name`.
-    pub fn on(device: Box<dyn Measurer>, device_name: &str) -> Measuring {
+    pub fn on(
+        device: Box<dyn Measurer>,
+        device_name: &str,
+        patience: Patience,
+    ) -> io::Result<Measuring> {
         let name = device.name();
         let label = format!("{name}:{device_name}");
-        let (measurer, lost) = (Mutex::new(device), OnceLock::new());
-        Measuring(Some(Arc::new(Shared { name, label, measurer, lost })))
+        let desk = Desk::open(device, patience)?;
+        Ok(Measuring(Some(Arc::new(Shared { name, label, desk }))))
     }
 
     /// The CPU, in place of a device that is there no more.
     fn gone(backend: GateBackend, error: &GateError) -> Measuring {
-        let (backend, reason) = (backend.as_str(), error.to_string());
-        let measuring = Measuring::on(Box::new(CpuMeasurer::new()), backend);
-        if let Some(shared) = &measuring.0 {
-            shared.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason });
-        }
-        measuring
+        let name = backend.as_str();
+        let desk = Desk::closed(name, error.to_string());
+        Measuring(Some(Arc::new(Shared { name, label: name.to_owned(), desk })))
     }
 
     /// A measurer for one thread.
@@ -162,7 +172,12 @@ impl Measuring {
 
     /// A device is there and was not lost.
     pub fn is_on_device(&self) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.lost.get().is_none())
+        self.0.as_ref().is_some_and(|shared| shared.desk.is_open())
+    }
+
+    /// The device is there and not behind: frames may be gathered for it.
+    pub fn takes(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| shared.desk.takes())
     }
 
     /// Frames to measure at once: a device pays for more than one, the CPU does not.
@@ -172,7 +187,7 @@ impl Measuring {
 
     /// Why the device is not asked any more.
     pub fn lost(&self) -> Option<String> {
-        self.0.as_ref()?.lost.get().map(ToString::to_string)
+        self.0.as_ref()?.desk.lost().map(ToString::to_string)
     }
 
     /// What measures now, such as `cpu-avx2`, or a backend and its device.
@@ -202,24 +217,17 @@ impl Measurer for Handle {
         frames: &[Frame],
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
-        let Shared { measurer, lost, .. } = &*self.0;
-        if let Some(error) = lost.get() {
-            return Err(error.clone());
-        }
-        // Backends contain what panics, and keep no half of a batch.
-        let mut device = measurer.lock().unwrap_or_else(PoisonError::into_inner);
-        let measured = device.measure(frames, out);
-        if let Err(error) = &measured
-            && error.ends_device()
-        {
-            lost.get_or_init(|| error.clone());
-        }
-        measured
+        out.extend(self.0.desk.measure(frames)?);
+        Ok(())
     }
 }
 
-/// An open device and its name.
-type Opened = (Box<dyn Measurer>, String);
+/// An open device.
+struct Opened {
+    measurer: Box<dyn Measurer>,
+    name: String,
+    patience: Patience,
+}
 
 /// `None` is the CPU.
 fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
@@ -229,19 +237,20 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
         GateBackend::Wgpu => {
             let choice = match device.is_named {
                 true => shaders::AdapterChoice::Any,
-                false => shaders::AdapterChoice::Hardware,
+                false => shaders::AdapterChoice::Discrete,
             };
             let measurer = shaders::WgpuMeasurer::open(choice)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.adapter().to_owned();
-            Ok(Some((Box::new(measurer), name)))
+            let patience = if measurer.is_cpu() { Patience::CPU } else { Patience::GPU };
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience }))
         }
         #[cfg(feature = "cuda-gate")]
         GateBackend::Cuda => {
             let measurer = kernels::CudaMeasurer::open(device.number as usize)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.device().to_owned();
-            Ok(Some((Box::new(measurer), name)))
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience: Patience::GPU }))
         }
         #[cfg(not(all(feature = "wgpu-gate", feature = "cuda-gate")))]
         backend => Err(GateError::NotBuilt { backend }),

@@ -1,8 +1,8 @@
-//! Tries what a sandboxed worker must not be able to do, and says what came of it.
+//! Tries what a sandboxed worker or decoding program must not be able to do, and says what came of it.
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     os::unix::{net::UnixDatagram, process::CommandExt},
     process::Command,
@@ -16,7 +16,28 @@ use rustix::{
 
 use crate::protocol::Attempt;
 
+/// First argument of a decoding program that is our own binary: it tries, and says it on stdout.
+pub(crate) const ARGUMENT: &str = "media-probe";
+
 type Try = (&'static str, fn() -> io::Result<()>);
+
+/// A line an attempt.
+pub(crate) fn say() -> io::Result<()> {
+    attempts().into_iter().try_for_each(|Attempt { what, errno }| match errno {
+        Some(errno) => writeln!(io::stdout(), "{errno} {what}"),
+        None => writeln!(io::stdout(), "done {what}"),
+    })
+}
+
+/// The attempt of such a line.
+pub(crate) fn attempt(line: &str) -> Option<Attempt> {
+    let (outcome, what) = line.split_once(' ')?;
+    let errno = match outcome {
+        "done" => None,
+        errno => Some(errno.parse().ok()?),
+    };
+    Some(Attempt { what: what.to_owned(), errno })
+}
 
 /// Every attempt with its outcome; where nothing refuses the last one, it is the last.
 pub(crate) fn attempts() -> Vec<Attempt> {

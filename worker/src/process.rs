@@ -1,5 +1,6 @@
 //! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
 
+mod externals;
 mod output;
 
 use std::{
@@ -31,6 +32,7 @@ use crate::{
     spare::{Spares, Start},
     wire::ProtocolError,
 };
+use externals::{Externals, WorkerEnds};
 use output::OutputBudget;
 
 /// The end of stderr that is kept for an error.
@@ -38,9 +40,6 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 
 /// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Programs that one worker may have at a time: one decodes, and one more is about to end.
-const EXTERNALS_MAX: usize = 4;
 
 /// Whether the worker still holds its end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +70,7 @@ pub(crate) struct Process {
     child: Owned,
     program: WorkerProgram,
     /// What decodes for the worker.
-    externals: Vec<Owned>,
+    externals: Externals,
     /// Keeps the thread that started it.
     _starter: Option<Arc<Spares>>,
     socket: OwnedFd,
@@ -165,7 +164,7 @@ impl Process {
         let mut process = Process {
             child,
             program: program.clone(),
-            externals: Vec::new(),
+            externals: Externals::new(limits, life),
             _starter: None,
             socket,
             stderr,
@@ -246,16 +245,11 @@ impl Process {
         }
     }
 
-    /// Starts what the worker decodes with; one that does not start ends its output at once.
+    /// Starts what the worker decodes with.
     fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
-        self.externals.retain_mut(|external| !matches!(external.0.try_wait(), Ok(Some(_))));
-        if self.externals.len() >= EXTERNALS_MAX {
-            return Err(ProtocolError::Unexpected("program").into());
-        }
-        let (ours, theirs) = pair()?;
-        let started = self.program.start_external(codec, theirs, &self.limits);
-        self.externals.push(Owned(started.map_err(WorkerError::Spawn)?));
-        self.send_with(&Request::Program, ours.as_fd())
+        let WorkerEnds { socket, said } = self.externals.start(&self.program, codec)?;
+        self.send_with(&Request::Program, socket.as_fd())?;
+        self.send_with(&Request::Program, said.as_fd())
     }
 
     /// Bytes of the reply that came last.
@@ -306,18 +300,17 @@ impl Process {
             return Ok(());
         }
         self.looked = Instant::now();
-        let mut text = [0; 4096];
         // A worker that has just died has no status; its end of the socket says so soon.
-        let Ok(len) = self.status.read_at(&mut text, 0) else { return Ok(()) };
-        let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
-        let limit_bytes = self.limits.memory_bytes;
-        if field(b"VmRSS:") << 10 > limit_bytes {
+        let Some(used) = Usage::of(&self.status) else { return Ok(()) };
+        let (limit_bytes, limit) = (self.limits.memory_bytes, self.threads_max);
+        if used.resident_bytes > limit_bytes {
             return Err(WorkerError::MemoryLimit { limit_bytes });
         }
-        let limit = self.threads_max;
-        if field(b"Threads:") > limit {
+        if used.threads > limit {
             return Err(WorkerError::ThreadLimit { limit });
         }
+        // The worker goes on without a program that takes too much of what both have.
+        self.externals.keep_within(limit_bytes - used.resident_bytes, limit);
         Ok(())
     }
 
@@ -368,6 +361,22 @@ fn end(child: &mut Child) {
     // Both fail only where there is nothing left to kill or to reap.
     child.kill().ok();
     child.wait().ok();
+}
+
+/// What a process takes at a moment.
+struct Usage {
+    resident_bytes: u64,
+    threads: u64,
+}
+
+impl Usage {
+    /// Of the process with this `/proc/<pid>/status`; `None` once it is gone.
+    fn of(status: &File) -> Option<Usage> {
+        let mut text = [0; 4096];
+        let len = status.read_at(&mut text, 0).ok()?;
+        let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
+        Some(Usage { resident_bytes: field(b"VmRSS:") << 10, threads: field(b"Threads:") })
+    }
 }
 
 /// The number behind `name` in a `/proc/<pid>/status`.

@@ -12,7 +12,13 @@ use std::{
 use decode::{BackendError, DeviceSpec};
 use media::Codec;
 
-use crate::{Limits, entry::ARGUMENT, launcher, measuring::GateDevice, sandbox::Asked};
+use crate::{
+    Attempt,
+    entry::ARGUMENT,
+    launcher::{self, Errand, ProgramEnds},
+    measuring::GateDevice,
+    sandbox::Asked,
+};
 
 /// Threads of a driver: some for the device and some for each decoder.
 const DRIVER_THREADS_MAX: u64 = 64;
@@ -51,6 +57,12 @@ impl WorkerProgram {
         WorkerProgram { gate: Some(gate), ..self }
     }
 
+    /// The same, its device having measured at the start: one that is gone later is replaced.
+    pub(crate) fn with_gate_found(self) -> WorkerProgram {
+        let gate = self.gate.map(|gate| GateDevice { was_there: true, ..gate });
+        WorkerProgram { gate, ..self }
+    }
+
     pub(crate) fn gate(&self) -> Option<GateDevice> {
         self.gate
     }
@@ -62,12 +74,7 @@ impl WorkerProgram {
 
     /// Directories besides the system's in which the loader looks for a driver's libraries.
     pub(crate) fn libraries(&self) -> Vec<String> {
-        if !self.has_driver() {
-            return Vec::new();
-        }
-        let directories = loader_path().unwrap_or_default();
-        let libraries = env::split_paths(&directories).map(|path| path.display().to_string());
-        libraries.filter(|path| path.starts_with('/')).collect()
+        if self.has_driver() { library_directories() } else { Vec::new() }
     }
 
     /// The same, its workers decoding these codecs with a program beside them.
@@ -85,19 +92,19 @@ impl WorkerProgram {
         self.external.as_ref().map(|(_, codecs)| codecs.clone()).unwrap_or_default()
     }
 
-    /// Starts the program that decodes `codec`, with `end` as its input and output.
-    pub(crate) fn start_external(
-        &self,
-        codec: Codec,
-        end: OwnedFd,
-        limits: &Limits,
-    ) -> io::Result<Child> {
+    /// Starts the program that decodes, with these ends.
+    pub(crate) fn start_external(&self, errand: &Errand, ends: ProgramEnds) -> io::Result<Child> {
         match &self.external {
-            Some((program, codecs)) if codecs.contains(&codec) => {
-                launcher::start(&self.path, program, codec, end, limits)
+            Some((program, codecs)) if codecs.contains(&errand.codec) => {
+                launcher::start(&self.path, program, errand, ends)
             }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// What came of attempts to do what a program beside a worker must not, by this binary as one.
+    pub(crate) fn probe_external(&self) -> io::Result<Vec<Attempt>> {
+        launcher::probe(&self.path)
     }
 
     pub(crate) fn device(&self) -> Option<&Asked> {
@@ -131,6 +138,13 @@ impl WorkerProgram {
 #[expect(clippy::disallowed_methods, reason = "the dynamic loader's setting, not ours")]
 pub(crate) fn loader_path() -> Option<OsString> {
     env::var_os("LD_LIBRARY_PATH")
+}
+
+/// The directories of that path. One that is not absolute would be that of whoever starts the server.
+pub(crate) fn library_directories() -> Vec<String> {
+    let directories = loader_path().unwrap_or_default();
+    let libraries = env::split_paths(&directories).map(|path| path.display().to_string());
+    libraries.filter(|path| path.starts_with('/')).collect()
 }
 
 /// Which devices a driver shows, and which of the drivers of libva and Vulkan is taken.

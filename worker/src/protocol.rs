@@ -45,7 +45,8 @@ pub(crate) enum Request {
     AccessUnit { session: u32, pts: Timestamp, keyframe: bool, follows_gap: bool, data: Vec<u8> },
     /// No picture follows; answered by [`Reply::Taken`].
     CloseSession { session: u32 },
-    /// The answer to [`Reply::Program`]; the program's input and output come along as one socket.
+    /// The answer to [`Reply::Program`], which comes twice: with the socket that is the program's input
+    /// and output, then with the pipe of what it says.
     Program,
     /// Try what the sandbox must refuse.
     Probe,

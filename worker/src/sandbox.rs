@@ -7,11 +7,13 @@
 //! What the kernel cannot give is named in the report, and the caller decides.
 
 mod device;
+mod filter;
 mod program;
 
-use std::{collections::BTreeMap, fmt, fs, io};
+use std::{fmt, fs, io};
 
-use decode::DeviceSpec;
+use decode::{Backend, DeviceSpec};
+use filter::Filter;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
@@ -20,10 +22,6 @@ pub(crate) use program::{ProgramConfinement, become_program};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getppid, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
-};
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
 };
 
 use crate::{Fault, measuring::GateDevice};
@@ -139,6 +137,10 @@ pub(crate) fn enter<T>(
     for backend in decodes.into_iter().chain(measures) {
         missing.push(format!("closed file system ({backend} keeps its driver's files)"));
     }
+    if !confinement.program.is_empty() {
+        let backend = Backend::FfmpegCli.as_str();
+        missing.push(format!("closed file system ({backend} reads its libraries)"));
+    }
     let mut check = |what: &str, result: io::Result<()>| match result {
         Ok(()) => true,
         Err(error) => {
@@ -157,7 +159,7 @@ pub(crate) fn enter<T>(
     check("landlock", paths);
     let opened = open(confinement)?;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
-    let seccomp = check("seccomp", filter_system_calls(confinement));
+    let seccomp = check("seccomp", filter::of_worker(confinement).and_then(Filter::install));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
@@ -244,115 +246,6 @@ fn landlock_outcome(landlock: LandlockStatus, ruleset: RulesetStatus) -> (u32, i
         ) => (effective_abi as i32 as u32, Ok(())),
         _ => (0, Err(io::Error::other("not in this kernel"))),
     }
-}
-
-/// System calls that carry no argument worth checking.
-///
-/// libav, its codecs and malloc need memory, threads and time; the worker itself needs to read its
-/// descriptors. Whatever names a path, a process or an address is not here.
-const ALLOWED: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_pread64,
-    libc::SYS_lseek,
-    libc::SYS_close,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_futex,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_membarrier,
-    libc::SYS_sched_yield,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_getcpu,
-    libc::SYS_gettid,
-    libc::SYS_getpid,
-    libc::SYS_getrandom,
-    libc::SYS_sysinfo,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_sigaltstack,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_restart_syscall,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
-
-/// System calls allowed where an argument, under a mask, has one value: (call, argument, mask, value).
-const ALLOWED_WHERE: &[(i64, u8, u64, u64)] = &[
-    // The control socket is descriptor 0 and stderr is 2: nothing else is written.
-    (libc::SYS_recvmsg, 0, u32::MAX as u64, 0),
-    (libc::SYS_sendto, 0, u32::MAX as u64, 0),
-    // A connection that the server has made for the job. It leads nowhere else: `sendto` with an
-    // address needs a socket without a peer, which nobody hands out.
-    (libc::SYS_sendto, 0, u32::MAX as u64, SOCKET_NUMBER as u64),
-    (libc::SYS_write, 0, u32::MAX as u64, 2),
-    (libc::SYS_writev, 0, u32::MAX as u64, 2),
-    // Threads, never processes.
-    (libc::SYS_clone, 0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64),
-    // No code is loaded or made after this point.
-    (libc::SYS_mmap, 2, libc::PROT_EXEC as u64, 0),
-    (libc::SYS_mprotect, 2, libc::PROT_EXEC as u64, 0),
-    (libc::SYS_prctl, 0, u32::MAX as u64, libc::PR_SET_NAME as u64),
-];
-
-/// The same for a worker that speaks to a program, over one socket a decoder: its numbers are below 16.
-const ALLOWED_WITH_PROGRAM: &[(i64, u8, u64, u64)] = &[
-    (libc::SYS_sendto, 0, !15 & u32::MAX as u64, 0),
-    (libc::SYS_shutdown, 0, !15 & u32::MAX as u64, 0),
-];
-
-/// Refuses with EPERM all that is not listed.
-///
-/// Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that
-/// an upgrade that probes one more would end every job; a refused call gives an intruder nothing.
-fn filter_system_calls(confinement: &Confinement) -> io::Result<()> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let of_device = device::ALLOWED.iter().chain(device::ALLOWED_HERE);
-    let has_driver = confinement.has_driver();
-    let of_device: Vec<i64> = of_device.filter(|_| has_driver).copied().collect();
-    let has_program = !confinement.program.is_empty();
-    let of_program = ALLOWED_WITH_PROGRAM.iter().filter(|_| has_program);
-    rules.extend(of_device.iter().map(|call| (*call, Vec::new())));
-    let own_pid = u64::from(std::process::id());
-    // abort() signals its own thread.
-    let own_signal = (libc::SYS_tgkill, 0, u64::from(u32::MAX), own_pid);
-    for &(call, argument, mask, value) in
-        ALLOWED_WHERE.iter().chain(of_program).chain([&own_signal])
-    {
-        if of_device.contains(&call) {
-            // Allowed whatever its arguments are.
-            continue;
-        }
-        let condition = SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask), value)
-            .map_err(io::Error::other)?;
-        let rule = SeccompRule::new(vec![condition]).map_err(io::Error::other)?;
-        rules.entry(call).or_default().push(rule);
-    }
-    rules.insert(libc::SYS_clone3, Vec::new());
-    // clone3 hides its flags behind a pointer. glibc falls back to clone on ENOSYS and on nothing
-    // else; of two filters the stricter answer counts. The allow-list comes last, since it allows
-    // no further filter.
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    install(clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
-    install(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
-}
-
-fn install(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    otherwise: SeccompAction,
-    matched: SeccompAction,
-) -> io::Result<()> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
-    let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
-    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -166,6 +166,11 @@ impl Supervisor {
         }
     }
 
+    /// The same of a program that decodes beside a worker; it may stat any path.
+    pub fn probe_program_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
+        self.program.probe_external().map_err(WorkerError::Spawn)
+    }
+
     /// What is in a regular file: its container is opened in a worker of its own, its first pictures
     /// are looked at, and nothing more.
     pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {

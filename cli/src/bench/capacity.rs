@@ -49,8 +49,11 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "ROWS", value_delimiter = ',', default_value = "360,720,1080",
         value_parser = clap::value_parser!(u32).range(64..=4320))]
     heights: Vec<u32>,
+    /// Leave out the stills of selected frames
+    #[arg(long)]
+    no_stills: bool,
     /// Print one JSON object: cores, workers, fps, rows[{codec, width, height, decoder, frames, ms_per_frame,
-    /// gate_ms_per_frame, frames_per_second, streams}]
+    /// gate_ms_per_frame, frames_per_second, wall_frames_per_second, streams}]
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -77,8 +80,11 @@ struct Row {
     ms_per_frame: f64,
     /// Of it the gate's.
     gate_ms_per_frame: f64,
-    /// Of the whole machine.
+    /// Of the whole machine, while all work.
     frames_per_second: f64,
+    /// Of the whole machine from the first worker's start to the last one's end: what starting workers
+    /// and opening files and devices takes is in it.
+    wall_frames_per_second: f64,
     /// Of `fps` frames a second, rounded down.
     streams: u64,
 }
@@ -98,7 +104,7 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     let workers = args.workers.map_or(cores, |workers| workers as usize);
     let mut rows = Vec::new();
     for clip in &clips {
-        rows.push(measure(&supervisor, clip, workers, args.fps, &cancel)?);
+        rows.push(measure(&supervisor, clip, workers, args, &cancel)?);
     }
     print(&Capacity { cores, workers, fps: args.fps, rows }, args.json)
 }
@@ -117,19 +123,21 @@ fn measure(
     supervisor: &Supervisor,
     clip: &Path,
     workers: usize,
-    fps: u32,
+    args: &CapacityArgs,
     cancel: &CancelToken,
 ) -> Result<Row, CliError> {
     let failed = |source| CliError::Analysis { path: clip.to_owned(), source };
+    let (stills, started) = (!args.no_stills, Instant::now());
     let done = thread::scope(|scope| {
         let threads: Vec<_> = (0..workers)
-            .map(|_| scope.spawn(|| decode_for_a_while(supervisor, clip, cancel)))
+            .map(|_| scope.spawn(|| decode_for_a_while(supervisor, clip, stills, cancel)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Result<Done, WorkerError>>| {
             thread.join().unwrap_or(Err(WorkerError::Listener))
         };
         threads.into_iter().map(join).collect::<Result<Vec<Done>, WorkerError>>()
     });
+    let wall = started.elapsed();
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);
     }
@@ -154,13 +162,15 @@ fn measure(
         ms_per_frame: rounded(us / 1000.0),
         gate_ms_per_frame: rounded(gate_us / 1000.0),
         frames_per_second,
-        streams: (frames_per_second / f64::from(fps)) as u64,
+        wall_frames_per_second: rounded(frames as f64 / wall.as_secs_f64()),
+        streams: (frames_per_second / f64::from(args.fps)) as u64,
     })
 }
 
 fn decode_for_a_while(
     supervisor: &Supervisor,
     clip: &Path,
+    stills: bool,
     cancel: &CancelToken,
 ) -> Result<Done, WorkerError> {
     let started = Instant::now();
@@ -170,7 +180,7 @@ fn decode_for_a_while(
             input: File::open(clip).map_err(WorkerError::Spawn)?.into(),
             sampling: Sampling::Every,
             max_frames: u64::MAX,
-            stills: true,
+            stills,
             views: None,
             gate: GateConfig::default(),
             threads: 1,

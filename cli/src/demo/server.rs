@@ -16,6 +16,7 @@ use crate::{
     client::{Client, ServerArgs},
     environment,
     error::CliError,
+    trust::Trust,
 };
 
 const START: Duration = Duration::from_secs(20);
@@ -62,7 +63,8 @@ impl Server {
             .stderr(both)
             .spawn()
             .map_err(|source| CliError::Read { path: binary.to_owned(), source })?;
-        let args = ServerArgs { server: format!("http://{address}"), key: Some(key), tenant: None };
+        let server = format!("http://{address}");
+        let args = ServerArgs { server, key: Some(key), tenant: None, trust: Trust::default() };
         let mut server = Server { child, args, log };
         server.wait_until_ready(cancel)?;
         Ok(server)

@@ -110,21 +110,20 @@ pub fn measurers(wanted: &Wanted) -> Vec<Check> {
     [GateBackend::Cpu, GateBackend::Wgpu, GateBackend::Cuda].map(check).into()
 }
 
-/// The model that embeds pictures, and what it runs on.
-pub fn embedder(model: Option<&Path>, runtime: Option<&Path>) -> Check {
-    let config = OnnxConfig {
-        runtime: runtime.map(Path::to_owned),
-        // The server's word for the built-in one.
-        model: model.filter(|model| *model != Path::new("built-in")).map(Path::to_owned),
-        ..OnnxConfig::default()
-    };
+/// The model that embeds pictures, what it runs on and what does not run it.
+pub fn embedder(config: &OnnxConfig, is_wanted: bool) -> Check {
     let check = |state, detail| Check::new("embed", "model", state, detail);
-    match OnnxModel::load(&config) {
+    match OnnxModel::load(config) {
         Ok(model) => {
             let (provider, dimensions) = (model.provider(), model.dimensions());
-            check(State::Ok, format!("on {provider}, {dimensions} dimensions"))
+            let passed_over: String = model
+                .passed_over()
+                .iter()
+                .map(|reason| format!("; passed over: {reason}"))
+                .collect();
+            check(State::Ok, format!("on {provider}, {dimensions} dimensions{passed_over}"))
         }
-        Err(error) if model.is_some() => check(State::Fail, error.to_string()),
+        Err(error) if is_wanted => check(State::Fail, error.to_string()),
         Err(error) => check(State::Absent, error.to_string()),
     }
 }

@@ -15,7 +15,7 @@ use reqwest::{
 };
 
 use super::{PublishArgs, error::WhipError};
-use crate::{client, error::CliError, output::printable};
+use crate::{client, error::CliError, output::printable, trust};
 
 /// How long an exchange may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,8 +50,9 @@ impl Endpoint {
             |problem: String| CliError::Usage(format!("{problem}: {}", printable(&args.url)));
         let url = Url::parse(&args.url)
             .map_err(|error| usage(format!("the WHIP endpoint is no URL ({error})")))?;
-        if url.scheme() != "http" {
-            return Err(usage("the WHIP endpoint must begin with http://".to_owned()));
+        if !trust::is_served(&url) {
+            let problem = "the WHIP endpoint must begin with http:// or https://";
+            return Err(usage(problem.to_owned()));
         }
         let mut headers = HeaderMap::new();
         if let Some(key) = &args.api_key {
@@ -66,7 +67,9 @@ impl Endpoint {
             let encoded = URL_SAFE_NO_PAD.encode(attach);
             headers.insert("x-attach-config", header("configuration", &encoded)?);
         }
-        let http = Http::builder()
+        let http = args
+            .trust
+            .added_to(Http::builder())?
             .timeout(PATIENCE)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()

@@ -42,6 +42,8 @@ const LINGER: Duration = Duration::from_millis(500);
 const READ_MAX: usize = 64;
 /// Most datagrams that wait for the socket.
 const UNSENT_MAX: usize = 8192;
+/// First byte of a DTLS record that ends a connection (RFC 9147 4, RFC 8446 B.1).
+const DTLS_ALERT: u8 = 21;
 /// Until a full socket is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -237,6 +239,10 @@ impl Session {
             self.connection
                 .handle_read(TaggedBytesMut { now, transport, message })
                 .map_err(failed(self.number, "packet"))?;
+            // The library says nothing of a peer that takes its leave, until checks stay unanswered.
+            if self.state == State::Playing && bytes[0] == DTLS_ALERT {
+                return Err(WhipError::Ended { session: self.number });
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ fn wrong_arguments_end_with_two_and_say_what_is_wrong() {
         (&["analyze", "x.mp4", "--fps", "0.1"], "0.2 to 120"),
         (&["analyze", "x.mp4", "--max-frames", "0"], "--max-frames"),
         (&["runs", "show", "../../etc/passwd"], "run id"),
-        (&["markers", run, "--server", "https://example.org"], "http://"),
+        (&["markers", run, "--server", "ftp://example.org"], "https://"),
         (&["markers", run, "--key", "a\nb"], "API key"),
     ];
     for (args, words) in cases {
@@ -126,6 +126,8 @@ fn capacity_is_measured_on_a_file_and_adds_up() {
     let number = |value: &Value| value.as_f64().expect("a number");
     assert!(number(&row["frames"]) >= 96.0 * number(&found["cores"]), "{row}");
     let a_second = number(&row["frames_per_second"]);
+    let on_the_wall = number(&row["wall_frames_per_second"]);
+    assert!(on_the_wall > 0.0 && on_the_wall <= 1.01 * a_second, "starting takes time: {row}");
     assert_eq!(number(&row["streams"]), (a_second / number(&found["fps"])).floor(), "{row}");
     assert!(number(&row["gate_ms_per_frame"]) <= number(&row["ms_per_frame"]), "{row}");
 }

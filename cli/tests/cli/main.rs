@@ -4,6 +4,7 @@
 mod analyze;
 mod arguments;
 mod demo;
+mod gpu_check;
 mod log;
 mod remote;
 mod support;

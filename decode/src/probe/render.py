@@ -2,7 +2,7 @@
 """Renders the clips of the decoder probe: `render.py DIR`, with ffmpeg and its encoders on PATH.
 
 A disc that moves over a gradient, with B pictures where a codec has them. The size is one that every
-device takes. The digests in `probe.rs` are those of these clips. The two longer ones are for tests of
+device takes. The digests in `probe.rs` are those of these clips. The longer ones are for tests of
 files: of several GOPs, and of one that is cut into pieces.
 """
 
@@ -26,6 +26,7 @@ CLIPS = [
     ("mpeg4.mp4", 8, 16, "-c:v mpeg4 -q:v 12 -bf 2 -g 16 -threads 1"),
     ("mjpeg.mkv", 8, 16, "-c:v mjpeg -q:v 20 -threads 1 -pix_fmt yuvj420p"),
     ("gops.mp4", 8, 96, "-c:v libx264 -preset slower -crf 40 -bf 3 -g 8 -threads 1"),
+    ("gops-10.mp4", 10, 48, "-c:v libx265 -preset medium -crf 40 -x265-params log-level=none:pools=1:info=0:keyint=8:min-keyint=8:open-gop=0"),
     ("long.mp4", 8, 200, "-c:v libx264 -preset slower -crf 40 -bf 3 -g 999 -threads 1"),
 ]
 

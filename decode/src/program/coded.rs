@@ -60,28 +60,41 @@ impl Rewriter {
             Codec::Mpeg4 | Codec::Mjpeg => return None,
         };
         let prefix = match (codec, framing) {
-            (Codec::H264, Some(Framing::Lengths(_))) => avc_sets(extradata),
-            (Codec::H265, Some(Framing::Lengths(_))) => hevc_sets(extradata),
-            // After the four bytes of the record (AV1 in ISOBMFF 2.3) come sequence headers.
-            (Codec::Av1, _) => extradata.get(4..).unwrap_or_default().to_vec(),
+            (Codec::H264, Some(Framing::Lengths(_))) => avc_sets(extradata)?,
+            (Codec::H265, Some(Framing::Lengths(_))) => hevc_sets(extradata)?,
+            // After the four bytes of the record (AV1 in ISOBMFF 2.3), whose first has a bit that no
+            // unit begins with, come sequence headers.
+            (Codec::Av1, _) if extradata.first() == Some(&0x81) => extradata.get(4..)?.to_vec(),
+            (Codec::Av1, _) => extradata.to_vec(),
             (_, Some(Framing::StartCodes)) => extradata.to_vec(),
             _ => Vec::new(),
         };
         Some(Rewriter { framing, prefix })
     }
 
-    /// The packet's bytes in band.
-    pub(super) fn rewrite(&mut self, data: &[u8]) -> Vec<u8> {
+    /// The packet's bytes in band; `None` where it is not made of whole units, as a program would be
+    /// given a tidier packet than libav.
+    pub(super) fn rewrite(&mut self, data: &[u8]) -> Option<Vec<u8>> {
         let mut out = std::mem::take(&mut self.prefix);
         match self.framing {
             Some(framing @ Framing::Lengths(_)) => {
-                for nal in Nals::new(data, framing) {
-                    push_nal(&mut out, nal.bytes());
+                let mut nals = Nals::new(data, framing);
+                for nal in &mut nals {
+                    let unit = nal.bytes();
+                    // Behind start codes one that holds another would be two.
+                    let is_two = Nals::new(unit, Framing::StartCodes).next().is_some();
+                    if unit.is_empty() || is_two {
+                        return None;
+                    }
+                    push_nal(&mut out, unit);
+                }
+                if !nals.rest().is_empty() {
+                    return None;
                 }
             }
             _ => out.extend_from_slice(data),
         }
-        out
+        (!data.is_empty()).then_some(out)
     }
 }
 
@@ -90,38 +103,37 @@ fn push_nal(out: &mut Vec<u8>, nal: &[u8]) {
     out.extend_from_slice(nal);
 }
 
-/// The sets of an `avcC` record (ISO 14496-15 5.3.3.1), each after a start code; those that fit.
-fn avc_sets(record: &[u8]) -> Vec<u8> {
+/// The sets of an `avcC` record (ISO 14496-15 5.3.3.1), each after a start code; `None` where one does
+/// not fit.
+fn avc_sets(record: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let mut rest = record.get(5..).unwrap_or_default();
+    let mut rest = record.get(5..)?;
     for mask in [0x1f, 0xff] {
-        let Some((&count, after)) = rest.split_first() else { return out };
+        let (&count, after) = rest.split_first()?;
         rest = after;
         for _ in 0..count & mask {
-            let Some((set, after)) = sized(rest) else { return out };
+            let (set, after) = sized(rest)?;
             push_nal(&mut out, set);
             rest = after;
         }
     }
-    out
+    Some(out)
 }
 
 /// The arrays of an `hvcC` record (ISO 14496-15 8.3.3.1), likewise.
-fn hevc_sets(record: &[u8]) -> Vec<u8> {
+fn hevc_sets(record: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let Some((&arrays, mut rest)) = record.get(22..).and_then(<[u8]>::split_first) else {
-        return out;
-    };
+    let (&arrays, mut rest) = record.get(22..)?.split_first()?;
     for _ in 0..arrays {
-        let Some((&[_, high, low], after)) = rest.split_first_chunk() else { return out };
+        let (&[_, high, low], after) = rest.split_first_chunk()?;
         rest = after;
         for _ in 0..u16::from_be_bytes([high, low]) {
-            let Some((set, after)) = sized(rest) else { return out };
+            let (set, after) = sized(rest)?;
             push_nal(&mut out, set);
             rest = after;
         }
     }
-    out
+    Some(out)
 }
 
 fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -145,7 +157,7 @@ mod tests {
         let lengths: &[u8] = &[0, 0, 0, 2, 0x65, 5];
         /// Codec, what the container keeps apart, a packet, what the program is given first.
         type Row<'a> = (Codec, &'a [u8], &'a [u8], &'a [u8]);
-        let rows: [Row<'_>; 5] = [
+        let rows: [Row<'_>; 6] = [
             (
                 Codec::H264,
                 avc,
@@ -160,21 +172,44 @@ mod tests {
             ),
             (Codec::H264, &[0, 0, 1, 0x67], &[0, 0, 1, 0x65], &[0, 0, 1, 0x67, 0, 0, 1, 0x65]),
             (Codec::Av1, &[0x81, 0, 0, 0, 0x0a], &[0x32, 1], &[0x0a, 0x32, 1]),
+            (Codec::Av1, &[0x0a, 1, 0], &[0x32, 1], &[0x0a, 1, 0, 0x32, 1]),
             (Codec::Vp9, &[7, 7], &[0x82, 0x49], &[0x82, 0x49]),
         ];
         for (codec, extradata, packet, expected) in rows {
             let mut rewriter = Rewriter::new(codec, extradata).expect("asked of it");
-            assert_eq!(rewriter.rewrite(packet), expected, "{codec:?}");
-            let again = rewriter.rewrite(packet);
+            assert_eq!(rewriter.rewrite(packet).as_deref(), Some(expected), "{codec:?}");
+            let again = rewriter.rewrite(packet).expect("whole");
             assert!(again.len() <= expected.len() && expected.ends_with(&again), "{codec:?}");
         }
         assert!(Rewriter::new(Codec::Mjpeg, &[]).is_none());
+        for record in [&avc[..14], &avc[..9], &avc[..5]] {
+            assert!(Rewriter::new(Codec::H264, record).is_none(), "a set that is cut: {record:?}");
+        }
+        assert!(Rewriter::new(Codec::H265, &hevc[..30]).is_none());
+    }
+
+    #[test]
+    fn a_packet_that_would_be_made_tidier_is_refused() {
+        let avc: &[u8] = &[1, 66, 0, 30, 0xfd, 0xe0, 0];
+        let rows: [(&str, &[u8], bool); 7] = [
+            ("whole", &[0, 2, 0x65, 5, 0, 1, 0x06], true),
+            ("a length past the end", &[0, 2, 0x65, 5, 0, 9, 0x41], false),
+            ("half a length", &[0, 2, 0x65, 5, 0], false),
+            ("an empty unit", &[0, 2, 0x65, 5, 0, 0], false),
+            ("zeros alone", &[0, 2, 0, 0], false),
+            ("two units in one", &[0, 6, 0x65, 5, 0, 0, 1, 0x67], false),
+            ("nothing", &[], false),
+        ];
+        for (name, packet, is_whole) in rows {
+            let mut rewriter = Rewriter::new(Codec::H264, avc).expect("asked of it");
+            assert_eq!(rewriter.rewrite(packet).is_some(), is_whole, "{name}");
+        }
     }
 
     proptest! {
         #[test]
         fn no_record_is_read_past_its_end(record in prop::collection::vec(any::<u8>(), 0..80)) {
-            for sets in [avc_sets(&record), hevc_sets(&record)] {
+            for sets in [avc_sets(&record), hevc_sets(&record)].into_iter().flatten() {
                 prop_assert!(sets.len() <= 3 * record.len());
             }
         }

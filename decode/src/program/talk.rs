@@ -2,22 +2,29 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, Read, Write},
+    io::{self, Read},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
 
-use super::Conversation;
+use super::{Conversation, ProgramInput, complaints::Complaints};
 use crate::{
     Limits,
     demux::check_extent,
     ffi::{RawFrame, RawPictures},
 };
 
-/// Coded pictures that may wait for the program.
+/// Coded pictures that may wait for the program before one is waited for.
 const CODED_MAX: usize = 32;
+/// The same while it gives pictures: small ones lie in the socket by the hundred.
+const CODED_LATE_MAX: usize = 1024;
+/// Bytes of them.
+const CODED_LATE_BYTES_MAX: usize = 32 << 20;
 /// Raw pictures that may wait for us.
 const RAW_MAX: usize = 4;
+
+/// Why a program that reports damage is asked no more.
+const COMPLAINED: &str = "it reports damage";
 
 /// What the program has said when it is asked.
 pub(super) enum Said {
@@ -33,7 +40,7 @@ pub(super) enum Said {
 pub(super) struct Talk {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    hang_up: Option<Box<dyn FnOnce() + Send>>,
+    hang_up: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
 }
 
 #[derive(Default)]
@@ -60,31 +67,30 @@ impl Talk {
         header: Vec<u8>,
         limits: Limits,
     ) -> io::Result<Talk> {
-        let Conversation { input, output, hang_up } = conversation;
+        let Conversation { input, output, said, hang_up } = conversation;
         let shared = Arc::new(Shared::default());
         let (threads, hang_up) = (Vec::new(), Some(hang_up));
         let mut talk = Talk { shared: Arc::clone(&shared), threads, hang_up };
         let (to, from) = (Arc::clone(&shared), shared);
         let says = move || tell(&to, input, &header);
         talk.threads.push(thread::Builder::new().name("program-in".to_owned()).spawn(says)?);
-        let hears = move || hear(&from, output, limits);
+        let hears = move || hear(&from, output, Complaints::new(said), limits);
         talk.threads.push(thread::Builder::new().name("program-out".to_owned()).spawn(hears)?);
         Ok(talk)
     }
 
-    /// Hands over a coded picture; pictures that stand in its way go to `ready`.
-    pub(super) fn send(&self, coded: Vec<u8>, ready: &mut VecDeque<RawFrame>) {
+    /// Hands over a coded picture, once there is room for it or a picture to be taken out first.
+    pub(super) fn send(&self, coded: Vec<u8>) {
         let mut state = self.shared.lock();
-        while state.coded.len() >= CODED_MAX && state.ended.is_none() {
-            match state.raw.pop_front() {
-                Some(picture) => {
-                    ready.push_back(picture);
-                    self.shared.changed.notify_all();
-                }
-                None => state = self.shared.wait(state),
-            }
+        while state.coded.len() >= CODED_MAX && state.raw.is_empty() && state.ended.is_none() {
+            state = self.shared.wait(state);
         }
         state.coded.push_back(coded);
+        if state.is_behind() {
+            state.coded.clear();
+            state.end(Err("it takes no pictures and gives some".to_owned()));
+        }
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -124,13 +130,27 @@ impl Drop for Talk {
         }
         self.shared.changed.notify_all();
         // A program that nobody reads takes nothing, so that a thread may stand at either end.
-        if let Some(hang_up) = self.hang_up.take() {
-            hang_up();
+        if self.hang_up.take().is_some_and(|hang_up| hang_up().is_err()) {
+            // The threads stay until the program is ended from outside.
+            return;
         }
         for thread in self.threads.drain(..) {
             // A panic of one has been reported by itself.
             thread.join().ok();
         }
+    }
+}
+
+impl State {
+    /// What it came to; the first word counts.
+    fn end(&mut self, ended: Result<(), String>) {
+        self.ended.get_or_insert(ended);
+    }
+
+    fn is_behind(&self) -> bool {
+        let count = self.coded.len();
+        let bytes = || self.coded.iter().map(Vec::len).sum::<usize>();
+        count > CODED_LATE_MAX || (count > CODED_MAX && bytes() > CODED_LATE_BYTES_MAX)
     }
 }
 
@@ -144,39 +164,64 @@ impl Shared {
     }
 }
 
-/// Writes coded pictures as they come; a program that does not take them says so by ending.
-fn tell(shared: &Shared, mut input: Box<dyn Write + Send>, header: &[u8]) {
-    let mut written = input.write_all(header);
-    while written.is_ok() {
+fn tell(shared: &Shared, mut input: Box<dyn ProgramInput>, header: &[u8]) {
+    match tell_pictures(shared, input.as_mut(), header) {
+        // What is read of a program that is gone says why.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            shared.lock().end(Err(format!("it cannot be written to: {error}")));
+            shared.changed.notify_all();
+        }
+        _ => {}
+    }
+}
+
+/// Writes coded pictures as they come, and their end.
+fn tell_pictures(shared: &Shared, input: &mut dyn ProgramInput, header: &[u8]) -> io::Result<()> {
+    input.write_all(header)?;
+    loop {
         let mut state = shared.lock();
         let coded = loop {
             match state.coded.pop_front() {
                 Some(coded) => break coded,
-                None if state.coded_ended => return,
+                None if state.coded_ended => {
+                    drop(state);
+                    return input.end();
+                }
                 None => state = shared.wait(state),
             }
         };
         drop(state);
         shared.changed.notify_all();
-        written = input.write_all(&coded);
+        input.write_all(&coded)?;
     }
 }
 
-fn hear(shared: &Shared, output: Box<dyn Read + Send>, limits: Limits) {
-    let ended = hear_pictures(shared, output, limits);
-    shared.lock().ended = Some(ended);
+fn hear(shared: &Shared, output: Box<dyn Read + Send>, mut complaints: Complaints, limits: Limits) {
+    let ended = hear_pictures(shared, output, &mut complaints, limits).map_err(|reason| {
+        complaints.heard();
+        match complaints.last_words() {
+            words if words.is_empty() => reason,
+            words => format!("{reason}: {words}"),
+        }
+    });
+    shared.lock().end(ended);
     shared.changed.notify_all();
 }
 
 fn hear_pictures(
     shared: &Shared,
     output: Box<dyn Read + Send>,
+    complaints: &mut Complaints,
     limits: Limits,
 ) -> Result<(), String> {
     let mut pictures = RawPictures::open(output).map_err(|error| error.to_string())?;
     while let Some(picture) = pictures.next().map_err(|error| error.to_string())? {
         if let Some(extent) = picture.extent() {
             check_extent(extent, limits).map_err(|error| error.to_string())?;
+        }
+        // libav tells of damage before it hands a picture out.
+        if complaints.heard() {
+            return Err(COMPLAINED.to_owned());
         }
         let mut state = shared.lock();
         while state.raw.len() >= RAW_MAX && !state.given_up {
@@ -189,5 +234,65 @@ fn hear_pictures(
         drop(state);
         shared.changed.notify_all();
     }
+    if complaints.heard() {
+        return Err(COMPLAINED.to_owned());
+    }
     if pictures.ended_whole() { Ok(()) } else { Err("it ended early".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        net::Shutdown,
+        os::unix::net::UnixStream,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    /// Takes all that it is given but its end.
+    struct Endless;
+
+    impl Write for Endless {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl ProgramInput for Endless {
+        fn end(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+    }
+
+    #[test]
+    fn an_input_that_cannot_be_ended_is_a_failure_and_no_wait() {
+        for may_hang_up in [true, false] {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            let end = ours.try_clone().expect("a descriptor");
+            let conversation = Conversation {
+                input: Box::new(Endless),
+                output: Box::new(ours),
+                said: Box::new(io::empty()),
+                hang_up: Box::new(move || match may_hang_up {
+                    true => end.shutdown(Shutdown::Both),
+                    false => Err(io::ErrorKind::PermissionDenied.into()),
+                }),
+            };
+            let talk = Talk::start(conversation, Vec::new(), Limits::default()).expect("starts");
+            talk.send(vec![1]);
+            talk.send_end();
+            let Said::Failed(reason) = talk.receive() else { panic!("it goes on") };
+            assert!(reason.starts_with("it cannot be written to: "), "{reason}");
+            let asked = Instant::now();
+            drop(talk);
+            assert!(asked.elapsed() < Duration::from_secs(60), "waits for its output");
+            drop(theirs);
+        }
+    }
 }

@@ -134,7 +134,7 @@ fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
 }
 
 /// `count` bits of `bytes` flipped, past the headers; the same ones for the same seed.
-fn with_flipped_bits(bytes: &[u8], count: usize, seed: u64) -> Vec<u8> {
+pub fn with_flipped_bits(bytes: &[u8], count: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -5,4 +5,5 @@ mod damage;
 mod live;
 mod live_clips;
 mod live_loss;
+mod programs;
 mod support;

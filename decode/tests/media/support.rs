@@ -13,8 +13,8 @@ use std::{
 };
 
 use decode::{
-    DecodeError, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo,
-    decode_file,
+    DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
+    SegmentInfo, decode_file, decode_file_by,
 };
 use media::{Extent, Frame, Pixels, Plane, Rate};
 use sha2::{Digest, Sha256};
@@ -145,8 +145,17 @@ pub fn decode_bytes(
     bytes: Vec<u8>,
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    decode_bytes_by(&Decoders::software(), bytes, options)
+}
+
+/// The same with other decoders first.
+pub fn decode_bytes_by(
+    decoders: &Decoders,
+    bytes: Vec<u8>,
+    options: &FileOptions,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default())?;
-    decode_demuxer(demuxer, options, true)
+    decode_demuxer_by(decoders, demuxer, options, true)
 }
 
 fn decode_demuxer(
@@ -154,9 +163,18 @@ fn decode_demuxer(
     options: &FileOptions,
     digests: bool,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+    decode_demuxer_by(&Decoders::software(), demuxer, options, digests)
+}
+
+fn decode_demuxer_by(
+    decoders: &Decoders,
+    demuxer: Demuxer,
+    options: &FileOptions,
+    digests: bool,
+) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let mut seen: Vec<Seen> = Vec::new();
     let make_sink = || Recorder { seen: Vec::new(), digests };
-    let report = decode_file(demuxer, options, make_sink, |frames| {
+    let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     })?;

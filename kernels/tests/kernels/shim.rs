@@ -100,6 +100,12 @@ fn a_lost_device_is_replaced_by_the_cpu() {
 }
 
 #[test]
+fn a_device_that_does_not_answer_is_lost() {
+    let name = "failing::a_device_that_does_not_answer_is_an_error_within_seconds";
+    passes(name, &[("SHIM_ANSWERED", "2")]);
+}
+
+#[test]
 fn a_device_without_room_is_not_lost() {
     let name = "failing::a_device_without_room_is_an_error_and_smaller_pictures_are_measured";
     passes(name, &[("SHIM_MEMORY", "24000000")]);

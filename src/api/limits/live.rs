@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use transport::webrtc::PEER_BYTES_A_SECOND;
+
 use super::{Limit, number, numbers};
 use crate::{
     api::{
@@ -46,6 +48,13 @@ pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
             "live_session_memory",
             Limit::most(app.config.live.memory_budget, "bytes of all sessions")
                 .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
+        ),
+        (
+            "live_rate",
+            Limit::most(
+                PEER_BYTES_A_SECOND,
+                "bytes a second of a publisher, 500 a packet at least",
+            ),
         ),
         ("live_connect", Limit::most(live::CONNECT_WITHIN.as_secs(), "seconds from the offer")),
         ("live_silence", Limit::most(live::LOST_AFTER.as_secs(), "seconds")),

@@ -302,6 +302,7 @@ fn side(value: &Value) -> Result<Score, Problem> {
 pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
     let (x, y) = (fields.required("x", score), fields.required("y", score));
     let (width, height) = (fields.required("width", side), fields.required("height", side));
+    fields.refuse_unknown();
     let (x, y, width, height) = (x?, y?, width?, height?);
     for (from, len, name, problem) in [
         (x, width, "width", "reaches beyond the picture: x and width are together more than 1"),

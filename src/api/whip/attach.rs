@@ -195,6 +195,7 @@ mod tests {
             (r#"{"clip_mode":{"fps":3}}"#, "clip_mode.fps"),
             (r#"{"crop":{"x":0.6,"y":0,"width":0.5,"height":1}}"#, "crop"),
             (r#"{"crop":{"x":0,"y":0,"width":0,"height":1}}"#, "crop"),
+            (r#"{"crop":{"x":0,"y":0,"width":1,"height":1,"z":1}}"#, "crop.z is not a known field"),
             (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
             (r#"{"model":"unheard-of"}"#, "model"),
             (r#"{"index_name":""}"#, "index_name"),

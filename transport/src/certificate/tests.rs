@@ -82,11 +82,25 @@ fn a_changed_pair_is_shown_and_a_half_changed_one_is_not() {
 fn what_cannot_be_served_is_refused_by_name() {
     let (chain, key) = made("first.example");
     let (_, foreign) = made("second.example");
+    let half = &chain[..chain.len() / 2];
+    let long = "#".repeat(FILE_BYTES_MAX as usize + 1);
+    let pkcs8 = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n\
+               -----END RSA PRIVATE KEY-----\n";
     for (case, chain, key, told) in [
         ("no chain", "", key.as_str(), "holds no certificate: "),
-        ("no PEM", "-----BEGIN CERTIFICATE-----\n!\n", &key, "cannot read certificates ("),
-        ("no key", &chain, "", "cannot read a key ("),
-        ("another's key", &chain, &foreign, "the certificate and the key do not serve together: "),
+        (
+            "no base64",
+            "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+            &key,
+            "cannot read certificates (a PEM block is no base64): ",
+        ),
+        ("half of it", half, &key, "cannot read certificates (its last PEM block has no end): "),
+        ("too long", &long, &key, "cannot read certificates (it is longer than 1048576 bytes): "),
+        ("no key", &chain, "", "cannot read a key (it has no PEM block of that kind): "),
+        ("a locked key", &chain, &pkcs8, "cannot read a key (it is encrypted, and the server"),
+        ("an old locked key", &chain, old, "cannot read a key (it is encrypted, and the server"),
+        ("another's key", &chain, &foreign, "the certificate and the key do not serve together, "),
     ] {
         let pair = Pair::new("first.example");
         pair.write("chain.pem", chain);
@@ -98,4 +112,33 @@ fn what_cannot_be_served_is_refused_by_name() {
     fs::remove_file(pair.files().key).expect("removed");
     let error = Certificate::open(pair.files()).expect_err("no file").to_string();
     assert!(error.starts_with("cannot read a key (No such file"), "{error}");
+    // Whoever opens a pipe waits for a writer, and a device may have no end.
+    let pair = Pair::new("first.example");
+    for place in ["/dev/zero", "/"] {
+        let files = CertificateFiles { chain: place.into(), ..pair.files() };
+        let error = Certificate::open(files).expect_err("no file").to_string();
+        assert!(error.starts_with("cannot read certificates (it is no regular file): "), "{error}");
+    }
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_told() {
+    let mut wanted =
+        rcgen::CertificateParams::new(vec!["first.example".to_owned()]).expect("a name");
+    wanted.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    wanted.not_after = rcgen::date_time_ymd(2024, 4, 1);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let made = wanted.self_signed(&key).expect("a certificate");
+    let day = 86_400;
+    let begin = 1_704_067_200;
+    for (case, at, told) in [
+        ("the day before", begin - day, Some("it holds from Jan  1 00:00:00 2024 +00:00 on")),
+        ("its first second", begin, None),
+        ("its last second", begin + 91 * day, None),
+        ("after it", begin + 91 * day + 1, Some("it held until Apr  1 00:00:00 2024 +00:00")),
+    ] {
+        let now = ASN1Time::from_timestamp(at).expect("a time");
+        assert_eq!(out_of_time(made.der(), now).as_deref(), told, "{case}");
+    }
+    assert!(out_of_time(&CertificateDer::from(vec![0]), ASN1Time::now()).is_some());
 }

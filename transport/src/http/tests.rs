@@ -37,8 +37,14 @@ fn serve_on(listener: Listener, limits: Limits, connections: usize) -> Served {
         tokio::time::sleep(IDLE * 3).await;
         "slow"
     };
+    // Answers before the body is there, and reads on.
+    let before = |body: axum::body::Body| async move {
+        tokio::spawn(http_body_util::BodyExt::collect(body));
+        "no"
+    };
     let router = Router::new()
         .route("/", get(|| async { "ok" }))
+        .route("/before", post(before))
         .route("/slow", get(slow))
         .route("/echo", post(|body: Bytes| async move { body }));
     let addr = listener.local_addr().expect("bound");
@@ -249,6 +255,22 @@ async fn a_head_that_drips_is_given_up_on() {
     };
     let read = tokio::time::timeout(Duration::from_secs(10), both).await.expect("still open");
     assert!(reply[..read].starts_with(b"HTTP/1.1 408"), "{:?}", &reply[..read]);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_refused_body_is_no_half_request() {
+    let served = start(short()).await;
+    let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+    let head = b"POST /before HTTP/1.1\r\nhost: a\r\ncontent-length: 8\r\n\r\nhalf";
+    stream.write_all(head).await.expect("sent");
+    let mut reply = vec![0; 1024];
+    let read = stream.read(&mut reply).await.expect("answered");
+    assert!(reply[..read].starts_with(b"HTTP/1.1 200"), "{:?}", &reply[..read]);
+    stream.write_all(b"half").await.expect("sent");
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest));
+    read.await.expect("the server closes").expect("readable");
+    assert_eq!(String::from_utf8_lossy(&rest), "", "nothing was asked");
 }
 
 /// A client connection with TLS.

@@ -11,7 +11,6 @@ use h3::{
     error::{Code, StreamError},
     server,
 };
-use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 
 use super::quic::{Held, Incoming};
@@ -50,9 +49,8 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub fn new(stream: Receiving, held: Arc<Held>, headers: &HeaderMap) -> RequestBody {
-        let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        let expected = length.and_then(|length| length.parse().ok());
+    /// Of `expected` bytes, where the head says how many.
+    pub fn new(stream: Receiving, held: Arc<Held>, expected: Option<u64>) -> RequestBody {
         held.begin_body();
         RequestBody { stream, held, expected, seen: 0, ended: false }
     }

@@ -99,6 +99,7 @@ fn start(limits: Limits, connections: usize) -> Served {
         .route("/some", post(some))
         .route("/never", get(never))
         .route("/parked", post(parked))
+        .route("/large", get(|| async { Bytes::from_static(&[7; 16 << 20]) }))
         .layer(DefaultBodyLimit::max(64 << 20));
     let pair = Pair::new("site.example");
     let certificate = Certificate::open(pair.files()).expect("a pair");
@@ -129,15 +130,25 @@ fn tokio_stream<const N: usize>(
 
 impl Served {
     async fn quic(&self) -> (Endpoint, quinn::Connection) {
+        self.quic_with(TransportConfig::default()).await
+    }
+
+    async fn quic_with(&self, transport: TransportConfig) -> (Endpoint, quinn::Connection) {
         let crypto = QuicClientConfig::try_from(self.pair.client(b"h3")).expect("TLS 1.3");
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
         let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
-        endpoint.set_default_client_config(ClientConfig::new(Arc::new(crypto)));
+        endpoint.set_default_client_config(config);
         let connecting = endpoint.connect(self.addr, "site.example").expect("a name");
         (endpoint, connecting.await.expect("a handshake"))
     }
 
     async fn client(&self) -> Client {
-        let (endpoint, quic) = self.quic().await;
+        self.client_with(TransportConfig::default()).await
+    }
+
+    async fn client_with(&self, transport: TransportConfig) -> Client {
+        let (endpoint, quic) = self.quic_with(transport).await;
         let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
         let (mut driver, requests) = made.expect("HTTP/3");
         let driving = tokio::spawn(async move {
@@ -208,6 +219,21 @@ async fn a_body_is_as_long_as_its_head_says() {
         let reply = client.ask(request, vec![sent.into()]).await.expect(case);
         assert_eq!(reply.status, status, "{case}");
     }
+}
+
+#[tokio::test]
+async fn a_malformed_request_is_reset_alone() {
+    let served = start(Limits::default(), 64);
+    let mut client = served.client().await;
+    for (name, value) in [("content-length", "+3"), ("connection", "close"), ("te", "gzip")] {
+        let request = to("POST", "/echo").header(name, value).body(()).expect(name);
+        let refused = client.ask(request, vec!["abc".into()]).await;
+        let Err(StreamError::RemoteTerminate { code, .. }) = refused else {
+            panic!("{name}: {value}: served")
+        };
+        assert_eq!(code, Code::H3_MESSAGE_ERROR, "{name}: {value}");
+    }
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok(), "the connection stands");
 }
 
 #[tokio::test]
@@ -318,6 +344,58 @@ async fn a_connection_of_no_use_is_closed() {
     let client = served.client().await;
     let closed = timeout(Duration::from_secs(20), client.quic.closed()).await;
     assert!(closed.is_ok(), "it was kept");
+}
+
+/// A peer that brings, or takes, less than the least rate of 64 KiB in so long.
+fn impatient() -> Served {
+    start(Limits { idle: Duration::from_millis(300), ..Limits::default() }, 64)
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_answered_before_its_end() {
+    let served = impatient();
+    let mut client = served.client().await;
+    let stream = client.requests.send_request(plain("POST", "/echo")).await.expect("sent");
+    let (mut sending, mut receiving) = stream.split();
+    let drips = async {
+        while sending.send_data(Bytes::from_static(b"a")).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let answered = async {
+        tokio::select! { () = drips => unreachable!("it waits"), it = receiving.recv_response() => it }
+    };
+    let response = timeout(Duration::from_secs(20), answered).await.expect("given up on");
+    assert_eq!(response.expect("answered").status(), StatusCode::REQUEST_TIMEOUT);
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok(), "the connection stands");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_taken_too_slowly_is_reset_alone() {
+    let served = impatient();
+    let mut narrow = TransportConfig::default();
+    // What may be on its way: at most so much is taken with each look.
+    narrow.stream_receive_window((16_u32 << 10).into());
+    let mut client = served.client_with(narrow).await;
+    let mut stream = client.requests.send_request(plain("GET", "/large")).await.expect("sent");
+    stream.finish().await.expect("sent");
+    assert_eq!(stream.recv_response().await.expect("answered").status(), StatusCode::OK);
+    let taken = async {
+        let mut bytes = 0;
+        loop {
+            match stream.recv_data().await {
+                Ok(Some(data)) => bytes += data.remaining(),
+                Ok(None) => panic!("all {bytes} bytes were sent"),
+                Err(error) => return error,
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let error = timeout(Duration::from_secs(20), taken).await.expect("given up on");
+    let StreamError::RemoteTerminate { code, .. } = error else { panic!("not reset: {error}") };
+    assert_eq!(code, Code::H3_REQUEST_CANCELLED);
+    assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok(), "the connection stands");
 }
 
 /// The head of a POST of no particular length to `path` (RFC 9204 3.1, 4.5).

@@ -30,9 +30,12 @@ use super::{
 };
 use crate::rtp::{self, Output, Packet};
 
-/// Bytes that a peer may send: 32 Mb/s, four times what it is told that it may, a second of them at
-/// once. What is more is not even decrypted.
-const BYTES: Rate = Rate { burst: 4e6, a_second: 4e6 };
+/// Bytes a second that a peer may send: 32 Mb/s, four times what it is told that it may. What is more
+/// goes no further than its decryption.
+pub const PEER_BYTES_A_SECOND: u32 = 4_000_000;
+/// A second of them may come at once.
+const BYTES: Rate =
+    Rate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
 /// What a packet costs at least, however short: 8,000 a second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 

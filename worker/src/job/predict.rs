@@ -164,7 +164,7 @@ impl ForeseenViews {
 }
 
 /// Bytes of a frame's samples.
-pub(super) fn frame_bytes(frame: &Frame) -> u64 {
+pub(crate) fn frame_bytes(frame: &Frame) -> u64 {
     let luma = frame.extent.area();
     let samples = match frame.layout.subsampling {
         Subsampling::Gray => luma,

@@ -1,13 +1,19 @@
-//! A device for tests: the reference's integers, until it is lost.
+//! A device for tests: the reference's integers, until its script says otherwise.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    time::Duration,
+};
 
 use gate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
 use media::Frame;
 
-use super::Measuring;
+use super::{Measuring, Patience};
 
-/// Sizes of the batches that a device was given, the one it was lost with included.
+/// Sizes of the batches that a device was given, the one it failed at included.
 #[derive(Clone, Default)]
 pub(crate) struct Given(Arc<Mutex<Vec<usize>>>);
 
@@ -17,16 +23,56 @@ impl Given {
     }
 }
 
+/// Keeps a device that hangs where it hangs, until dropped.
+pub(crate) struct Hold(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
+
+/// What a device does with its batches, the number of those before given.
+type Script = Box<dyn FnMut(usize) -> Result<(), MeasureError> + Send>;
+
 struct Scripted {
     given: Given,
-    batches: usize,
+    script: Script,
 }
+
+/// Never late, however slow the machine.
+const PATIENT: Patience =
+    Patience { late: Duration::from_secs(3600), gone: Duration::from_secs(3600) };
 
 /// A device that is lost after so many batches.
 pub(crate) fn lost_after(batches: usize) -> (Measuring, Given) {
+    let lost = move |batch| if batch < batches { Ok(()) } else { Err(unplugged()) };
+    scripted(Box::new(lost), PATIENT)
+}
+
+/// A device that refuses every third batch with `error`, and is sound.
+pub(crate) fn refusing(error: MeasureError) -> (Measuring, Given) {
+    let refuses = move |batch| if batch % 3 == 1 { Err(error.clone()) } else { Ok(()) };
+    scripted(Box::new(refuses), PATIENT)
+}
+
+/// A device that says nothing more after so many batches, for as long as it is held.
+pub(crate) fn hanging_after(batches: usize) -> (Measuring, Given, Hold) {
+    let (hold, held): (SyncSender<()>, Receiver<()>) = sync_channel(0);
+    let hangs = move |batch| {
+        if batch >= batches {
+            // Fails when it is let go.
+            held.recv().ok();
+        }
+        Ok(())
+    };
+    let short = Duration::from_millis(20);
+    let (measuring, given) = scripted(Box::new(hangs), Patience { late: short, gone: short });
+    (measuring, given, Hold(hold))
+}
+
+fn unplugged() -> MeasureError {
+    MeasureError::DeviceLost { backend: "scripted", reason: "unplugged".to_owned() }
+}
+
+fn scripted(script: Script, patience: Patience) -> (Measuring, Given) {
     let given = Given::default();
-    let device = Box::new(Scripted { given: given.clone(), batches });
-    (Measuring::on(device, "of a test"), given)
+    let device = Box::new(Scripted { given: given.clone(), script });
+    (Measuring::on(device, "of a test", patience).expect("a thread"), given)
 }
 
 impl Measurer for Scripted {
@@ -39,14 +85,15 @@ impl Measurer for Scripted {
         frames: &[Frame],
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
-        let mut given = self.given.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !frames.is_empty() {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let batch = {
+            let mut given = self.given.0.lock().unwrap_or_else(PoisonError::into_inner);
             given.push(frames.len());
-        }
-        if given.len() > self.batches {
-            let reason = "unplugged".to_owned();
-            return Err(MeasureError::DeviceLost { backend: "scripted", reason });
-        }
+            given.len() - 1
+        };
+        (self.script)(batch)?;
         ReferenceMeasurer.measure(frames, out)
     }
 }

@@ -10,24 +10,30 @@ use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, PathFd, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 
-/// Where drivers lie, and what they read of the system.
-const READABLE: [&str; 17] = [
+/// Where libraries lie.
+const LIBRARIES: [&str; 10] = [
     "/lib",
     "/lib32",
     "/lib64",
     "/usr/lib",
     "/usr/lib32",
     "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/nix/store",
+    "/etc/ld.so.cache",
+];
+
+/// Where drivers lie besides, and what they read of the system.
+const OF_DRIVERS: [&str; 9] = [
     "/usr/local",
+    "/run/opengl-driver",
     "/usr/share/libdrm",
     "/usr/share/drirc.d",
     // Which Vulkan drivers there are.
     "/usr/share/vulkan",
     "/etc/vulkan",
     "/usr/share/nvidia",
-    "/run/opengl-driver",
-    "/nix/store",
-    "/etc/ld.so.cache",
     "/proc",
     "/sys",
 ];
@@ -60,7 +66,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_getdents64,
-    libc::SYS_ioctl,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mlock,
@@ -68,19 +73,19 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_eventfd2,
     libc::SYS_pipe2,
-    libc::SYS_fcntl,
     libc::SYS_dup,
-    libc::SYS_prlimit64,
     libc::SYS_uname,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
     libc::SYS_getegid,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_clock_getres,
 ];
+
+/// The same, about its own process alone: those of its user are the server too.
+pub(super) const ALLOWED_OF_ITSELF: &[i64] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
 /// What x86-64 has of old, and other machines never had.
 #[cfg(target_arch = "x86_64")]
@@ -103,10 +108,8 @@ pub(super) fn allow_libraries(
 ) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::from_read(ABI::V7);
     let own = libraries.iter().map(String::as_str);
-    READABLE
-        .into_iter()
-        .chain(own)
-        .try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
+    let mut paths = LIBRARIES.into_iter().chain(own);
+    paths.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
 }
 
 /// Adds what the device needs to a ruleset that allows nothing; what is not there is left out.
@@ -118,9 +121,11 @@ pub(super) fn allow(
     let numbered: Vec<String> =
         (0..NVIDIA_DEVICES_MAX).map(|number| format!("/dev/nvidia{number}")).collect();
     let devices = DEVICES.into_iter().chain(numbered.iter().map(String::as_str));
+    let read = AccessFs::from_read(ABI::V7);
+    let of_drivers = OF_DRIVERS.into_iter().map(|path| (path, read));
+    let mut rules = of_drivers.chain(devices.map(|path| (path, talk)));
     let ruleset = allow_libraries(ruleset, libraries)?;
-    let mut devices = devices;
-    devices.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, talk))
+    rules.try_fold(ruleset, |ruleset, (path, access)| allow_beneath(ruleset, path, access))
 }
 
 pub(super) fn allow_beneath(

@@ -1,86 +1,139 @@
-//! What a decoding program keeps: system calls to load its libraries, to think and to use its two ends.
+//! What a decoding program keeps: system calls to load its libraries, to think and to use its ends.
+//!
+//! It reads system libraries and itself, and no other file's contents; names and sizes of files are not
+//! hidden from it. A kernel that lacks any of this runs no program.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::process::Resource;
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule,
-};
 
-use super::{ALLOWED, MEMORY_SLACK_BYTES, device, follow, install, set_limit};
+use super::{
+    MEMORY_SLACK_BYTES, device,
+    filter::{ALLOWED, Filter, THREAD, WORD},
+    follow, landlock_outcome, set_limit,
+};
 
 /// What a process gives up before it becomes a decoding program.
 pub(crate) struct ProgramConfinement {
     pub memory_bytes: u64,
+    pub cpu_seconds: u64,
     pub parent: u32,
     pub program: PathBuf,
     /// Directories besides the system's in which the loader looks for libraries.
-    pub libraries: Vec<PathBuf>,
+    pub libraries: Vec<String>,
 }
 
-/// Descriptors of a program: its two ends, and the library that is being loaded.
+/// Descriptors of a program: its ends, and the library that is being loaded.
 const DESCRIPTORS_MAX: u64 = 64;
 
-/// System calls beside those of a worker with a device, whose files a program cannot reach.
+/// System calls beside those of every worker.
 const ALLOWED_PROGRAM: &[i64] = &[
     libc::SYS_execve,
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getdents64,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
     libc::SYS_write,
     libc::SYS_writev,
+    libc::SYS_ppoll,
+    libc::SYS_dup,
     libc::SYS_set_tid_address,
-    libc::SYS_prctl,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
     libc::SYS_getppid,
-    libc::SYS_tgkill,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_clock_getres,
 ];
 
-/// Gives everything else up. A program that the kernel cannot confine is not run.
+/// Gives everything else up; says what could not be given up.
 pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()> {
-    follow(confinement.parent)?;
+    let named = |what: &'static str| {
+        move |error: io::Error| io::Error::new(error.kind(), format!("no {what}: {error}"))
+    };
+    follow(confinement.parent).map_err(named("parent death signal"))?;
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     for (resource, limit) in [
         (Resource::Data, memory),
+        (Resource::Cpu, confinement.cpu_seconds),
         (Resource::Nofile, DESCRIPTORS_MAX),
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
     ] {
-        set_limit(resource, limit)?;
+        set_limit(resource, limit).map_err(named("limit"))?;
     }
-    restrict_paths(confinement)?;
-    filter_system_calls()
+    restrict_paths(confinement).map_err(named("landlock"))?;
+    filter().and_then(Filter::install).map_err(named("seccomp"))
 }
 
 fn restrict_paths(confinement: &ProgramConfinement) -> io::Result<()> {
-    let own: Vec<String> =
-        confinement.libraries.iter().map(|path| path.display().to_string()).collect();
-    Ruleset::default()
+    let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
-        .and_then(|ruleset| device::allow_libraries(ruleset, &own))
+        .and_then(|ruleset| device::allow_libraries(ruleset, &confinement.libraries))
         .and_then(|ruleset| {
             let program = confinement.program.display().to_string();
             device::allow_beneath(ruleset, &program, AccessFs::from_read(ABI::V7))
         })
         .and_then(|ruleset| ruleset.restrict_self())
-        .map(drop)
-        .map_err(io::Error::other)
+        .map_err(io::Error::other)?;
+    landlock_outcome(status.landlock, status.ruleset).1
 }
 
-fn filter_system_calls() -> io::Result<()> {
-    let all = ALLOWED.iter().chain(device::ALLOWED).chain(device::ALLOWED_HERE);
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        all.chain(ALLOWED_PROGRAM).map(|call| (*call, Vec::new())).collect();
-    // Threads, never processes.
-    let thread = libc::CLONE_THREAD as u64;
-    let condition = SeccompCondition::new(0, Dword, SeccompCmpOp::MaskedEq(thread), thread)
-        .map_err(io::Error::other)?;
-    let rule = SeccompRule::new(vec![condition]).map_err(io::Error::other)?;
-    rules.insert(libc::SYS_clone, vec![rule]);
-    rules.insert(libc::SYS_clone3, Vec::new());
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    install(clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
-    install(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+fn filter() -> io::Result<Filter> {
+    let mut filter = Filter::default();
+    filter.allow(ALLOWED);
+    filter.allow(ALLOWED_PROGRAM);
+    filter.allow(device::ALLOWED_HERE);
+    filter.allow_fcntl()?;
+    filter.allow_where(libc::SYS_clone, &[THREAD])?;
+    filter.allow_where(libc::SYS_prctl, &[(0, WORD, libc::PR_SET_NAME as u64)])?;
+    // Its own limits are read; landlock has no right for those of others.
+    filter.allow_where(libc::SYS_prlimit64, &[(0, WORD, 0), (2, u64::MAX, 0)])?;
+    filter.allow_of_itself(&[libc::SYS_tgkill])?;
+    Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        io::Errno,
+        process::{getppid, getrlimit, prlimit, setrlimit},
+        thread::{sched_getaffinity, sched_setaffinity},
+    };
+
+    use super::*;
+    use crate::sandbox::filter::tests::under;
+
+    #[test]
+    fn a_program_sets_no_limit_and_no_processor_of_anyone() {
+        let limit = getrlimit(Resource::Core);
+        let processors = sched_getaffinity(None).expect("known");
+        let server = getppid().expect("a parent");
+        let (read, own, foreign, placed) = under(filter().expect("builds"), || {
+            (
+                getrlimit(Resource::Core),
+                setrlimit(Resource::Core, limit),
+                prlimit(Some(server), Resource::Core, limit).map(drop),
+                sched_setaffinity(None, &processors),
+            )
+        });
+        assert_eq!(read, limit, "its own is known to it");
+        let refused = Err(Errno::PERM);
+        assert_eq!((own, foreign, placed), (refused, refused, refused));
+    }
 }

@@ -1,6 +1,6 @@
 //! When pictures of all sessions go to the device, by size or by age. Pure.
 //!
-//! A batch goes when it is full or when its oldest picture is of age, whoever else may still send: a
+//! What may wait in all is the lane's matter. A batch goes when it is full or when its oldest picture is of age, whoever else may still send: a
 //! session that sends none delays nobody. Pictures leave in the order in which they came, so none
 //! starves, none is lost and those of a session keep their order.
 
@@ -9,62 +9,81 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a batch goes, and how much may wait.
+/// When a batch goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Pictures that make a batch full; a unit of more of them goes whole.
-    pub pictures: usize,
+    /// What makes a batch full; a unit of more goes whole.
+    pub full: Size,
     /// Longest time for which a picture waits for others.
     pub age: Duration,
-    /// Pictures that may wait, while the device is at a batch.
-    pub waiting: usize,
+}
+
+/// How much a device has to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    pub pictures: usize,
+    /// Bytes of their samples.
+    pub bytes: u64,
 }
 
 /// What waits for the device.
 pub(super) struct Batches<T> {
     rule: Rule,
     waiting: VecDeque<Waiting<T>>,
-    pictures: usize,
+    size: Size,
 }
 
 struct Waiting<T> {
     item: T,
-    pictures: usize,
+    size: Size,
     since: Instant,
+}
+
+impl Size {
+    fn with(self, other: Size) -> Size {
+        Size { pictures: self.pictures + other.pictures, bytes: self.bytes + other.bytes }
+    }
+
+    /// Less of both than `other`, or as much.
+    fn is_within(self, other: Size) -> bool {
+        self.pictures <= other.pictures && self.bytes <= other.bytes
+    }
+
+    /// As much of one of them as `full`, or more.
+    fn reaches(self, full: Size) -> bool {
+        self.pictures >= full.pictures || self.bytes >= full.bytes
+    }
 }
 
 impl<T> Batches<T> {
     pub fn new(rule: Rule) -> Batches<T> {
-        Batches { rule, waiting: VecDeque::new(), pictures: 0 }
+        Batches { rule, waiting: VecDeque::new(), size: Size::default() }
     }
 
-    /// Adds an item of so many pictures, or gives it back where too many wait.
-    pub fn push(&mut self, item: T, pictures: usize, now: Instant) -> Result<(), T> {
-        if self.pictures + pictures > self.rule.waiting {
-            return Err(item);
-        }
-        self.pictures += pictures;
-        self.waiting.push_back(Waiting { item, pictures, since: now });
-        Ok(())
+    /// Adds an item of this size.
+    pub fn push(&mut self, item: T, size: Size, now: Instant) {
+        self.size = self.size.with(size);
+        self.waiting.push_back(Waiting { item, size, since: now });
     }
 
     /// From when on the next batch goes; `None` while nothing waits.
     pub fn due(&self) -> Option<Instant> {
         let oldest = self.waiting.front()?.since;
-        Some(if self.pictures >= self.rule.pictures { oldest } else { oldest + self.rule.age })
+        Some(if self.size.reaches(self.rule.full) { oldest } else { oldest + self.rule.age })
     }
 
     /// The next batch, if it is due.
     pub fn take(&mut self, now: Instant) -> Option<Vec<T>> {
         self.due().filter(|due| *due <= now)?;
-        let (mut batch, mut pictures) = (Vec::new(), 0);
+        let (mut batch, mut size) = (Vec::new(), Size::default());
         while let Some(next) = self.waiting.front()
-            && (batch.is_empty() || pictures + next.pictures <= self.rule.pictures)
+            && (batch.is_empty() || size.with(next.size).is_within(self.rule.full))
         {
-            pictures += next.pictures;
+            size = size.with(next.size);
             batch.extend(self.waiting.pop_front().map(|waiting| waiting.item));
         }
-        self.pictures -= pictures;
+        self.size.pictures -= size.pictures;
+        self.size.bytes -= size.bytes;
         Some(batch)
     }
 }
@@ -77,10 +96,16 @@ mod tests {
 
     use super::*;
 
-    const RULE: Rule = Rule { pictures: 4, age: Duration::from_millis(5), waiting: 12 };
+    const RULE: Rule =
+        Rule { full: Size { pictures: 4, bytes: 1000 }, age: Duration::from_millis(5) };
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    /// Small pictures: their number alone counts.
+    fn small(pictures: usize) -> Size {
+        Size { pictures, bytes: pictures as u64 }
     }
 
     #[test]
@@ -88,22 +113,38 @@ mod tests {
         let start = Instant::now();
         let mut batches = Batches::new(RULE);
         assert_eq!((batches.due(), batches.take(start)), (None, None));
-        batches.push("a", 1, start).expect("room");
-        batches.push("b", 1, start + ms(3)).expect("room");
+        batches.push("a", small(1), start);
+        batches.push("b", small(1), start + ms(3));
         assert_eq!(batches.take(start + ms(4)), None, "neither full nor of age");
         assert_eq!(batches.due(), Some(start + ms(5)));
         assert_eq!(batches.take(start + ms(5)), Some(vec!["a", "b"]), "the younger goes with it");
-        batches.push("c", 3, start + ms(6)).expect("room");
-        batches.push("d", 2, start + ms(6)).expect("room");
+        batches.push("c", small(3), start + ms(6));
+        batches.push("d", small(2), start + ms(6));
         assert_eq!(batches.take(start + ms(6)), Some(vec!["c"]), "full at once");
         assert_eq!(batches.take(start + ms(6)), None);
         assert_eq!(batches.take(start + ms(11)), Some(vec!["d"]));
-        batches.push("wide", 9, start).expect("room");
-        assert_eq!(batches.push("too many", 4, start), Err("too many"));
+        batches.push("wide", small(9), start);
         assert_eq!(batches.take(start), Some(vec!["wide"]), "more than a batch goes whole");
     }
 
-    /// One unit of a session at most is under way, as the server sends the next when it is told so.
+    #[test]
+    fn a_batch_of_few_large_pictures_is_full_too() {
+        let start = Instant::now();
+        let mut batches = Batches::new(RULE);
+        let large = |bytes| Size { pictures: 1, bytes };
+        batches.push("a", large(600), start);
+        assert_eq!(batches.take(start), None);
+        batches.push("b", large(600), start);
+        batches.push("c", large(300), start);
+        assert_eq!(batches.take(start), Some(vec!["a"]), "with the next it would be too much");
+        assert_eq!(batches.take(start), None, "not full any more");
+        batches.push("vast", large(5000), start);
+        assert_eq!(batches.take(start), Some(vec!["b", "c"]));
+        assert_eq!(batches.take(start), Some(vec!["vast"]), "more than a batch goes alone");
+        assert_eq!(batches.size, Size::default());
+    }
+
+    /// A unit of a session, which sends the next when it is told that this one is worked off.
     #[derive(Clone, Copy, Debug)]
     struct Arrival {
         session: u32,
@@ -111,8 +152,11 @@ mod tests {
         pictures: usize,
     }
 
+    const SESSIONS: u32 = 6;
+    const PICTURES_MAX: usize = 3;
+
     fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-        let arrival = (0..6_u32, 0..40_u64, 1..4_usize);
+        let arrival = (0..SESSIONS, 0..40_u64, 1..=PICTURES_MAX);
         vec(arrival, 0..120).prop_map(|steps| {
             let mut at_ms = 0;
             let mut arrivals = Vec::new();
@@ -125,29 +169,42 @@ mod tests {
         })
     }
 
-    /// Plays arrivals against a device that takes `busy` milliseconds a batch; (item, when it came,
-    /// when it went, when the device was free before).
-    fn play(arrivals: &[Arrival], busy: u64) -> (Vec<(usize, Duration, Duration)>, usize) {
+    /// What became of arrivals: (item, when it came, when it went), and how many did not come, as their
+    /// session had a unit under way.
+    type Played = (Vec<(usize, Duration, Duration)>, usize);
+
+    /// Plays arrivals against a device that takes `busy` milliseconds a batch.
+    fn play(arrivals: &[Arrival], busy: u64) -> Played {
         let start = Instant::now();
         let mut batches = Batches::new(RULE);
-        let (mut gone, mut refused) = (Vec::new(), 0);
+        let (mut gone, mut skipped) = (Vec::new(), 0);
         let (mut free_at, mut now) = (start, start);
+        // Of each session: until when it has a unit under way, `None` while that waits.
+        let mut under_way: BTreeMap<u32, Option<Instant>> = BTreeMap::new();
         let mut next = arrivals.iter().enumerate().peekable();
         loop {
             let goes = batches.due().map(|due: Instant| due.max(free_at).max(now));
             let comes = next.peek().map(|(_, arrival)| start + ms(arrival.at_ms));
             match (goes, comes) {
-                (None, None) => return (gone, refused),
+                (None, None) => return (gone, skipped),
                 (Some(goes), comes) if comes.is_none_or(|comes| goes < comes) => {
                     let batch: Vec<usize> = batches.take(goes).expect("due");
-                    let came = |item: usize| ms(arrivals[item].at_ms);
-                    gone.extend(batch.into_iter().map(|item| (item, came(item), goes - start)));
                     (now, free_at) = (goes, goes + ms(busy));
+                    for item in batch {
+                        under_way.insert(arrivals[item].session, Some(free_at));
+                        gone.push((item, ms(arrivals[item].at_ms), goes - start));
+                    }
                 }
                 _ => {
                     let Some((item, arrival)) = next.next() else { continue };
                     now = start + ms(arrival.at_ms);
-                    refused += usize::from(batches.push(item, arrival.pictures, now).is_err());
+                    let before = under_way.get(&arrival.session);
+                    if before.is_some_and(|until| until.is_none_or(|until| now < until)) {
+                        skipped += 1;
+                        continue;
+                    }
+                    under_way.insert(arrival.session, None);
+                    batches.push(item, small(arrival.pictures), now);
                 }
             }
         }
@@ -156,18 +213,15 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_reordered_or_kept_waiting(arrivals in arrivals(), busy in 0..20_u64) {
-            let (gone, refused) = play(&arrivals, busy);
-            prop_assert_eq!(gone.len() + refused, arrivals.len());
+            let (gone, skipped) = play(&arrivals, busy);
+            prop_assert_eq!(gone.len() + skipped, arrivals.len());
             // Whatever the sessions: in the order of arrival, so in that of each session too.
             prop_assert!(gone.windows(2).all(|pair| pair[0].0 < pair[1].0));
-            let mut latest = BTreeMap::new();
-            for (item, came, went) in &gone {
-                let before = latest.insert(arrivals[*item].session, *item);
-                prop_assert!(before.is_none_or(|before| before < *item));
-                // At worst all that may wait is before it, in batches of which none but the last may be
-                // less than half full.
-                let batches = (RULE.waiting / (RULE.pictures / 2)) as u64;
-                prop_assert!(*went - *came <= RULE.age + ms(busy * (batches + 1)));
+            for (_, came, went) in &gone {
+                // At worst a unit of every session is before it, each a batch of its own, and one is at
+                // the device.
+                let batches = u64::from(SESSIONS) + 1;
+                prop_assert!(*went - *came <= RULE.age + ms(busy * batches));
                 if busy == 0 {
                     prop_assert!(*went - *came <= RULE.age, "a free device takes what is of age");
                 }
@@ -181,8 +235,8 @@ mod tests {
             at.sort_unstable();
             at.dedup_by_key(|at| *at / 10);
             let lone = |at_ms: &u64| Arrival { session: 0, at_ms: at_ms / 10 * 10, pictures: 1 };
-            let (gone, refused) = play(&at.iter().map(lone).collect::<Vec<_>>(), busy);
-            prop_assert_eq!((gone.len(), refused), (at.len(), 0));
+            let (gone, skipped) = play(&at.iter().map(lone).collect::<Vec<_>>(), busy);
+            prop_assert_eq!((gone.len(), skipped), (at.len(), 0));
             for (_, came, went) in gone {
                 prop_assert_eq!(went - came, RULE.age);
             }

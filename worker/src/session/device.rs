@@ -1,12 +1,16 @@
 //! The thread of a worker that measures pictures of all sessions on the device.
 //!
 //! Whoever decodes hands frames over and goes on; what was measured goes back to those threads. Where
-//! the device is behind, or lost, frames are given back and the CPU measures them with the same
-//! integers: nobody waits for the device but with frames that it has.
+//! the device is late, lost, or has enough, frames are given back and the CPU measures them with the
+//! same integers. What the device is late with the CPU measures here: a batch is a few of its frames.
 
 use std::{
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::SyncSender,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -15,19 +19,21 @@ use gate::{Measurements, Measurer};
 use media::Frame;
 
 use super::{
-    batches::{Batches, Rule},
+    batches::{Batches, Rule, Size},
     pool::{Mourner, Slot, Task, Work},
 };
-use crate::{Fault, SessionEvent, measuring::Measuring};
+use crate::{Fault, SessionEvent, job::frame_bytes, measuring::Measuring};
 
-/// A frame of every second of sessions of a full worker; a device's buffers hold as many.
+/// A frame of every session of a full worker, or as many bytes as a device takes at once.
 const RULE: Rule = Rule {
-    pictures: 64,
+    full: Size { pictures: 64, bytes: 32 << 20 },
     // A sixth of the time between pictures of a common camera, and of what a live session takes.
     age: Duration::from_millis(5),
-    // Three times what the sessions of a full worker have under way: a bound that only a fault meets.
-    waiting: 192,
 };
+
+/// Bytes of pictures that are on their way to the device and back, at most: a batch there and one
+/// that gathers.
+pub(super) const HELD_BYTES_MAX: u64 = 2 * RULE.full.bytes;
 
 /// What a unit decoded to, on its way to its decisions.
 pub(super) struct Decoded {
@@ -38,6 +44,18 @@ pub(super) struct Decoded {
     pub events: Vec<SessionEvent>,
     /// The session has no more.
     pub is_last: bool,
+}
+
+/// What was offered and taken.
+struct Offered {
+    decoded: Decoded,
+    held: Held,
+}
+
+/// Bytes of those that may be on their way, until dropped.
+pub(super) struct Held {
+    all: Arc<AtomicU64>,
+    bytes: u64,
 }
 
 /// Hears why the device was given up.
@@ -51,10 +69,13 @@ struct Shared {
     state: Mutex<State>,
     wake: Condvar,
     measuring: Measuring,
+    held: Arc<AtomicU64>,
+    /// Until it has been told.
+    on_loss: Mutex<Option<OnLoss>>,
 }
 
 struct State {
-    batches: Batches<Decoded>,
+    batches: Batches<Offered>,
     is_closed: bool,
 }
 
@@ -66,21 +87,31 @@ impl DeviceLane {
         on_loss: OnLoss,
     ) -> io::Result<DeviceLane> {
         let state = State { batches: Batches::new(RULE), is_closed: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new(), measuring });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            measuring,
+            held: Arc::default(),
+            on_loss: Mutex::new(Some(on_loss)),
+        });
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
-            .name("gate-device".to_owned())
-            .spawn(move || measure_off(&of_thread, &done, on_loss))?;
+            .name("gate-batches".to_owned())
+            .spawn(move || measure_off(&of_thread, &done))?;
         Ok(DeviceLane(shared))
     }
 
-    /// Hands frames over, or gives them back where the device does not take them now.
+    /// Hands frames over, or gives them back where the device is not to have them now.
     pub fn offer(&self, decoded: Decoded) -> Result<(), Decoded> {
-        if !self.0.measuring.is_on_device() {
+        if !self.0.measuring.takes() {
+            self.0.tell_loss();
             return Err(decoded);
         }
-        let pictures = decoded.frames.len();
-        self.0.state().batches.push(decoded, pictures, Instant::now())?;
+        let (pictures, bytes) =
+            (decoded.frames.len(), decoded.frames.iter().map(frame_bytes).sum());
+        let Some(held) = Held::of(&self.0.held, bytes) else { return Err(decoded) };
+        let offered = Offered { decoded, held };
+        self.0.state().batches.push(offered, Size { pictures, bytes }, Instant::now());
         self.0.wake.notify_one();
         Ok(())
     }
@@ -92,13 +123,37 @@ impl DeviceLane {
     }
 }
 
+impl Held {
+    /// So many bytes of all, where there is room for them.
+    fn of(all: &Arc<AtomicU64>, bytes: u64) -> Option<Held> {
+        let room = |held: u64| held.checked_add(bytes).filter(|after| *after <= HELD_BYTES_MAX);
+        all.fetch_update(Relaxed, Relaxed, room).ok()?;
+        Some(Held { all: Arc::clone(all), bytes })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells once that the device was given up, if it was.
+    fn tell_loss(&self) {
+        let Some(reason) = self.measuring.lost() else { return };
+        let on_loss = self.on_loss.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(on_loss) = on_loss {
+            on_loss(reason);
+        }
+    }
+
     /// The next batch when it is due; `None` once nobody offers any more.
-    fn next(&self) -> Option<Vec<Decoded>> {
+    fn next(&self) -> Option<Vec<Offered>> {
         let mut state = self.state();
         loop {
             if state.is_closed {
@@ -120,23 +175,19 @@ impl Shared {
     }
 }
 
-fn measure_off(shared: &Shared, done: &SyncSender<Work>, on_loss: OnLoss) {
+fn measure_off(shared: &Shared, done: &SyncSender<Work>) {
     let _mourner = Mourner;
     let mut measurer = shared.measuring.measurer();
-    let mut on_loss = Some(on_loss);
     while let Some(batch) = shared.next() {
-        for (decoded, measured) in measure(measurer.as_mut(), batch) {
+        for (offered, measured) in measure(measurer.as_mut(), batch) {
+            let Offered { decoded, held } = offered;
             let Decoded { number, slot, frames, events, is_last } = decoded;
-            let task = Task::Measured { frames, measured, events, is_last };
+            let task = Task::Measured { frames, measured, events, is_last, held };
             if done.send(Work { number, slot, task }).is_err() {
                 return;
             }
         }
-        if let Some(reason) = shared.measuring.lost()
-            && let Some(on_loss) = on_loss.take()
-        {
-            on_loss(reason);
-        }
+        shared.tell_loss();
     }
 }
 
@@ -144,21 +195,40 @@ fn measure_off(shared: &Shared, done: &SyncSender<Work>, on_loss: OnLoss) {
 type Measured = Result<Vec<Measurements>, Fault>;
 
 /// Measures all of a batch at once; a frame that cannot be measured fails its own session alone.
-fn measure(measurer: &mut dyn Measurer, batch: Vec<Decoded>) -> Vec<(Decoded, Measured)> {
-    let mut batch = batch;
-    let counts: Vec<usize> = batch.iter().map(|decoded| decoded.frames.len()).collect();
-    let all: Vec<Frame> = batch.iter().flat_map(|decoded| decoded.frames.iter().cloned()).collect();
+fn measure(measurer: &mut dyn Measurer, batch: Vec<Offered>) -> Vec<(Offered, Measured)> {
+    let frames = |offered: &Offered| offered.decoded.frames.clone();
+    let counts: Vec<usize> = batch.iter().map(|offered| offered.decoded.frames.len()).collect();
+    let all: Vec<Frame> = batch.iter().flat_map(frames).collect();
     let mut measured = Vec::with_capacity(all.len());
     if measurer.measure(&all, &mut measured).is_err() {
-        return batch.into_iter().map(|decoded| alone(measurer, decoded)).collect();
+        return batch.into_iter().map(|offered| alone(measurer, offered)).collect();
     }
     let mut rest = measured.into_iter();
     let own = counts.into_iter().map(|count| Ok(rest.by_ref().take(count).collect()));
-    batch.drain(..).zip(own.collect::<Vec<_>>()).collect()
+    batch.into_iter().zip(own.collect::<Vec<_>>()).collect()
 }
 
-fn alone(measurer: &mut dyn Measurer, decoded: Decoded) -> (Decoded, Measured) {
-    let mut measured = Vec::with_capacity(decoded.frames.len());
-    let outcome = measurer.measure(&decoded.frames, &mut measured);
-    (decoded, outcome.map(|()| measured).map_err(Fault::from))
+fn alone(measurer: &mut dyn Measurer, offered: Offered) -> (Offered, Measured) {
+    let frames = &offered.decoded.frames;
+    let mut measured = Vec::with_capacity(frames.len());
+    let outcome = measurer.measure(frames, &mut measured);
+    (offered, outcome.map(|()| measured).map_err(Fault::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_its_way_is_bounded_in_bytes_and_comes_back() {
+        let all = Arc::default();
+        let first = Held::of(&all, HELD_BYTES_MAX - 10).expect("room");
+        let second = Held::of(&all, 10).expect("room");
+        assert!(Held::of(&all, 1).is_none() && Held::of(&all, u64::MAX).is_none());
+        drop(second);
+        assert!(Held::of(&all, 11).is_none());
+        drop(first);
+        assert_eq!(all.load(Relaxed), 0);
+        assert!(Held::of(&all, HELD_BYTES_MAX + 1).is_none(), "one that is larger is the CPU's");
+    }
 }

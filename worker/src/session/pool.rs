@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io, mem,
     os::fd::AsFd,
     process,
     sync::{
@@ -23,7 +23,7 @@ use media::{AccessUnit, ErrorKind, Frame, Timestamp};
 
 use super::{
     Session, SessionEvent,
-    device::{Decoded, DeviceLane},
+    device::{Decoded, DeviceLane, Held},
     spec::SessionSpec,
     tools::Tools,
 };
@@ -52,6 +52,8 @@ pub(crate) struct Sessions<S> {
     measuring: Measuring,
     /// Where a device measures: started with the first session.
     device: Option<DeviceLane>,
+    /// That the device could not be opened any more has been said.
+    is_gone_told: bool,
     threads: usize,
     threads_max: usize,
 }
@@ -79,6 +81,8 @@ pub(super) enum Task {
         measured: Result<Vec<Measurements>, Fault>,
         events: Vec<SessionEvent>,
         is_last: bool,
+        /// Until the frames are a session's again.
+        held: Held,
     },
 }
 
@@ -94,6 +98,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             waiting: Arc::new(Mutex::new(waiting)),
             measuring,
             device: None,
+            is_gone_told: false,
             threads: 0,
             threads_max: cores.min(THREADS_MAX),
         }
@@ -154,8 +159,11 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     }
 
     fn start_device(&mut self) -> io::Result<()> {
-        if self.device.is_some() || !self.measuring.is_on_device() {
+        if self.device.is_some() {
             return Ok(());
+        }
+        if !self.measuring.is_on_device() {
+            return self.tell_gone();
         }
         let line = Arc::clone(&self.line);
         let on_loss = Box::new(move |reason| {
@@ -165,6 +173,16 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         let lane = DeviceLane::start(self.measuring.clone(), self.work.clone(), on_loss)?;
         self.device = Some(lane);
         Ok(())
+    }
+
+    /// A device that was lost before anything was asked of it has no thread that could tell.
+    fn tell_gone(&mut self) -> io::Result<()> {
+        match self.measuring.lost() {
+            Some(reason) if !mem::replace(&mut self.is_gone_told, true) => {
+                self.line.send(&Reply::GateLost { reason })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn hand_over(&self, number: u32, slot: Option<Slot>, task: Task) -> io::Result<()> {
@@ -210,10 +228,10 @@ fn slot_events(
     device: Option<&DeviceLane>,
     tools: &mut Tools,
 ) -> Option<Vec<SessionEvent>> {
-    let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut events = Vec::new();
     // Units on their way to a session that has failed are of no interest.
-    let Some(session) = held.as_mut() else { return Some(events) };
+    let Some(session) = place.as_mut() else { return Some(events) };
     let is_close = matches!(task, Task::Close);
     let decoded = match task {
         Task::Unit { pts, keyframe, follows_gap, data } => {
@@ -221,16 +239,17 @@ fn slot_events(
             session.decode(&unit, follows_gap, &mut events)
         }
         Task::Close => session.drain(&mut events),
-        Task::Measured { frames, measured, events: said, is_last } => {
+        Task::Measured { frames, measured, events: said, is_last, held } => {
+            drop(held);
             events = said;
             let taken =
                 measured.and_then(|measured| session.take(frames, &measured, tools, &mut events));
-            return Some(settled(&mut held, taken, is_last, tools, events));
+            return Some(settled(&mut place, taken, is_last, tools, events));
         }
     };
     let frames = match decoded {
         Ok(frames) => frames,
-        Err(fault) => return Some(settled(&mut held, Err(fault), is_close, tools, events)),
+        Err(fault) => return Some(settled(&mut place, Err(fault), is_close, tools, events)),
     };
     let mut decoded = Decoded { number, slot: Arc::clone(slot), frames, events, is_last: is_close };
     if let Some(device) = device.filter(|_| !decoded.frames.is_empty()) {
@@ -245,23 +264,23 @@ fn slot_events(
         tools.keep(measured);
         taken
     });
-    Some(settled(&mut held, taken, is_close, tools, events))
+    Some(settled(&mut place, taken, is_close, tools, events))
 }
 
 /// What is said once all of a task was done.
 fn settled(
-    held: &mut Option<Session>,
+    place: &mut Option<Session>,
     taken: Result<(), Fault>,
     is_last: bool,
     tools: &mut Tools,
     mut events: Vec<SessionEvent>,
 ) -> Vec<SessionEvent> {
-    let finished = taken.and_then(|()| match held.take_if(|_| is_last) {
+    let finished = taken.and_then(|()| match place.take_if(|_| is_last) {
         Some(session) => session.finish(tools, &mut events),
         None => Ok(()),
     });
     if let Err(fault) = finished {
-        *held = None;
+        *place = None;
         events.push(SessionEvent::Failed(fault));
     }
     events

@@ -10,17 +10,19 @@ use proptest::prelude::*;
 use super::*;
 
 /// Every way in which GOPs follow each other.
-const CLIPS: [(&str, Codec, &[u8]); 4] = [
+const CLIPS: [(&str, Codec, &[u8]); 5] = [
     ("closed GOPs", Codec::H264, include_bytes!("../../probe/clips/gops.mp4")),
     ("one GOP", Codec::H264, include_bytes!("../../probe/clips/long.mp4")),
     // Pictures shown before their keyframe refer to the GOP before.
     ("open GOPs", Codec::H264, include_bytes!("open-gop-h264.mp4")),
     ("open GOPs with leading pictures", Codec::H265, include_bytes!("open-gop-h265.mp4")),
+    ("ten bits", Codec::H265, include_bytes!("../../probe/clips/gops-10.mp4")),
 ];
 
 /// Engines that are open, and the most that ever were.
 #[derive(Default)]
 struct Open {
+    ever: usize,
     now: usize,
     most: usize,
 }
@@ -32,12 +34,16 @@ struct Engines {
     open: Shared,
     /// The first packet of an engine waits for so many to be open.
     together: usize,
+    /// Which engine is lost, and with which of its packets.
+    lost: Option<(usize, usize)>,
 }
 
 struct Counted {
     inner: Box<dyn Engine>,
     open: Shared,
     waits_for: usize,
+    /// Packets before the one that it is lost with.
+    packets_left: Option<usize>,
 }
 
 impl OpenEngine for Engines {
@@ -50,10 +56,14 @@ impl OpenEngine for Engines {
     ) -> Result<Box<dyn Engine>, BackendError> {
         let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
         let mut open = self.open.0.lock().expect("no panic");
+        let is_lost = |&(engine, _): &(usize, usize)| engine == open.ever;
+        let packets_left = self.lost.filter(is_lost).map(|(_, packet)| packet);
+        open.ever += 1;
         open.now += 1;
         open.most = open.most.max(open.now);
         self.open.1.notify_all();
-        Ok(Box::new(Counted { inner, open: Arc::clone(&self.open), waits_for: self.together }))
+        let (open, waits_for) = (Arc::clone(&self.open), self.together);
+        Ok(Box::new(Counted { inner, open, waits_for, packets_left }))
     }
 }
 
@@ -70,6 +80,11 @@ impl Engine for Counted {
         let too_few = |open: &mut Open| open.most < waits_for;
         let waited = self.open.1.wait_timeout_while(open, Duration::from_secs(60), too_few);
         assert!(!waited.expect("no panic").1.timed_out(), "fewer than {waits_for} engines");
+        match &mut self.packets_left {
+            Some(0) => return Err(AvError::IO),
+            Some(left) => *left -= 1,
+            None => {}
+        }
         self.inner.send(packet)
     }
 
@@ -98,7 +113,7 @@ impl Engine for Counted {
     }
 
     fn lost(&self) -> Option<String> {
-        None
+        (self.packets_left == Some(0)).then(|| "unplugged".to_owned())
     }
 
     fn name(&self) -> String {
@@ -109,48 +124,121 @@ impl Engine for Counted {
 /// What engines on so many threads give, and how many of them were open at once; each waits for so
 /// many `together`.
 fn on_engines(
-    (bytes, codec): (&'static [u8], Codec),
+    (bytes, codec): (&[u8], Codec),
+    options: &FileOptions,
+    together: usize,
+    lost: Option<(usize, usize)>,
+) -> (FileReport, Vec<Seen>, usize) {
+    let open = Shared::default();
+    let engines = Engines { open: Arc::clone(&open), together, lost };
+    let decoders = Decoders::with_engines(Box::new(engines), vec![codec]);
+    let (report, seen) = decoded_by(&decoders, bytes, options);
+    assert!(report.decoder.contains("engine:") || lost.is_some(), "{report:?}");
+    let most = open.0.lock().expect("no panic").most;
+    (report, seen, most)
+}
+
+/// The frames of engines of which none is lost, of a clip without damage.
+fn on_sound_engines(
+    clip: (&[u8], Codec),
     options: &FileOptions,
     together: usize,
 ) -> (Vec<Seen>, usize) {
-    let open = Shared::default();
-    let engines = Engines { open: Arc::clone(&open), together };
-    let decoders = Decoders::with_engines(Box::new(engines), vec![codec]);
-    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default()).expect("opens");
-    let mut seen = Vec::new();
-    let report = decode_file_by(&decoders, demuxer, options, Recorder::default, |frames| {
-        seen.extend(frames);
-        ControlFlow::Continue(())
-    })
-    .expect("decodes");
-    assert!(report.decoder.starts_with("engine:"), "{report:?}");
+    let (report, seen, most) = on_engines(clip, options, together, None);
     assert_eq!((report.fallback, report.damaged_packets, report.truncated), (None, 0, false));
-    let most = open.0.lock().expect("no panic").most;
     (seen, most)
 }
 
-fn one_decoder(bytes: &'static [u8], options: &FileOptions) -> Vec<Seen> {
-    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default()).expect("opens");
-    let options = FileOptions { threads: 1, plan: false, ..options.clone() };
+fn decoded_by(decoders: &Decoders, bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
+    let input = Cursor::new(bytes.to_vec());
+    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("opens");
     let mut seen = Vec::new();
-    decode_file(demuxer, &options, Recorder::default, |frames| {
+    let report = decode_file_by(decoders, demuxer, options, Recorder::default, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
-    })
-    .expect("decodes");
-    seen
+    });
+    (report.expect("decodes"), seen)
+}
+
+fn one_decoder(bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
+    let options = FileOptions { threads: 1, plan: false, ..options.clone() };
+    decoded_by(&Decoders::software(), bytes, &options)
 }
 
 #[test]
 fn gops_of_one_file_are_decoded_beside_each_other() {
     for (name, codec, bytes) in CLIPS {
         // Each of four threads has an engine at a GOP of its own, before one has decoded any.
-        let together = if name == "closed GOPs" { 4 } else { 1 };
-        let (seen, most) = on_engines((bytes, codec), &every(4), together);
-        assert!(seen == one_decoder(bytes, &every(1)), "{name}");
+        let together = if matches!(name, "closed GOPs" | "ten bits") { 4 } else { 1 };
+        let (seen, most) = on_sound_engines((bytes, codec), &every(4), together);
+        assert!(seen == one_decoder(bytes, &every(1)).1, "{name}");
         assert!((together..=4).contains(&most), "{name}: {most}");
         println!("{name}: {most} engines at once");
     }
+}
+
+#[test]
+fn an_engine_that_is_lost_while_others_are_at_other_gops_costs_no_frame_and_doubles_none() {
+    let (name, codec, bytes) = CLIPS[0];
+    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    for sampling in [Sampling::Every, slow] {
+        let options = FileOptions { sampling, plan: false, ..every(4) };
+        let (expected, frames) = one_decoder(bytes, &options);
+        // Each has eight packets of its first GOP.
+        for lost in [(0, 0), (0, 5), (1, 0), (2, 3), (3, 7)] {
+            let (report, seen, most) = on_engines((bytes, codec), &options, 4, Some(lost));
+            let case = format!("{name}, {sampling:?}, engine and packet {lost:?}");
+            assert_eq!(most, 4, "{case}");
+            assert!(seen == frames, "{case}: {} of {}", seen.len(), frames.len());
+            assert_eq!(report.fallback.as_deref(), Some("unplugged"), "{case}");
+            let (decoder, fallback) = (report.decoder.clone(), report.fallback.clone());
+            assert_eq!(report, FileReport { decoder, fallback, ..expected.clone() }, "{case}");
+        }
+    }
+}
+
+/// The clip with an edit list that hides pictures at its beginning and at its end.
+fn edited(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let at = bytes.windows(4).position(|name| name == b"elst").expect("an edit list");
+    // ISO 14496-12 8.6.6: after version, flags and count come the length in thousandths of a second and
+    // the first time in ticks, of which a picture has 512.
+    let (length_ms, first): (u32, u32) = (2000, 1024 + 13 * 512);
+    bytes[at + 12..at + 16].copy_from_slice(&length_ms.to_be_bytes());
+    bytes[at + 16..at + 20].copy_from_slice(&first.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn hidden_pictures_are_hidden_by_engines_too() {
+    let (_, codec, bytes) = CLIPS[0];
+    let (whole, edited) = (one_decoder(bytes, &every(1)).1.len(), edited(bytes));
+    for options in [every(1), every(4), FileOptions { max_frames: 20, ..every(3) }] {
+        let (expected, frames) = one_decoder(&edited, &options);
+        assert!(expected.frames < whole as u64 - 13, "some are hidden at both ends: {expected:?}");
+        let (seen, _) = on_sound_engines((&edited, codec), &options, 1);
+        assert!(seen == frames, "{options:?}: {} of {}", seen.len(), frames.len());
+    }
+}
+
+#[test]
+fn a_damaged_gop_is_that_of_one_decoder() {
+    let (_, codec, bytes) = CLIPS[0];
+    let mut noticed = 0;
+    // Across the coded pictures, which lie before the index.
+    for at in (1000..18_000).step_by(1700) {
+        let mut damaged = bytes.to_vec();
+        damaged[at..at + 3].iter_mut().for_each(|byte| *byte ^= 0x55);
+        let (expected, frames) = one_decoder(&damaged, &every(1));
+        for threads in [1, 4] {
+            let (report, seen, _) = on_engines((&damaged, codec), &every(threads), 1, None);
+            assert!(seen == frames, "byte {at} on {threads}");
+            assert_eq!(report.damaged_packets, expected.damaged_packets, "byte {at} on {threads}");
+            assert_eq!((report.frames, report.fallback), (expected.frames, None));
+        }
+        noticed += usize::from(expected.damaged_packets > 0);
+    }
+    assert!(noticed >= 5, "{noticed} of 10");
 }
 
 proptest! {
@@ -166,7 +254,7 @@ proptest! {
         let rate = rate.and_then(|rate| Rate::new(rate, 1));
         let sampling = rate.map_or(Sampling::Every, Sampling::Fixed);
         let options = FileOptions { sampling, max_frames, ..every(threads) };
-        let (seen, _) = on_engines((bytes, codec), &options, 1);
-        prop_assert!(seen == one_decoder(bytes, &options), "{}: {:?}", name, options);
+        let (seen, _) = on_sound_engines((bytes, codec), &options, 1);
+        prop_assert!(seen == one_decoder(bytes, &options).1, "{}: {:?}", name, options);
     }
 }

@@ -1,30 +1,80 @@
-//! What a file says does not depend on what measures it, nor on when a device is lost.
+//! What a file says does not depend on what measures it, nor on what a device does.
+
+use gate::MeasureError;
 
 use super::*;
-use crate::measuring::scripted;
+use crate::measuring::{Measuring, scripted};
+
+const LENGTHS: [&[u64]; 3] = [&[120], &[7, 40, 1, 33], &[16, 16, 16, 16, 16, 16]];
+
+/// Plays each cut of the film on a device of its own; what is told then, and the batches.
+fn play(case: &str, device: impl Fn() -> (Measuring, scripted::Given)) -> Vec<(u64, Played)> {
+    let mut played = Vec::new();
+    for asked in [ASKED, Asked { stills: false, ..ASKED }] {
+        for lengths in LENGTHS {
+            let (measuring, given) = device();
+            let expected = analyse(lengths, asked);
+            assert!(analyse_by(lengths, asked, &measuring) == expected, "{lengths:?}, {case}");
+            let told = measuring.told();
+            played.push((lengths.iter().sum(), Played { told, sizes: given.sizes() }));
+        }
+    }
+    played
+}
+
+struct Played {
+    told: MeasuredBy,
+    sizes: Vec<usize>,
+}
 
 #[test]
 fn a_device_says_what_the_cpu_says_whenever_it_is_lost() {
-    let lengths: [&[u64]; 3] = [&[120], &[7, 40, 1, 33], &[16, 16, 16, 16, 16, 16]];
-    for asked in [ASKED, Asked { stills: false, ..ASKED }] {
-        for lengths in lengths {
-            let expected = analyse(lengths, asked);
-            let frames: u64 = lengths.iter().sum();
-            for batches in [0, 1, 3, usize::MAX] {
-                let case = format!("{lengths:?}, lost after {batches}");
-                let (measuring, given) = scripted::lost_after(batches);
-                assert!(analyse_by(lengths, asked, &measuring) == expected, "{case}");
-                let (sizes, told) = (given.sizes(), measuring.told());
-                if batches == usize::MAX {
-                    assert_eq!(sizes.iter().sum::<usize>() as u64, frames, "{case}");
-                    assert!(sizes.iter().all(|size| *size <= 8) && sizes[0] > 1, "{sizes:?}");
-                    assert_eq!((told.measurer.as_str(), told.lost), ("scripted:of a test", None));
-                } else {
-                    assert_eq!(sizes.len(), batches + 1, "{case}: not asked again");
-                    assert!(told.measurer.starts_with("cpu-"), "{case}: {told:?}");
-                    assert!(told.lost.is_some_and(|reason| reason.contains("unplugged")));
-                }
+    for batches in [0, 1, 3, usize::MAX] {
+        let case = format!("lost after {batches}");
+        for (frames, Played { told, sizes }) in play(&case, || scripted::lost_after(batches)) {
+            if batches == usize::MAX {
+                assert_eq!(sizes.iter().sum::<usize>() as u64, frames, "{case}");
+                assert!(sizes.iter().all(|size| *size <= 8) && sizes[0] > 1, "{sizes:?}");
+                assert_eq!((told.measurer.as_str(), told.lost), ("scripted:of a test", None));
+            } else {
+                assert_eq!(sizes.len(), batches + 1, "{case}: not asked again");
+                assert!(told.measurer.starts_with("cpu-"), "{case}: {told:?}");
+                assert!(told.lost.is_some_and(|reason| reason.contains("unplugged")));
             }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_refuses_a_batch_is_kept_and_the_cpu_measures_it() {
+    let backend = "scripted";
+    let refusals = [
+        MeasureError::NoRoom { backend, reason: "in use".to_owned() },
+        MeasureError::BeyondDevice { backend, bytes: 9, bytes_max: 8 },
+    ];
+    for error in refusals {
+        let case = error.to_string();
+        for (frames, Played { told, sizes }) in play(&case, || scripted::refusing(error.clone())) {
+            assert_eq!(sizes.iter().sum::<usize>() as u64, frames, "{case}: asked every time");
+            assert_eq!((told.measurer.as_str(), told.lost), ("scripted:of a test", None));
+        }
+    }
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_the_cpu_goes_on() {
+    for batches in [0, 2] {
+        let holds = std::cell::RefCell::new(Vec::new());
+        let device = || {
+            let (measuring, given, hold) = scripted::hanging_after(batches);
+            holds.borrow_mut().push(hold);
+            (measuring, given)
+        };
+        for (_, Played { told, sizes }) in play(&format!("hangs after {batches}"), device) {
+            // A slow machine may find it late before it hangs.
+            assert!(sizes.len() <= batches + 1, "not asked again: {sizes:?}");
+            assert!(told.measurer.starts_with("cpu-"), "{told:?}");
+            assert!(told.lost.is_some_and(|reason| reason.contains("not answered")));
         }
     }
 }

@@ -3,14 +3,19 @@
 use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
 
 use gate::{
-    GateConfig,
+    GateConfig, MeasureError,
     conformance::{Fill, Picture},
 };
 use media::{Codec, Rotation, Subsampling};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::*;
-use crate::{channel::Incoming, measuring::scripted, still::StillEncoder};
+use crate::{
+    GateBackend,
+    channel::Incoming,
+    measuring::{GateDevice, scripted},
+    still::StillEncoder,
+};
 
 const SESSIONS: u32 = 5;
 
@@ -30,8 +35,11 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(&mut encode).collect()
 }
 
-/// What the sessions say, and how often the device was said to be lost.
-fn play(measuring: Measuring, count: usize) -> (BTreeMap<u32, Vec<SessionEvent>>, usize) {
+/// What the sessions say.
+type Said = BTreeMap<u32, Vec<SessionEvent>>;
+
+/// What the sessions say, and why the device was said to be lost, however often.
+fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.expect("a pair");
     let same = theirs.try_clone().expect("a descriptor");
@@ -61,7 +69,7 @@ fn play(measuring: Measuring, count: usize) -> (BTreeMap<u32, Vec<SessionEvent>>
     for session in 0..SESSIONS {
         sessions.take(next(session).expect("a unit")).expect("taken");
     }
-    let (mut said, mut losses, mut open) = (BTreeMap::<u32, Vec<_>>::new(), 0, SESSIONS);
+    let (mut said, mut losses, mut open) = (Said::new(), Vec::new(), SESSIONS);
     let mut incoming = Incoming::default();
     while open > 0 {
         match incoming.next::<Reply>().expect("a reply") {
@@ -70,10 +78,7 @@ fn play(measuring: Measuring, count: usize) -> (BTreeMap<u32, Vec<SessionEvent>>
                 Some(request) => sessions.take(request).expect("taken"),
                 None => open -= 1,
             },
-            Some(Reply::GateLost { reason }) => {
-                assert!(reason.contains("unplugged"), "{reason}");
-                losses += 1;
-            }
+            Some(Reply::GateLost { reason }) => losses.push(reason),
             Some(other) => panic!("{other:?}"),
             None => assert!(incoming.wait(ours.as_fd()).expect("open") > 0, "closed"),
         }
@@ -81,11 +86,12 @@ fn play(measuring: Measuring, count: usize) -> (BTreeMap<u32, Vec<SessionEvent>>
     (said, losses)
 }
 
-#[test]
-fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
-    const COUNT: usize = 24;
+const COUNT: usize = 24;
+
+/// What the sessions say on the CPU.
+fn expected() -> Said {
     let (expected, losses) = play(Measuring::default(), COUNT);
-    assert_eq!((expected.len(), losses), (SESSIONS as usize, 0));
+    assert_eq!((expected.len(), losses.len()), (SESSIONS as usize, 0));
     for (session, events) in &expected {
         let last = events.last();
         assert!(
@@ -93,16 +99,65 @@ fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
             "{session}: {last:?}"
         );
     }
+    expected
+}
+
+#[test]
+fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
+    let expected = expected();
     for batches in [0, 1, 9, usize::MAX] {
         let (measuring, given) = scripted::lost_after(batches);
         let (said, losses) = play(measuring, COUNT);
         assert!(said == expected, "lost after {batches}");
         let frames: usize = given.sizes().iter().sum();
         if batches == usize::MAX {
-            assert_eq!((frames, losses), (SESSIONS as usize * COUNT, 0), "{:?}", given.sizes());
+            assert_eq!((frames, losses.len()), (SESSIONS as usize * COUNT, 0), "{losses:?}");
         } else {
-            assert_eq!((given.sizes().len(), losses), (batches + 1, 1));
+            assert_eq!((given.sizes().len(), losses.len()), (batches + 1, 1), "{losses:?}");
+            assert!(losses[0].contains("unplugged"), "{losses:?}");
         }
+    }
+}
+
+/// No machine has as many devices; a program without the backend has none.
+#[test]
+fn a_device_that_opens_no_more_is_said_to_be_lost_and_costs_no_session_anything() {
+    let device =
+        GateDevice { backend: GateBackend::Cuda, number: 4000, is_named: true, was_there: true };
+    let (said, losses) = play(Measuring::open(Some(&device)).expect("the CPU"), COUNT);
+    assert!(said == expected(), "the CPU's events");
+    assert_eq!(losses.len(), 1, "once for all sessions: {losses:?}");
+    assert!(losses[0].starts_with("cuda lost its device: "), "{losses:?}");
+}
+
+#[test]
+fn a_device_that_refuses_a_batch_is_kept_and_costs_no_session_anything() {
+    let backend = "scripted";
+    let refusals = [
+        MeasureError::NoRoom { backend, reason: "in use".to_owned() },
+        MeasureError::BeyondDevice { backend, bytes: 9, bytes_max: 8 },
+    ];
+    let expected = expected();
+    for error in refusals {
+        let (measuring, given) = scripted::refusing(error.clone());
+        let (said, losses) = play(measuring, COUNT);
+        assert!(said == expected && losses.is_empty(), "{error}: {losses:?}");
+        assert_eq!(given.sizes().iter().sum::<usize>(), SESSIONS as usize * COUNT, "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_hangs_costs_no_session_anything() {
+    let expected = expected();
+    for batches in [0, 1, 9] {
+        // Held for as long as the sessions last: the device never answers.
+        let (measuring, given, _hold) = scripted::hanging_after(batches);
+        let (said, losses) = play(measuring, COUNT);
+        assert!(said == expected, "hangs after {batches}");
+        // A slow machine may find it late before it hangs.
+        assert!(given.sizes().len() <= batches + 1, "not asked again: {:?}", given.sizes());
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert!(losses[0].contains("not answered"), "{losses:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A request body that is read on for a while after it was refused.
 //!
-//! A connection that is closed while the peer still sends is reset, and the reset can overtake
-//! the answer: without this, a client learns "broken pipe" in place of what was wrong.
+//! A connection, or a stream, that is closed while the peer still sends is reset, and the reset can
+//! overtake the answer: without this, a client learns "broken pipe" in place of what was wrong.
 
 use std::{
     pin::Pin,
@@ -9,8 +9,9 @@ use std::{
     time::Duration,
 };
 
-use axum::body::Body;
+use axum::{body::Body, extract::Request};
 use bytes::Bytes;
+use http::{Method, Version, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
@@ -20,14 +21,24 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Bytes after which it is enough all the same.
 const LINGER_BYTES: usize = 64 << 20;
 
-/// The body; dropping it before its end reads on.
-pub struct Lingering(Body);
-
-impl Lingering {
-    /// `body`, which its sender may finish.
-    pub fn new(body: Body) -> Lingering {
-        Lingering(body)
+/// Lets the sender of a request finish also when it is refused.
+pub async fn linger(request: Request) -> Request {
+    match *request.method() {
+        // Nothing is sent with them.
+        Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => request,
+        _ => {
+            // Nobody sends it before it is read (RFC 9110 10.1.1).
+            let is_held_back = request.version() < Version::HTTP_2
+                && request.headers().contains_key(header::EXPECT);
+            request.map(|body| Body::new(Lingering { body, is_held_back }))
+        }
     }
+}
+
+/// The body; dropping it before its end reads on.
+struct Lingering {
+    body: Body,
+    is_held_back: bool,
 }
 
 impl HttpBody for Lingering {
@@ -38,21 +49,25 @@ impl HttpBody for Lingering {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.0).poll_frame(cx)
+        self.is_held_back = false;
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.body.size_hint()
     }
 }
 
 impl Drop for Lingering {
     fn drop(&mut self) {
-        let body = std::mem::take(&mut self.0);
+        if self.is_held_back {
+            return;
+        }
+        let body = std::mem::take(&mut self.body);
         // Outside a runtime nobody waits for an answer any more.
         if let (false, Ok(runtime)) = (body.is_end_stream(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(LINGER, discard(body)));

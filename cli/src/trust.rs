@@ -1,0 +1,35 @@
+//! Whom the client trusts over https: the system's authorities, and those of a file.
+
+use std::{fs, path::PathBuf};
+
+use reqwest::{Certificate, Url, blocking::ClientBuilder};
+
+use crate::error::CliError;
+
+/// Certificates that are trusted besides the system's.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Trust {
+    /// PEM file of certificates to trust besides the system's, where the server's address is https
+    #[arg(long, global = true, env = "SIGHTLINE_CA", value_name = "FILE", help_heading = "Server")]
+    pub ca: Option<PathBuf>,
+}
+
+impl Trust {
+    /// Has `builder` trust them.
+    pub fn added_to(&self, builder: ClientBuilder) -> Result<ClientBuilder, CliError> {
+        let Some(path) = &self.ca else { return Ok(builder) };
+        let text =
+            fs::read(path).map_err(|source| CliError::Read { path: path.clone(), source })?;
+        match Certificate::from_pem_bundle(&text) {
+            Ok(certificates) if !certificates.is_empty() => {
+                Ok(builder.tls_certs_merge(certificates))
+            }
+            _ => Err(CliError::Usage(format!("no certificates in PEM: {}", path.display()))),
+        }
+    }
+}
+
+/// Whether a server can be asked at `url`.
+pub fn is_served(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+}

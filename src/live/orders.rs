@@ -1,0 +1,158 @@
+//! A new prompt on its way to the workers of a session, until each has said from where it holds.
+//!
+//! Promises that of two prompts at once every worker has the same one last, and that one which was
+//! refused is taken up by none that had not said so.
+
+use std::time::Duration;
+
+use media::ErrorKind;
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    time::timeout,
+};
+
+use super::describe::Instruction;
+
+/// How long a new prompt waits to be taken up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// New prompts that wait for a worker.
+const WAITING: usize = 4;
+
+/// A new instruction, and who waits for the frame from which it holds.
+pub struct Order {
+    instruction: Instruction,
+    applied: oneshot::Sender<u64>,
+}
+
+impl Order {
+    /// The instruction, which holds from `frame` on; `None` where whoever gave it has been told that
+    /// it does not hold.
+    pub fn accepted(self, frame: u64) -> Option<Instruction> {
+        self.applied.send(frame).ok().map(|()| self.instruction)
+    }
+}
+
+/// The way to a worker, and its end there.
+pub fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
+    mpsc::channel(WAITING)
+}
+
+/// Why a prompt does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// The session is over.
+    #[error("the session has ended")]
+    Closed,
+    /// Nobody took it up in time.
+    #[error("no worker of the session took the prompt up in time: send it again")]
+    Unacknowledged,
+}
+
+impl PromptError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            PromptError::Closed => ErrorKind::Conflict,
+            PromptError::Unacknowledged => ErrorKind::Unavailable,
+        }
+    }
+}
+
+/// The ways to all workers of a session; held while a new prompt goes to each.
+pub struct Orders(Mutex<Vec<mpsc::Sender<Order>>>);
+
+impl Orders {
+    /// To `workers`.
+    pub fn new(workers: Vec<mpsc::Sender<Order>>) -> Orders {
+        Orders(Mutex::new(workers))
+    }
+
+    /// Has every worker ask by `instruction` from now on; returns the first frame that it holds for.
+    pub async fn give(&self, instruction: Instruction) -> Result<u64, PromptError> {
+        let taken_up = timeout(PATIENCE, self.take_up(instruction)).await;
+        taken_up.unwrap_or(Err(PromptError::Unacknowledged))
+    }
+
+    async fn take_up(&self, instruction: Instruction) -> Result<u64, PromptError> {
+        let workers = self.0.lock().await;
+        let mut waiting = Vec::with_capacity(workers.len());
+        for orders in &*workers {
+            let (applied, told) = oneshot::channel();
+            let order = Order { instruction: instruction.clone(), applied };
+            orders.send(order).await.map_err(|_| PromptError::Closed)?;
+            waiting.push(told);
+        }
+        let mut from = 0;
+        for told in waiting {
+            from = from.max(told.await.map_err(|_| PromptError::Closed)?);
+        }
+        Ok(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that says from which frame an order holds, has ended, or says nothing.
+    #[derive(Clone, Copy)]
+    enum Worker {
+        From(u64),
+        Ended,
+        Silent,
+    }
+
+    fn instruction(prompt: &str) -> Instruction {
+        Instruction { prompt: prompt.to_owned(), schema: None }
+    }
+
+    #[tokio::test]
+    async fn a_prompt_holds_once_every_worker_has_taken_it_up() {
+        use Worker::{Ended, From, Silent};
+        for (case, workers, expected) in [
+            ("one", &[From(7)][..], Ok(7)),
+            ("the later of two", &[From(9), From(4)], Ok(9)),
+            ("one has ended", &[From(9), Ended], Err(PromptError::Closed)),
+            ("one says nothing", &[From(9), Silent], Err(PromptError::Unacknowledged)),
+        ] {
+            let mut silent = Vec::new();
+            let workers = workers.iter().map(|&worker| {
+                let (sender, mut taken) = orders();
+                match worker {
+                    Ended => drop(taken),
+                    Silent => silent.push(taken),
+                    From(frame) => {
+                        tokio::spawn(async move {
+                            while let Some(order) = taken.recv().await {
+                                order.accepted(frame);
+                            }
+                        });
+                    }
+                }
+                sender
+            });
+            let given = Orders::new(workers.collect());
+            assert_eq!(given.give(instruction("count")).await, expected, "{case}");
+            for mut taken in silent {
+                let late = taken.recv().await.expect("an order").accepted(11);
+                assert!(late.is_none(), "{case}: refused, and taken up all the same");
+            }
+        }
+        assert_eq!(PromptError::Unacknowledged.kind(), ErrorKind::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn prompts_that_nobody_takes_up_are_refused_however_many_they_are() {
+        let (sender, _silent) = orders();
+        let given = std::sync::Arc::new(Orders::new(vec![sender]));
+        let all: Vec<_> = (0..2 * WAITING)
+            .map(|_| {
+                let given = std::sync::Arc::clone(&given);
+                tokio::spawn(async move { given.give(instruction("count")).await })
+            })
+            .collect();
+        for one in all {
+            assert_eq!(one.await.expect("no panic"), Err(PromptError::Unacknowledged));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What makes a request on HTTP/3 malformed although its parts can be read (RFC 9114 4.1.2).
+//!
+//! The library refuses pseudo-headers that are missing and names that are not lower case.
+
+use http::{HeaderMap, Request, header};
+
+/// A request that must not be served, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Malformed {
+    /// Its length is no number, or several (RFC 9110 8.6).
+    #[error("content-length is not one number")]
+    Length,
+    /// It speaks of a connection that HTTP/3 has not (RFC 9114 4.2).
+    #[error("a field of connections")]
+    Connection,
+    /// A name or password in the target (RFC 9114 4.3.1).
+    #[error("credentials in the authority")]
+    Credentials,
+}
+
+/// Fields that say something of one connection alone.
+const OF_CONNECTIONS: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
+/// The length that a well-formed request tells; none where it tells none.
+pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, Malformed> {
+    let headers = request.headers();
+    let te = headers.get_all(header::TE);
+    if OF_CONNECTIONS.iter().any(|name| headers.contains_key(*name))
+        || te.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers"))
+    {
+        return Err(Malformed::Connection);
+    }
+    if request.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Malformed::Credentials);
+    }
+    length(headers)
+}
+
+fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
+    let mut told = headers.get_all(header::CONTENT_LENGTH).iter();
+    let (first, None) = (told.next(), told.next()) else { return Err(Malformed::Length) };
+    let Some(first) = first else { return Ok(None) };
+    let digits = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or(Malformed::Length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_well_formed_requests_are_served() {
+        let most = u64::MAX.to_string();
+        let rows: [(&[(&str, &str)], _); 17] = [
+            (&[], Ok(None)),
+            (&[("te", "Trailers"), ("accept", "a")], Ok(None)),
+            (&[("content-length", "0")], Ok(Some(0))),
+            (&[("content-length", "007")], Ok(Some(7))),
+            (&[("content-length", &most)], Ok(Some(u64::MAX))),
+            (&[("content-length", "18446744073709551616")], Err(Malformed::Length)),
+            (&[("content-length", "")], Err(Malformed::Length)),
+            (&[("content-length", "abc")], Err(Malformed::Length)),
+            (&[("content-length", "+2")], Err(Malformed::Length)),
+            (&[("content-length", "2, 2")], Err(Malformed::Length)),
+            (&[("content-length", "2"), ("content-length", "2")], Err(Malformed::Length)),
+            (&[("connection", "close")], Err(Malformed::Connection)),
+            (&[("keep-alive", "1")], Err(Malformed::Connection)),
+            (&[("transfer-encoding", "chunked")], Err(Malformed::Connection)),
+            (&[("upgrade", "websocket")], Err(Malformed::Connection)),
+            (&[("te", "gzip")], Err(Malformed::Connection)),
+            (&[("te", "trailers"), ("te", "gzip")], Err(Malformed::Connection)),
+        ];
+        for (fields, expected) in rows {
+            let request = Request::builder().uri("https://site.example/");
+            let request =
+                fields.iter().fold(request, |made, (name, value)| made.header(*name, *value));
+            let request = request.body(()).expect("a request");
+            assert_eq!(content_length(&request), expected, "{fields:?}");
+        }
+        let request = Request::builder().uri("https://me:pass@site.example/").body(());
+        let request = request.expect("a request");
+        assert_eq!(content_length(&request), Err(Malformed::Credentials));
+    }
+}

@@ -1,0 +1,142 @@
+//! What is tried, what is selected and what is passed over.
+
+use super::*;
+use crate::SandboxLevel;
+
+fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> Tried {
+    let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
+    Tried { codec, bits, decoder, reason }
+}
+
+#[test]
+fn a_device_is_asked_for_what_it_decoded_alone() {
+    let nvdec = |tried: &[Tried]| decoded_by(Backend::Nvdec, tried);
+    let all = [
+        tried(Codec::H264, 8, "nvdec:h264", None),
+        tried(Codec::H265, 8, "nvdec:hevc+software:hevc", Some("unplugged")),
+        tried(Codec::H265, 10, "nvdec:hevc", None),
+        tried(Codec::Vp9, 8, "nvdec:vp9", None),
+        tried(Codec::Vp9, 10, "software:vp9", Some("not on this device")),
+        tried(Codec::Av1, 8, "software:libdav1d", Some("other pictures")),
+        tried(Codec::Mpeg4, 8, "software:mpeg4", None),
+    ];
+    assert_eq!(nvdec(&all), Ok(vec![Codec::H264, Codec::Vp9]));
+    let error = nvdec(&all[5..]).expect_err("nothing of it");
+    assert_eq!(error.to_string(), "it decodes none of the clips that are tried: other pictures");
+    assert!(nvdec(&[]).is_err());
+}
+
+fn found() -> Found {
+    let codecs = vec![tried(Codec::H264, 8, "software:h264", None)];
+    let report =
+        SandboxReport { landlock_abi: 7, seccomp: true, rlimits: true, level: SandboxLevel::Full };
+    let capabilities = Capabilities { codecs, measurer: "cpu".to_owned() };
+    (Supervisor::new(WorkerProgram::at("/none")), capabilities, report)
+}
+
+#[test]
+fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
+    use Backend::{Nvdec, Software, Vaapi};
+    /// What is asked for, what decodes, what is selected and what is passed over.
+    type Case = (Choice, &'static [Backend], Option<Backend>, &'static [Backend]);
+    let rows: [Case; 6] = [
+        (Choice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
+        (Choice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
+        (Choice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
+        (Choice::Auto, &[], None, &[]),
+        (Choice::Named(Nvdec), &[Vaapi, Software], None, &[]),
+        (Choice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
+    ];
+    for (choice, there, expected, passed_over) in rows {
+        let wanted = Wanted { choice, ..Wanted::default() };
+        let selected = first_that_decodes(&wanted.candidates(), |backend| {
+            if there.contains(&backend) { Ok(found()) } else { Err(WorkerError::Ended) }
+        });
+        let selected = selected.ok().map(|(_, selection)| selection);
+        let case = format!("{choice:?} of {there:?}");
+        assert_eq!(selected.as_ref().map(|found| found.backend), expected, "{case}");
+        if let Some(found) = selected {
+            let names: Vec<Backend> = found.passed_over.iter().map(|over| over.0).collect();
+            assert_eq!(names, passed_over, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_device_measures_unnamed_only_beside_one_that_decodes() {
+    use Backend::{FfmpegCli, Nvdec, Software, Vaapi};
+    use GateBackend::{Cpu, Cuda, Wgpu};
+    /// What decodes, what would measure, what is selected and what is passed over.
+    type Case = (Backend, &'static [GateBackend], GateBackend, &'static [GateBackend]);
+    let rows: [Case; 7] = [
+        (Software, &[Cuda, Wgpu], Cpu, &[]),
+        (FfmpegCli, &[Cuda, Wgpu], Cpu, &[]),
+        (Nvdec, &[Cuda, Wgpu], Cuda, &[]),
+        (Nvdec, &[Wgpu], Wgpu, &[Cuda]),
+        (Nvdec, &[], Cpu, &[Cuda, Wgpu]),
+        (Vaapi, &[Cuda, Wgpu], Wgpu, &[]),
+        (Vaapi, &[Cuda], Cpu, &[Wgpu]),
+    ];
+    let decodes = |backend, passed_over| {
+        let (supervisor, capabilities, sandbox) = found();
+        (supervisor, Decodes { backend, capabilities, sandbox, passed_over })
+    };
+    for (decoder, there, expected, passed_over) in rows {
+        let plain = decodes(decoder, vec![(Nvdec, WorkerError::Ended)]);
+        let ((_, kept), gate) = beside(plain, |with, gate| {
+            assert_eq!(with, decoder);
+            let found = there.contains(&gate).then(|| decodes(with, Vec::new()));
+            found.ok_or(WorkerError::Ended)
+        });
+        let over: Vec<GateBackend> = gate.passed_over.iter().map(|over| over.0).collect();
+        let case = format!("{decoder:?} and {there:?}");
+        assert_eq!((gate.backend, &over[..]), (expected, passed_over), "{case}");
+        assert_eq!((kept.backend, kept.passed_over.len()), (decoder, 1), "{case}");
+    }
+}
+
+#[test]
+fn only_a_name_takes_an_adapter_that_is_a_cpu() {
+    let named = GateChoice::Named(GateBackend::Wgpu);
+    for (gate, is_named) in [(GateChoice::Auto, false), (named, true)] {
+        let wanted = Wanted { gate, device: Some("3".to_owned()), ..Wanted::default() };
+        let device = wanted.gate_device(GateBackend::Wgpu);
+        assert_eq!((device.number, device.is_named), (3, is_named), "{gate:?}");
+        assert_eq!(wanted.names_device(), is_named, "{gate:?}");
+    }
+}
+
+/// A worker that has `gate` beside its decoder, whose device opens alone and not beside one that decodes.
+fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
+    let (mut supervisor, capabilities, sandbox) = found();
+    if let Some(gate) = gate {
+        if decoder == Backend::Nvdec && !gate.was_there {
+            let backend = gate.backend;
+            return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
+        }
+        supervisor.program = supervisor.program.with_gate(gate);
+    }
+    Ok((supervisor, capabilities, sandbox))
+}
+
+#[test]
+fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
+    use Backend::Nvdec;
+    use GateBackend::{Cpu, Cuda, Wgpu};
+    let select = |choice, gate| {
+        select_by(&Wanted { choice, gate, ..Wanted::default() }, |_| Ok(()), crowded)
+    };
+    let named = GateChoice::Named(Cuda);
+    let error = select(Choice::Named(Nvdec), named).expect_err("a name is binding");
+    assert!(matches!(error, SelectError::Gate { backend: Cuda, .. }), "{error:?}");
+
+    let (supervisor, found) = select(Choice::Auto, GateChoice::Auto).expect("the CPU measures");
+    let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
+    assert_eq!((found.backend, found.gate.backend, over), (Nvdec, Cpu, vec![Cuda, Wgpu]));
+    assert_eq!(supervisor.program.gate(), None);
+
+    let (supervisor, found) = select(Choice::Auto, named).expect("another decoder");
+    assert_eq!((found.passed_over[0].0, found.gate.backend), (Nvdec, Cuda));
+    let gate = supervisor.program.gate().expect("a device");
+    assert!(gate.was_there, "what was selected may be lost later");
+}

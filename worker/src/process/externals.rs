@@ -1,0 +1,194 @@
+//! The programs that decode for one worker: started, looked at, ended with it.
+//!
+//! One that cannot be started or takes too much is no error of the job: its ends say that it has ended,
+//! and the worker's own decoder goes on.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write},
+    os::fd::OwnedFd,
+    process::Child,
+};
+
+use media::Codec;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+use super::{Life, Owned, Usage, pair};
+use crate::{
+    Limits, WorkerError, WorkerProgram,
+    launcher::{Errand, ProgramEnds},
+};
+
+/// Programs that one worker may have at a time: one decodes, and some are about to end.
+const EXTERNALS_MAX: usize = 4;
+
+/// Bytes that a program says and that wait for the worker; what it says of one picture must fit.
+const SAID_BYTES: usize = 64 << 10;
+
+pub(super) struct Externals {
+    running: VecDeque<External>,
+    threads: usize,
+    memory_bytes: u64,
+    cpu_seconds: u64,
+}
+
+struct External {
+    child: Owned,
+    status: File,
+}
+
+/// The worker's ends of a program.
+pub(super) struct WorkerEnds {
+    /// The program's input and output.
+    pub(super) socket: OwnedFd,
+    /// What it says; reading it never waits.
+    pub(super) said: OwnedFd,
+}
+
+impl Externals {
+    /// For a worker of this life.
+    pub(super) fn new(limits: &Limits, life: Life) -> Externals {
+        let (threads, cpu_seconds) = match life {
+            Life::Job { threads, cpu_seconds, .. } => (threads, cpu_seconds),
+            // Only what is tried at start is decoded by a program then.
+            Life::Open => (1, limits.wall.as_secs() + 1),
+        };
+        let (running, memory_bytes) = (VecDeque::new(), limits.memory_bytes);
+        Externals { running, threads, memory_bytes, cpu_seconds }
+    }
+
+    /// Starts what decodes `codec`; one that does not start says why, and ends its output at once.
+    pub(super) fn start(
+        &mut self,
+        program: &WorkerProgram,
+        codec: Codec,
+    ) -> Result<WorkerEnds, WorkerError> {
+        self.running.retain_mut(|external| !external.has_ended());
+        if self.running.len() >= EXTERNALS_MAX {
+            self.running.pop_front();
+        }
+        let (socket, theirs) = pair()?;
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (said, says) = pipe_with(flags).map_err(|error| WorkerError::Spawn(error.into()))?;
+        let mut reason = File::from(says);
+        if let Err(error) = self.add(program, codec, theirs, &reason) {
+            // It fits into a pipe that is new, or the worker knows no more than that it ended.
+            write!(reason, "it cannot be started: {error}").ok();
+        }
+        Ok(WorkerEnds { socket, said })
+    }
+
+    fn add(
+        &mut self,
+        program: &WorkerProgram,
+        codec: Codec,
+        socket: OwnedFd,
+        says: &File,
+    ) -> io::Result<()> {
+        // A pipe is smaller where its user has very many.
+        fcntl_setpipe_size(says, SAID_BYTES)?;
+        let Externals { threads, memory_bytes, cpu_seconds, .. } = *self;
+        let errand = Errand { codec, threads, memory_bytes, cpu_seconds };
+        let ends = ProgramEnds { socket, says: says.try_clone()?.into() };
+        let child = program.start_external(&errand, ends)?;
+        self.running.push_back(External::new(child)?);
+        Ok(())
+    }
+
+    /// Ends them all where one has more threads, or all have more memory.
+    pub(super) fn keep_within(&mut self, memory_bytes: u64, threads: u64) {
+        let used = self.running.iter().filter_map(|external| Usage::of(&external.status));
+        let used: Vec<Usage> = used.collect();
+        let bytes: u64 = used.iter().map(|used| used.resident_bytes).sum();
+        if bytes > memory_bytes || used.iter().any(|used| used.threads > threads) {
+            self.running.clear();
+        }
+    }
+}
+
+impl External {
+    fn new(child: Child) -> io::Result<External> {
+        let child = Owned(child);
+        let status = File::open(format!("/proc/{}/status", child.0.id()))?;
+        Ok(External { child, status })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        matches!(self.child.0.try_wait(), Ok(Some(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Command, Stdio},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    fn with(command: &mut Command) -> Externals {
+        let mut externals = Externals::new(&Limits::default(), Life::Open);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+        externals.running.push_back(External::new(child).expect("has a status"));
+        externals
+    }
+
+    /// Whether it is ended within a time that is enough for the busiest machine.
+    fn is_ended(externals: &mut Externals, memory_bytes: u64, threads: u64) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !externals.running.is_empty() && Instant::now() < deadline {
+            externals.keep_within(memory_bytes, threads);
+            thread::sleep(Duration::from_millis(5));
+        }
+        externals.running.is_empty()
+    }
+
+    #[test]
+    fn a_program_that_takes_too_much_is_ended() {
+        // Copies with a buffer of 128 MiB, for as long as it is let.
+        let copies = || {
+            let mut command = Command::new("dd");
+            command.args(["if=/dev/zero", "of=/dev/null", "bs=128M"]);
+            command
+        };
+        assert!(is_ended(&mut with(&mut copies()), 64 << 20, 100), "memory");
+        let mut modest = with(Command::new("sleep").arg("600"));
+        modest.keep_within(64 << 20, 1);
+        assert_eq!(modest.running.len(), 1, "within its bounds");
+        modest.keep_within(64 << 20, 0);
+        assert!(modest.running.is_empty(), "threads");
+    }
+
+    #[test]
+    fn one_that_does_not_start_says_why_and_has_ended() {
+        use std::io::Read;
+        let mut externals = Externals::new(&Limits::default(), Life::Open);
+        let missing = WorkerProgram::at("/nonexistent/server")
+            .with_program("/nonexistent/ffmpeg".into(), vec![Codec::H264]);
+        for codec in [Codec::H264, Codec::Vp8] {
+            let WorkerEnds { socket, said } = externals.start(&missing, codec).expect("ends");
+            let (mut output, mut words) = (Vec::new(), String::new());
+            File::from(socket).read_to_end(&mut output).expect("ended");
+            assert!(output.is_empty());
+            File::from(said).read_to_string(&mut words).expect("ended");
+            assert!(words.starts_with("it cannot be started: "), "{codec:?}: {words}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_ends_where_there_are_too_many() {
+        let mut externals = with(Command::new("sleep").arg("600"));
+        let first = externals.running[0].child.0.id();
+        for _ in 1..EXTERNALS_MAX {
+            let child = Command::new("sleep").arg("600").spawn().expect("starts");
+            externals.running.push_back(External::new(child).expect("has a status"));
+        }
+        let missing = WorkerProgram::at("/nonexistent/server");
+        externals.start(&missing, Codec::H264).map(drop).expect("ends");
+        assert_eq!(externals.running.len(), EXTERNALS_MAX - 1);
+        assert!(externals.running.iter().all(|external| external.child.0.id() != first));
+    }
+}
