@@ -6,9 +6,9 @@
 use std::{error::Error, fs::File, ops::ControlFlow, path::PathBuf, thread, time::Instant};
 
 use decode::{
-    Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, decode_file,
+    Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, Stop, decode_file,
 };
-use media::{Frame, Rate};
+use media::{Frame, PixelsLost, Rate};
 
 struct Times(Vec<i64>);
 
@@ -19,13 +19,13 @@ impl FrameSink for Times {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
         self.0.push(frame.pts.ticks);
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<i64> {
-        std::mem::take(&mut self.0)
+    fn end(&mut self) -> Result<Vec<i64>, PixelsLost> {
+        Ok(std::mem::take(&mut self.0))
     }
 }
 

@@ -6,11 +6,13 @@
 
 mod aes;
 mod codec;
+mod cuda;
 mod device;
 mod driver;
 mod error;
 mod format;
 mod io;
+mod kept;
 mod packet;
 mod parameters;
 mod picture;
@@ -23,7 +25,7 @@ pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};
 pub(crate) use packet::Packet;
 pub(crate) use parameters::Parameters;
-pub(crate) use picture::RawFrame;
+pub(crate) use picture::{RawFrame, Shown};
 pub(crate) use raw::RawPictures;
 
 use std::sync::Once;

@@ -12,7 +12,7 @@ mod worker;
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
-use media::{Extent, Frame, Rate};
+use media::{Extent, Frame, PixelsLost, Rate};
 
 use crate::{DecodeError, Decoders, Demuxer, Sampling, engine::OpenEngine, sampling::Position};
 use first::First;
@@ -55,15 +55,24 @@ pub trait FrameSink: Send {
     fn begin(&mut self, segment: SegmentInfo);
 
     /// The next sampled frame in presentation order; `index` counts sampled frames of the file.
-    ///
-    /// `Break` ends the decoding of the whole file.
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()>;
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop>;
 
     /// A picture was decoded that is not sampled: a sign of life between sparse samples.
     fn passed_over(&mut self) {}
 
-    /// The segment is complete.
-    fn end(&mut self) -> Self::Output;
+    /// The segment is complete. What it amounts to must hold no frame whose pixels are on a device
+    /// alone: those that are lost from here on cannot be had again.
+    fn end(&mut self) -> Result<Self::Output, PixelsLost>;
+}
+
+/// Why a sink takes no more frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The decoding of the whole file ends.
+    Ended,
+    /// A frame that it was given has lost its pixels with the device: the segment starts over, decoded
+    /// without it.
+    PixelsLost(PixelsLost),
 }
 
 /// What the decoding of a file came to.

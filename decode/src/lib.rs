@@ -31,7 +31,9 @@ pub use demux::{Demuxer, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo, is_play
 pub use engine::Decoders;
 pub use error::DecodeError;
 pub use ffi::{CbcDecryptor, Device, DeviceSpec};
-pub use file::{FileOptions, FileReport, FrameSink, SegmentInfo, decode_file, decode_file_by};
+pub use file::{
+    FileOptions, FileReport, FrameSink, SegmentInfo, Stop, decode_file, decode_file_by,
+};
 pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
 pub use probe::{Tried, try_clips};
 pub use program::{Conversation, ProgramInput, Start, arguments as program_arguments};

@@ -6,15 +6,15 @@
 //! not say what they refer to, so a loss among them must be told by the caller. A device that is lost
 //! is damage, after which libav's own decoder goes on.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
-use media::{AccessUnit, Codec, Frame, Pixels};
+use media::{AccessUnit, Codec, Frame};
 
 use crate::{
     DecodeError, Decoders, Limits,
     demux::check_extent,
     engine::{Engine, open_software},
-    ffi::{AvError, OnDamage, Output, Packet, RawFrame},
+    ffi::{AvError, OnDamage, Output, Packet, RawFrame, Shown},
     gop::Gop,
     pts_pairing::PtsPairing,
 };
@@ -100,6 +100,11 @@ impl Decoder for LiveDecoder {
             let (expected, got) = (self.codec.name(), unit.codec.name());
             return Err(DecodeError::WrongCodec { expected, got });
         }
+        if self.engine.lost().is_some() {
+            // Found out when one of its pictures was to be fetched.
+            self.lose();
+            self.replace_lost()?;
+        }
         if self.gop.misses(unit) {
             self.lose();
             let detail = "pictures before it are missing".to_owned();
@@ -166,10 +171,8 @@ impl LiveDecoder {
     fn pair(&mut self, frame: RawFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
-        let picture = frame.into_picture()?;
-        let (extent, layout) = (picture.extent(), picture.layout());
+        let Shown { extent, layout, pixels } = frame.into_shown()?;
         check_extent(extent, self.limits)?;
-        let pixels = Pixels::Host(Arc::new(picture));
         Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
     }
 

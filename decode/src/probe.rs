@@ -5,10 +5,10 @@
 
 use std::{io::Cursor, ops::ControlFlow};
 
-use media::{Codec, Frame, Pixels, Plane, Sample};
+use media::{Codec, Frame, PixelsLost, Plane, Sample};
 
 use crate::{
-    Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, decode_file_by,
+    Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, Stop, decode_file_by,
 };
 
 /// Pictures of each clip.
@@ -153,8 +153,11 @@ impl FrameSink for Digests {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
-        let Pixels::Host(picture) = &frame.pixels;
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+        let picture = match frame.pixels.host() {
+            Ok(picture) => picture,
+            Err(lost) => return ControlFlow::Break(Stop::PixelsLost(lost)),
+        };
         let mut digest = Digest::default();
         digest.add_plane(picture.luma());
         picture.chroma().into_iter().flatten().for_each(|plane| digest.add_plane(plane));
@@ -162,8 +165,8 @@ impl FrameSink for Digests {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.0)
+    fn end(&mut self) -> Result<Vec<u64>, PixelsLost> {
+        Ok(std::mem::take(&mut self.0))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Measuring on the CPU: the reference that defines the integers, and the choice of its SIMD twin.
 
-use media::{Frame, Pixels, Plane};
+use media::{Frame, Plane};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
@@ -66,8 +66,7 @@ pub(crate) fn measure_each(
 ) -> Result<(), MeasureError> {
     let before = out.len();
     for frame in frames {
-        let Pixels::Host(picture) = &frame.pixels;
-        match CheckedPlanes::new(frame, picture.luma(), picture.chroma()) {
+        match CheckedPlanes::of(frame) {
             Ok(planes) => {
                 let chroma_extent = planes.chroma.map(|[u, _]| u.extent());
                 out.push(Measurements::zeroed(frame.extent, chroma_extent));

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 
-use media::{Extent, Frame, Pixels, Plane, Sample};
+use media::{Extent, Frame, Plane, Sample};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS},
@@ -92,8 +92,7 @@ struct Part<'a> {
 impl<'a> HostPlanes<'a> {
     /// Checks the frame as every measurer does.
     pub fn new(frame: &'a Frame) -> Result<HostPlanes<'a>, MeasureError> {
-        let Pixels::Host(picture) = &frame.pixels;
-        let planes = CheckedPlanes::new(frame, picture.luma(), picture.chroma())?;
+        let planes = CheckedPlanes::of(frame)?;
         let alone = |plane| Some(Part { plane, between: None });
         let [first, second] = match planes.chroma {
             None => [None, None],
@@ -262,7 +261,7 @@ mod tests {
                     ..Picture::new(37, 19)
                 };
                 let frame = picture.frame().expect("has pixels");
-                let Pixels::Host(host) = &frame.pixels;
+                let host = frame.pixels.host().expect("in host memory");
                 let (bytes, [luma, first, second]) = packed(picture, 48);
                 let at = |surface: Surface, x: u32, y: u32, part: u64| {
                     let pair = 1 + u64::from(surface.format & PAIR != 0);

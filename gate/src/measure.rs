@@ -1,6 +1,6 @@
 //! What is read from pixels: exact integer sums, and the seam every backend fills.
 
-use media::{ErrorKind, Extent, Frame, Plane};
+use media::{ErrorKind, Extent, Frame, PixelsLost, Plane};
 
 use crate::cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS};
 
@@ -114,6 +114,9 @@ pub enum MeasureError {
         /// What the driver says.
         reason: String,
     },
+    /// The picture was in the memory of a device that is gone: nothing measures it any more.
+    #[error(transparent)]
+    PixelsLost(#[from] PixelsLost),
     /// The device refused what it was asked.
     #[error("{backend} failed: {reason}")]
     DeviceFault {
@@ -134,12 +137,14 @@ impl MeasureError {
             }
             MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
             MeasureError::NoRoom { .. } => ErrorKind::Exhausted,
-            MeasureError::Late { .. } | MeasureError::DeviceLost { .. } => ErrorKind::Unavailable,
+            MeasureError::Late { .. }
+            | MeasureError::DeviceLost { .. }
+            | MeasureError::PixelsLost(_) => ErrorKind::Unavailable,
             MeasureError::DeviceFault { .. } => ErrorKind::Internal,
         }
     }
 
-    /// The device is at fault and not the picture: another measurer may measure it.
+    /// The measurer's device is at fault and not the picture: another measurer may measure it.
     pub fn is_of_device(&self) -> bool {
         use MeasureError::{BeyondDevice, Late, NoRoom};
         self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom { .. } | Late { .. })
@@ -158,8 +163,14 @@ pub(crate) struct CheckedPlanes<'a> {
 }
 
 impl<'a> CheckedPlanes<'a> {
+    /// The planes of a frame, fetched from the device that has them.
+    pub(crate) fn of(frame: &'a Frame) -> Result<CheckedPlanes<'a>, MeasureError> {
+        let picture = frame.pixels.host()?;
+        CheckedPlanes::new(frame, picture.luma(), picture.chroma())
+    }
+
     /// Checks sizes once, so that measuring a plane cannot fail.
-    pub(crate) fn new(
+    fn new(
         frame: &Frame,
         luma: Plane<'a>,
         chroma: Option<[Plane<'a>; 2]>,

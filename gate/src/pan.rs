@@ -53,7 +53,7 @@ mod tests {
     fn view(x: usize, y: usize, seed: u64) -> Thumb {
         let fill = Fill::Random(seed);
         let scene = Picture { fill, ..Picture::new(128, 80) }.frame().expect("has pixels");
-        let media::Pixels::Host(picture) = &scene.pixels;
+        let picture = scene.pixels.host().expect("in host memory");
         let (luma, mut thumb) = (picture.luma(), Thumb::blank());
         for (cell, level) in thumb.levels.iter_mut().enumerate() {
             let row = luma.row((y + cell / LUMA_COLUMNS) as u32);

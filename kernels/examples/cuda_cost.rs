@@ -4,11 +4,15 @@
 #[path = "../../gate/examples/measure_cost/cost.rs"]
 mod cost;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use cudarc::driver::{CudaContext, DevicePtr};
-use kernels::{CudaError, CudaMeasurer, DevicePicture};
-use media::{Extent, Sample};
+use gate::Measurer;
+use kernels::{CudaError, CudaMeasurer};
+use media::{
+    DevicePicture, DeviceSurface, Extent, Frame, HostPicture, PixelLayout, Pixels, PixelsLost,
+    Sample, SampleRange, Subsampling, Timestamp,
+};
 
 const EXTENT: Extent = Extent { width: 1920, height: 1080 };
 const PITCH: usize = 2048;
@@ -31,6 +35,19 @@ fn main() {
     }
 }
 
+/// A picture that is in the device's memory and nowhere else.
+struct There(DeviceSurface);
+
+impl DevicePicture for There {
+    fn surface(&self) -> DeviceSurface {
+        self.0
+    }
+
+    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+        Err(PixelsLost { reason: "it is to be measured where it is".to_owned() })
+    }
+}
+
 /// Least nanoseconds a frame for batches of different pictures in device memory.
 #[expect(unsafe_code, reason = "names pictures by their addresses")]
 fn in_memory(measurer: &mut CudaMeasurer, pictures: usize) -> u128 {
@@ -39,20 +56,23 @@ fn in_memory(measurer: &mut CudaMeasurer, pictures: usize) -> u128 {
     let memory = stream.alloc_zeros::<u8>(bytes * pictures).expect("room");
     stream.synchronize().expect("cleared");
     let start = memory.device_ptr(&stream).0;
-    let there: Vec<DevicePicture> = (0..pictures)
-        .filter_map(|n| {
-            let luma = start + (n * bytes) as u64;
-            let chroma = luma + (PITCH * EXTENT.height as usize) as u64;
-            // SAFETY: `memory` holds them all, written and waited for, until the end.
-            unsafe { DevicePicture::semi_planar(EXTENT, Sample::U8, luma, chroma, PITCH as u32) }
-                .ok()
-        })
-        .collect();
+    let (subsampling, range) = (Subsampling::Yuv420, SampleRange::Limited);
+    let layout = PixelLayout { subsampling, sample: Sample::U8, interleaved_chroma: true, range };
+    let frame = |n: usize| {
+        let luma = start + (n * bytes) as u64;
+        let chroma = luma + (PITCH * EXTENT.height as usize) as u64;
+        // SAFETY: `memory` holds them all, written and waited for, until the end.
+        let surface = unsafe { DeviceSurface::new(0, luma, chroma, PITCH as u32) };
+        let pixels = Pixels::Device(Arc::new(There(surface)));
+        let pts = Timestamp::from_millis(0);
+        Frame { pts, source_index: n as u64, extent: EXTENT, layout, pixels }
+    };
+    let there: Vec<Frame> = (0..pictures).map(frame).collect();
     let mut out = Vec::new();
     let round = |_| {
         out.clear();
         let start = Instant::now();
-        measurer.measure_device(&there, &mut out).expect("measurable");
+        measurer.measure(&there, &mut out).expect("measurable");
         start.elapsed().as_nanos() / pictures as u128
     };
     (0..25).map(round).min().unwrap_or_default()

@@ -29,12 +29,18 @@ const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// An open device with the kernel loaded.
 pub(crate) struct Device {
+    /// As the driver counts, from 0.
+    pub number: u32,
     pub name: String,
     pub context: Arc<CudaContext>,
     pub stream: Arc<CudaStream>,
     pub cell_sums: CudaFunction,
     /// Where the stream was when it was last waited for.
     reached: CudaEvent,
+    /// The stream that decoders leave their pictures in.
+    decoders: Arc<CudaStream>,
+    /// Where that stream was when it was last looked at.
+    decoded: CudaEvent,
 }
 
 /// Why what was sent is not done.
@@ -92,8 +98,18 @@ impl Device {
         }
         let stream = context.new_stream().map_err(refused("making a stream"))?;
         let cell_sums = module::load(&context)?;
-        let reached = context.new_event(None).map_err(refused("making an event"))?;
-        Ok(Device { name, context, stream, cell_sums, reached })
+        let event = || context.new_event(None).map_err(refused("making an event"));
+        let (reached, decoded) = (event()?, event()?);
+        let decoders = context.default_stream();
+        let number = index as u32;
+        Ok(Device { number, name, context, stream, cell_sums, reached, decoders, decoded })
+    }
+
+    /// Has what is sent from here on wait, on the device, for all that the context's default stream was
+    /// given: decoders hand a picture out when they have asked for it, not when it is there.
+    pub fn follow_decoders(&self) -> Result<(), DriverError> {
+        self.decoded.record(&self.decoders)?;
+        self.stream.wait(&self.decoded)
     }
 
     /// Waits until all that was sent is done, but not for ever, as the driver would.

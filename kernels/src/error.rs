@@ -57,12 +57,6 @@ pub enum CudaError {
         /// The first picture that shows it.
         fault: Nonconformance,
     },
-    /// A picture in device memory is not one the kernel reads.
-    #[error("device picture with {what}")]
-    BadPicture {
-        /// What is wrong with it.
-        what: &'static str,
-    },
 }
 
 impl CudaError {
@@ -76,7 +70,6 @@ impl CudaError {
             CudaError::DriverTooOld { .. }
             | CudaError::DeviceTooOld { .. }
             | CudaError::Nonconforming { .. } => ErrorKind::Unsupported,
-            CudaError::BadPicture { .. } => ErrorKind::InvalidInput,
         }
     }
 }

@@ -17,4 +17,3 @@ mod picture;
 pub use error::{CudaError, Version};
 pub use measurer::CudaMeasurer;
 pub use module::PTX;
-pub use picture::DevicePicture;

@@ -1,4 +1,4 @@
-//! The measurer: host and device pictures in, sums out, one stream.
+//! The measurer: pictures in, sums out, one stream; what is in the device's memory is read there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,10 +10,11 @@ use gate::{
 use media::Frame;
 
 use crate::{
-    CudaError, DevicePicture,
+    CudaError,
     buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, Samples},
     device::{Device, Unfinished, refused},
     launch,
+    picture::surfaces,
 };
 
 const NAME: &str = "cuda";
@@ -49,38 +50,33 @@ impl CudaMeasurer {
         &self.device.name
     }
 
-    /// Appends the measurements of pictures in device memory to `out`, in order; nothing is
-    /// copied to the host but sums. On an error `out` holds what it held before.
-    pub fn measure_device(
+    /// Measures pictures where they are: nothing is copied to the host but sums.
+    fn measure_there(
         &mut self,
-        pictures: &[DevicePicture],
-        out: &mut Vec<Measurements>,
-    ) -> Result<(), MeasureError> {
-        self.guarded(out, |measurer, out| {
-            for batch in pictures.chunks(PICTURES_MAX) {
-                measurer.surfaces.clear();
-                measurer.surfaces.extend(batch.iter().map(|picture| picture.surfaces));
-                let sums = measurer.launch()?.chunks_exact(SUM_BYTES);
-                out.extend(
-                    batch.iter().zip(sums).map(|(picture, sums)| {
-                        unpack(picture.extent, picture.chroma_extent(), sums)
-                    }),
-                );
-            }
-            Ok(())
-        })
-    }
-
-    fn measure_batch(
-        &mut self,
-        batch: &Batch<'_>,
+        frames: &[Frame],
         out: &mut Vec<Measurements>,
     ) -> Result<(), Failure> {
-        self.upload(batch)?;
-        let sums = self.launch()?.chunks_exact(SUM_BYTES);
-        out.extend(batch.frames.iter().zip(sums).map(|(frame, sums)| {
-            unpack(frame.extent, frame.layout.subsampling.chroma_extent(frame.extent), sums)
-        }));
+        self.device.follow_decoders()?;
+        for batch in frames.chunks(PICTURES_MAX) {
+            self.surfaces.clear();
+            let number = self.device.number;
+            self.surfaces.extend(batch.iter().filter_map(|frame| surfaces(frame, number)));
+            self.sum(batch, out)?;
+        }
+        Ok(())
+    }
+
+    /// Measures pictures that are sent up first.
+    fn measure_here(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), Failure> {
+        for batch in batches(frames, PICTURES_MAX, FILL_BYTES) {
+            let batch = batch?;
+            self.upload(&batch)?;
+            self.sum(batch.frames, out)?;
+        }
         Ok(())
     }
 
@@ -111,12 +107,16 @@ impl CudaMeasurer {
         Ok(samples.send(&self.device, bytes)?)
     }
 
-    /// Measures the surfaces that were put together; their sums.
-    fn launch(&mut self) -> Result<&[u8], Failure> {
+    /// Measures `frames`, whose surfaces were put together.
+    fn sum(&mut self, frames: &[Frame], out: &mut Vec<Measurements>) -> Result<(), Failure> {
         let pictures = self.surfaces.len();
         self.buffers.send(&self.device, self.surfaces.iter())?;
         launch::cell_sums(&self.device, &mut self.buffers, pictures)?;
-        Ok(self.buffers.fetch(&self.device, pictures)?)
+        let sums = self.buffers.fetch(&self.device, pictures)?.chunks_exact(SUM_BYTES);
+        out.extend(frames.iter().zip(sums).map(|(frame, sums)| {
+            unpack(frame.extent, frame.layout.subsampling.chroma_extent(frame.extent), sums)
+        }));
+        Ok(())
     }
 
     /// Runs `measure`; what it appended is taken back when it fails, and a lost device stays so.
@@ -173,8 +173,13 @@ impl Measurer for CudaMeasurer {
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
         self.guarded(out, |measurer, out| {
-            for batch in batches(frames, PICTURES_MAX, FILL_BYTES) {
-                measurer.measure_batch(&batch?, out)?;
+            let number = measurer.device.number;
+            let is_there = |frame: &Frame| surfaces(frame, number).is_some();
+            for alike in frames.chunk_by(|one, next| is_there(one) == is_there(next)) {
+                match is_there(&alike[0]) {
+                    true => measurer.measure_there(alike, out)?,
+                    false => measurer.measure_here(alike, out)?,
+                }
             }
             Ok(())
         })

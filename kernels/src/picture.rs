@@ -1,68 +1,51 @@
-//! Pictures that a hardware decoder left in device memory.
+//! Pictures that a hardware decoder left in device memory, as the kernel reads them.
 
 use gate::{
     MAX_SIDE,
     device::{SURFACES, Surface},
 };
-use media::{Extent, Sample, Subsampling};
+use media::{DeviceSurface, Frame, Pixels, Sample, Subsampling};
 
-use crate::CudaError;
-
-/// A semi-planar 4:2:0 picture in the memory of the measurer's device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DevicePicture {
-    pub(crate) extent: Extent,
-    pub(crate) surfaces: [Surface; SURFACES],
+/// Where the kernel reads the frame in the memory of device `number`; `None` for one that is not there
+/// or lies otherwise than the kernel reads: that is uploaded.
+pub(crate) fn surfaces(frame: &Frame, number: u32) -> Option<[Surface; SURFACES]> {
+    match &frame.pixels {
+        Pixels::Host(_) => None,
+        Pixels::Device(picture) => readable(frame, picture.surface(), number),
+    }
 }
 
-impl DevicePicture {
-    /// NV12 (`Sample::U8`) or P010 (`Sample::U16` of shift 8) at these addresses, both planes
-    /// with rows `pitch` bytes apart; addresses and pitch are multiples of four.
-    ///
-    /// # Safety
-    ///
-    /// Until the picture was measured the rows of both planes, `pitch` bytes each, are readable memory
-    /// of the device of the measurer that is given it, and nothing writes them: whoever decoded the
-    /// picture has waited for its stream. The device reads any address that it can, page-locked
-    /// memory of the host included.
-    #[expect(unsafe_code, reason = "addresses of a device cannot be checked here")]
-    pub unsafe fn semi_planar(
-        extent: Extent,
-        sample: Sample,
-        luma: u64,
-        chroma: u64,
-        pitch: u32,
-    ) -> Result<DevicePicture, CudaError> {
-        let halved = Subsampling::Yuv420.chroma_extent(extent).unwrap_or(extent);
-        let row_bytes = 2 * u64::from(halved.width) * sample.bytes() as u64;
-        let what = if extent.width > MAX_SIDE || extent.height > MAX_SIDE {
-            "a side that is too long"
-        } else if matches!(sample, Sample::U16 { shift: 9.. }) {
-            "samples of more than sixteen bits"
-        } else if u64::from(pitch) < row_bytes {
-            "a pitch below its width"
-        } else if !(luma | chroma | u64::from(pitch)).is_multiple_of(4) {
-            "addresses or a pitch that are no multiples of four"
-        } else {
-            let luma = Surface::new(luma, pitch, (extent.width, extent.height), sample, false);
-            let chroma = Surface::new(chroma, pitch, (halved.width, halved.height), sample, true);
-            return Ok(DevicePicture { extent, surfaces: [luma, chroma, Surface::default()] });
-        };
-        Err(CudaError::BadPicture { what })
-    }
-
-    pub(crate) fn chroma_extent(&self) -> Option<Extent> {
-        Subsampling::Yuv420.chroma_extent(self.extent)
-    }
+/// The kernel takes four bytes at a step, from addresses that are multiples of as many.
+fn readable(frame: &Frame, there: DeviceSurface, number: u32) -> Option<[Surface; SURFACES]> {
+    let (extent, layout) = (frame.extent, frame.layout);
+    let (luma, chroma, pitch) = (there.luma(), there.chroma(), there.pitch());
+    let halved = Subsampling::Yuv420.chroma_extent(extent)?;
+    let row_bytes = 2 * u64::from(halved.width) * layout.sample.bytes() as u64;
+    let is_readable = there.device() == number
+        && layout.subsampling == Subsampling::Yuv420
+        && layout.interleaved_chroma
+        && !matches!(layout.sample, Sample::U16 { shift: 9.. })
+        && extent.width.max(extent.height) <= MAX_SIDE
+        && u64::from(pitch) >= row_bytes
+        && (luma | chroma | u64::from(pitch)).is_multiple_of(4);
+    is_readable.then(|| {
+        let size = |extent: media::Extent| (extent.width, extent.height);
+        let luma = Surface::new(luma, pitch, size(extent), layout.sample, false);
+        let chroma = Surface::new(chroma, pitch, size(halved), layout.sample, true);
+        [luma, chroma, Surface::default()]
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use gate::conformance::Picture;
+    use media::PixelLayout;
+
     use super::*;
 
     #[test]
-    #[expect(unsafe_code, reason = "makes pictures of addresses")]
-    fn only_what_the_kernel_reads_is_a_picture() {
+    #[expect(unsafe_code, reason = "makes surfaces of addresses")]
+    fn only_what_the_kernel_reads_is_read_where_it_is() {
         let p010 = Sample::U16 { shift: 8 };
         let cases = [
             ("NV12", (1920, 1080), Sample::U8, 0x7000_0000, 0x7020_0000, 2048, true),
@@ -77,12 +60,33 @@ mod tests {
             ("as wide as can be said", (u32::MAX, 64), Sample::U8, 256, 512, u32::MAX, false),
             ("no such samples", (64, 64), Sample::U16 { shift: 9 }, 256, 512, 128, false),
         ];
+        let mut frame = Picture { interleaved: true, ..Picture::new(8, 8) }.frame().expect("small");
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
-            let extent = Extent { width, height };
+            frame.extent = media::Extent { width, height };
+            frame.layout.sample = sample;
             // SAFETY: no device is given it.
-            let picture =
-                unsafe { DevicePicture::semi_planar(extent, sample, luma, chroma, pitch) };
-            assert_eq!(picture.is_ok(), taken, "{name}");
+            let there = unsafe { DeviceSurface::new(3, luma, chroma, pitch) };
+            assert_eq!(readable(&frame, there, 3).is_some(), taken, "{name}");
+            assert_eq!(readable(&frame, there, 2), None, "{name}, of another device");
+        }
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "makes surfaces of addresses")]
+    fn a_picture_that_is_not_semi_planar_is_uploaded() {
+        let mut frame =
+            Picture { interleaved: true, ..Picture::new(64, 48) }.frame().expect("small");
+        // SAFETY: no device is given it.
+        let there = unsafe { DeviceSurface::new(0, 256, 8192, 64) };
+        assert!(readable(&frame, there, 0).is_some());
+        let whole = frame.layout;
+        for (name, layout) in [
+            ("planes apart", PixelLayout { interleaved_chroma: false, ..whole }),
+            ("all colours", PixelLayout { subsampling: Subsampling::Yuv444, ..whole }),
+            ("no colours", PixelLayout { subsampling: Subsampling::Gray, ..whole }),
+        ] {
+            frame.layout = layout;
+            assert_eq!(readable(&frame, there, 0), None, "{name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Extent, PixelLayout, Plane, Timestamp};
+use crate::{DeviceSurface, Extent, PixelLayout, Plane, Timestamp};
 
 /// A decoded picture in host memory, kept alive by whoever decoded it.
 pub trait HostPicture: Send + Sync {
@@ -13,17 +13,47 @@ pub trait HostPicture: Send + Sync {
     fn chroma(&self) -> Option<[Plane<'_>; 2]>;
 }
 
+/// A decoded picture in a device's memory, kept there by whoever decoded it.
+pub trait DevicePicture: Send + Sync {
+    /// Where its planes are, for as long as the picture lives.
+    fn surface(&self) -> DeviceSurface;
+
+    /// The same samples in host memory; copied when first asked for, and kept.
+    fn host(&self) -> Result<&dyn HostPicture, PixelsLost>;
+}
+
+/// Pixels that were in a device's memory and cannot be had any more: the device was lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a picture could not be fetched from the device: {reason}")]
+pub struct PixelsLost {
+    /// What its driver says.
+    pub reason: String,
+}
+
 /// Where a frame's pixels are.
 #[derive(Clone)]
 pub enum Pixels {
     /// In host memory.
     Host(Arc<dyn HostPicture>),
+    /// In a device's memory.
+    Device(Arc<dyn DevicePicture>),
+}
+
+impl Pixels {
+    /// The picture in host memory; fetched once where a device has it.
+    pub fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+        match self {
+            Pixels::Host(picture) => Ok(picture.as_ref()),
+            Pixels::Device(picture) => picture.host(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Pixels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Pixels::Host(_) => f.write_str("Host"),
+            Pixels::Device(_) => f.write_str("Device"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every other crate speaks these types. Promises that a value of them is valid once built.
 //! Does no I/O, knows no wire format, reads no clock.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod access_unit;
 mod codec;
@@ -14,12 +14,13 @@ mod marker;
 mod pixels;
 mod score;
 mod signal;
+mod surface;
 mod time;
 
 pub use access_unit::AccessUnit;
 pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
-pub use frame::{Frame, HostPicture, Pixels};
+pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
 pub use geometry::{Extent, Rotation};
 pub use id::{
     BlobHash, FeedbackId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId,
@@ -29,4 +30,5 @@ pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
+pub use surface::DeviceSurface;
 pub use time::{Rate, Timebase, Timestamp, WallTime};

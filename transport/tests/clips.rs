@@ -18,9 +18,9 @@ use std::{
 
 use decode::{
     CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
-    decode_file, open_decoder,
+    Stop, decode_file, open_decoder,
 };
-use media::{Codec, Frame, Pixels, Plane, Timestamp};
+use media::{Codec, Frame, PixelsLost, Plane, Timestamp};
 use packetize::Packetizer;
 use skip::skip;
 use transport::rtp::{Output, Packet, Receiver, Settings, Unit};
@@ -34,7 +34,7 @@ fn demuxer(path: &Path) -> Demuxer {
 }
 
 fn digest(frame: &Frame) -> u64 {
-    let Pixels::Host(picture) = &frame.pixels;
+    let picture = frame.pixels.host().expect("in host memory");
     let mut hash = DefaultHasher::new();
     let mut add = |plane: Plane<'_>| {
         (0..plane.extent().height).for_each(|y| hash.write(plane.row(y)));
@@ -57,13 +57,13 @@ impl FrameSink for Recorder {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
         self.0.push((frame.pts, digest(&frame)));
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<Seen> {
-        std::mem::take(&mut self.0)
+    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+        Ok(std::mem::take(&mut self.0))
     }
 }
 

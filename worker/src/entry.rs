@@ -11,7 +11,7 @@ use std::{
 use decode::{Decoders, Device};
 
 use crate::{
-    Fault, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
+    Fault, GateBackend, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
     line::Line,
     measuring::Measuring,
     probe,
@@ -93,8 +93,13 @@ fn open_devices(
     line: &Arc<Line<Stdin>>,
 ) -> Result<(Decoders, Measuring), Fault> {
     let decoders = match &given.device {
+        // Before the gate: its libav sets the flags of the context that both share.
         Some(Asked { spec, codecs }) => {
             let device = Device::open(spec).map_err(Fault::Backend)?;
+            let device = match given.gate.filter(|gate| gate.backend == GateBackend::Cuda) {
+                Some(gate) => device.keeping_pictures_on(gate.number),
+                None => device,
+            };
             Decoders::with_device(device, codecs.clone())
         }
         None if given.program.is_empty() => Decoders::software(),

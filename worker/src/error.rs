@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use decode::{BackendError, DecodeError};
 use gate::MeasureError;
-use media::ErrorKind;
+use media::{ErrorKind, PixelsLost};
 
 use crate::{GateError, Refusal, still::StillError, wire::ProtocolError};
 
@@ -28,6 +28,9 @@ pub enum Fault {
         /// What happened.
         message: String,
     },
+    /// Pixels that were on a device went with it.
+    #[error(transparent)]
+    PixelsLost(#[from] PixelsLost),
     /// The gate selected a frame whose pixels are gone: a bug in the prediction.
     #[error("selected frame {frame_index} was not foreseen")]
     Unforeseen {
@@ -46,6 +49,7 @@ impl Fault {
             Fault::Decode(error) => error.kind(),
             Fault::Backend(error) => error.kind(),
             Fault::Gate(error) => error.kind(),
+            Fault::PixelsLost(_) => ErrorKind::Unavailable,
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,
@@ -68,13 +72,19 @@ impl From<DecodeError> for Fault {
 
 impl From<MeasureError> for Fault {
     fn from(error: MeasureError) -> Fault {
-        Fault::Other { kind: error.kind(), message: error.to_string() }
+        match error {
+            MeasureError::PixelsLost(lost) => Fault::PixelsLost(lost),
+            error => Fault::Other { kind: error.kind(), message: error.to_string() },
+        }
     }
 }
 
 impl From<StillError> for Fault {
     fn from(error: StillError) -> Fault {
-        Fault::Other { kind: error.kind(), message: error.to_string() }
+        match error {
+            StillError::PixelsLost(lost) => Fault::PixelsLost(lost),
+            error => Fault::Other { kind: error.kind(), message: error.to_string() },
+        }
     }
 }
 

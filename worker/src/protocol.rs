@@ -11,7 +11,7 @@ use decode::{
     Backend, BackendError, DecodeError, DeviceSpec, FileReport, Sampling, StreamInfo, Tried,
 };
 use gate::{GateConfig, Reason};
-use media::{Codec, EventType, Timestamp};
+use media::{Codec, EventType, PixelsLost, Timestamp};
 
 use crate::{
     Capabilities, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
@@ -167,7 +167,9 @@ wire_enum!(Fault, "fault", {
     4 => Stopped,
     5 => Backend(error),
     6 => Gate(error),
+    7 => PixelsLost(lost),
 });
+wire_struct!(PixelsLost { reason });
 wire_enum!(Backend, "backend", {
     0 => Software,
     1 => Nvdec,

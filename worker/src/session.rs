@@ -182,13 +182,15 @@ impl Session {
         while let Some(signal) = self.window.poll() {
             let decision = self.gate.offer(&signal);
             if let Some(frame) = self.undecided.pop_front() {
-                self.clip(&frame, &signal, &decision, tools, &mut |clip| {
+                let clipped = self.clip(&frame, &signal, &decision, tools, &mut |clip| {
                     say_signals(&mut signals, events);
                     events.push(SessionEvent::Clip(clip));
-                })?;
-                if decision.selected {
-                    self.select(&frame, &signal, decision, tools, events)?;
-                }
+                });
+                let shown = clipped.and_then(|()| match decision.selected {
+                    true => self.select(&frame, &signal, decision, tools, events),
+                    false => Ok(()),
+                });
+                note_lost(shown, events)?;
             }
             signals.push(signal);
         }
@@ -279,6 +281,17 @@ fn check_bytes(frame: &Frame) -> Result<(), Fault> {
     Err(Fault::Other { kind: ErrorKind::Unsupported, message })
 }
 
+/// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
+fn note_lost(outcome: Result<(), Fault>, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+    match outcome {
+        Err(Fault::PixelsLost(lost)) => {
+            events.push(SessionEvent::Damaged { detail: lost.to_string() });
+            Ok(())
+        }
+        other => other,
+    }
+}
+
 /// Damage is said and passes; any other error ends the session.
 fn note_damage(
     outcome: Result<(), DecodeError>,
@@ -296,8 +309,12 @@ fn note_damage(
 
 #[cfg(test)]
 mod tests {
-    use gate::conformance::Picture;
-    use media::{Sample, Subsampling};
+    use std::sync::Arc;
+
+    use gate::{GateConfig, conformance::Picture};
+    use media::{
+        DevicePicture, DeviceSurface, HostPicture, Pixels, PixelsLost, Sample, Subsampling,
+    };
 
     use super::*;
 
@@ -318,5 +335,53 @@ mod tests {
             let checked = check_bytes(&Frame { extent, layout, ..small.clone() });
             assert_eq!(checked.is_ok(), is_taken, "{subsampling:?} {sample:?}");
         }
+    }
+
+    /// A picture that went with its device.
+    struct Gone;
+
+    impl DevicePicture for Gone {
+        fn surface(&self) -> DeviceSurface {
+            unreachable!("no device measures it")
+        }
+
+        fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+            Err(PixelsLost { reason: "unplugged".to_owned() })
+        }
+    }
+
+    #[test]
+    fn a_session_goes_on_without_pixels_that_went_with_their_device() {
+        let spec =
+            SessionSpec { stills: true, ..SessionSpec::new(Codec::H264, GateConfig::default()) };
+        let mut session = Session::open(spec, &Decoders::software()).expect("opens");
+        let (mut tools, mut events) = (Tools::new(), Vec::new());
+        let picture = Picture::new(64, 48).frame().expect("has pixels");
+        let measured = tools.measure(std::slice::from_ref(&picture)).expect("measured");
+        for at in 0..9 {
+            let pts = media::Timestamp::from_millis(40 * at);
+            let pixels = match at {
+                0..4 => Pixels::Device(Arc::new(Gone)),
+                _ => picture.pixels.clone(),
+            };
+            let frame = Frame { pts, pixels, ..picture.clone() };
+            session.take(vec![frame], &measured, &mut tools, &mut events).expect("goes on");
+        }
+        session.finish(&mut tools, &mut events).expect("finished");
+        let mut signals = Vec::new();
+        let mut damaged = 0;
+        for event in &events {
+            match event {
+                SessionEvent::Signals(some) => signals.extend(some.iter().map(|s| s.frame_index)),
+                SessionEvent::Damaged { detail } => {
+                    assert!(detail.ends_with("from the device: unplugged"), "{detail}");
+                    damaged += 1;
+                }
+                SessionEvent::Closed { frames, .. } => assert_eq!(*frames, 9),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(signals, (0..9).collect::<Vec<_>>(), "the gate decided about all");
+        assert_eq!(damaged, 1, "the first frame is selected, and has no picture");
     }
 }

@@ -9,7 +9,7 @@ mod colour;
 mod cut;
 mod input;
 
-use media::{ErrorKind, Extent, Frame, Pixels, Plane, Rotation, Subsampling};
+use media::{ErrorKind, Extent, Frame, PixelsLost, Plane, Rotation, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
 
 use area::Scaler;
@@ -27,6 +27,8 @@ const QUALITY: i32 = 85;
 pub(crate) enum StillError {
     #[error("the picture's chroma planes do not match its layout")]
     Chroma,
+    #[error(transparent)]
+    PixelsLost(#[from] PixelsLost),
     #[error("the JPEG encoder failed: {0}")]
     Encoder(String),
     #[error("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may")]
@@ -37,6 +39,7 @@ impl StillError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             StillError::Chroma | StillError::Encoder(_) => ErrorKind::Internal,
+            StillError::PixelsLost(_) => ErrorKind::Unavailable,
             // Only noise in a very large picture does.
             StillError::TooLarge { .. } => ErrorKind::InvalidInput,
         }
@@ -78,7 +81,7 @@ impl StillEncoder {
 
     /// The frame, turned by `rotation`, as a JPEG.
     pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<Picture, StillError> {
-        let Pixels::Host(picture) = &frame.pixels;
+        let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
         let share = arrangement(subsampling).size();
@@ -96,7 +99,7 @@ impl StillEncoder {
         if cut.is_all() {
             return self.encode(frame, rotation);
         }
-        let Pixels::Host(picture) = &frame.pixels;
+        let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
         let share = arrangement(subsampling).size();

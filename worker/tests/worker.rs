@@ -4,6 +4,8 @@
 
 #[path = "worker/backends.rs"]
 mod backends;
+#[path = "../../tests/support/cuda_shim.rs"]
+mod cuda_shim;
 #[path = "worker/faults.rs"]
 mod faults;
 #[path = "worker/gates.rs"]
@@ -20,6 +22,10 @@ mod live_faults;
 mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
+#[path = "../../tests/support/nvdec_shim.rs"]
+mod nvdec_shim;
+#[path = "worker/nvidia.rs"]
+mod nvidia;
 #[path = "worker/programs.rs"]
 mod programs;
 #[path = "worker/remote.rs"]
@@ -32,6 +38,8 @@ mod rtsp;
 mod sandbox;
 #[path = "worker/shelf.rs"]
 mod shelf;
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 #[path = "worker/spare.rs"]
 mod spare;
 #[path = "worker/support.rs"]

@@ -10,9 +10,14 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{Codec, Extent};
+use media::{Codec, Extent, PixelsLost};
 
-use super::{AvError, Device, Packet, Parameters, RawFrame, device, picture::format_name};
+use super::{
+    AvError, Device, Packet, Parameters, RawFrame,
+    device::{self, Nvidia},
+    kept::{self, Keeper, Pool},
+    picture::format_name,
+};
 use crate::{Backend, BackendError, DecodeError, Limits, demux::check_extent, engine::Engine};
 
 /// What asking a decoder for a picture came to.
@@ -37,8 +42,8 @@ pub(crate) enum OnDamage {
     Discard,
 }
 
-/// What the decoder's threads share with us.
-struct Guard {
+/// What the decoder's threads, and the pictures that its device keeps, share with us.
+pub(super) struct Guard {
     limits: Limits,
     on_damage: OnDamage,
     /// Width and height of a picture that was refused, one half each; 0 for none.
@@ -62,7 +67,7 @@ impl Guard {
     }
 
     /// Only the first reason is kept.
-    fn lose(&self, reason: String) {
+    pub(super) fn lose(&self, reason: String) {
         self.lost.get_or_init(|| reason);
     }
 }
@@ -72,6 +77,9 @@ pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
     guard: Arc<Guard>,
     backend: Backend,
+    nvidia: Option<Nvidia>,
+    /// Memory of an NVIDIA device for pictures that stay, from the first on.
+    pool: Option<Pool>,
     /// Reused until a decoder fills it.
     spare: Option<RawFrame>,
 }
@@ -177,7 +185,8 @@ impl Context {
             lost: OnceLock::new(),
         });
         let backend = device.map_or(Backend::Software, |(device, _)| device.backend());
-        let context = Context { raw, guard, backend, spare: None };
+        let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
+        let context = Context { raw, guard, backend, nvidia, pool: None, spare: None };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
@@ -220,8 +229,9 @@ impl Context {
         Ok(context)
     }
 
-    /// A device's picture in this machine's memory; the frame itself where the CPU decoded it.
-    fn host_frame(&self, frame: RawFrame) -> Result<RawFrame, AvError> {
+    /// A device's picture in memory that the decoder does not want back: the device's where pictures are
+    /// to stay and can, else this machine's. The frame itself where the CPU decoded it.
+    fn own_frame(&mut self, frame: RawFrame) -> Result<RawFrame, AvError> {
         let Some(format) = self.guard.device_format else { return Ok(frame) };
         if frame.format() != format {
             // libav goes over to its own decoder without a word.
@@ -229,8 +239,17 @@ impl Context {
             self.guard.lose(format!("a picture came as {name}, not from the device"));
             return Err(AvError::REFUSED);
         }
-        frame.downloaded().inspect_err(|error| {
-            self.guard.lose(format!("a picture could not be fetched from the device: {error}"));
+        if let Some(Nvidia { number, copier, keeps: true }) = self.nvidia.clone() {
+            let keeper = Keeper { number, copier, guard: Arc::clone(&self.guard) };
+            // A device without room for it may still give it to the host.
+            if let Ok(Some(kept)) = kept::keep(&frame, &mut self.pool, keeper) {
+                return Ok(kept);
+            }
+        }
+        let copier = self.nvidia.as_ref().map(|nvidia| nvidia.copier.as_ref());
+        frame.downloaded(copier).map_err(|reason| {
+            self.guard.lose(PixelsLost { reason }.to_string());
+            AvError::REFUSED
         })
     }
 }
@@ -267,7 +286,7 @@ impl Engine for Context {
         // SAFETY: both are valid; libav resets the frame before it fills it.
         let code = unsafe { ffi::avcodec_receive_frame(self.raw.as_ptr(), frame.as_ptr()) };
         if code >= 0 {
-            return self.host_frame(frame).map(Output::Frame);
+            return self.own_frame(frame).map(Output::Frame);
         }
         self.spare = Some(frame);
         match AvError(code) {

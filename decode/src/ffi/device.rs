@@ -4,12 +4,13 @@ use std::{
     ffi::{CStr, CString},
     fs::OpenOptions,
     ptr::{self, NonNull},
+    sync::Arc,
 };
 
 use ffmpeg_next::ffi;
 use media::Codec;
 
-use super::{AvError, Context, OnDamage, Parameters, driver};
+use super::{AvError, Context, OnDamage, Parameters, cuda::Copier, driver};
 use crate::{
     Backend, BackendError, Limits,
     engine::{Engine, OpenEngine},
@@ -33,6 +34,17 @@ pub struct DeviceSpec {
 pub struct Device {
     raw: NonNull<ffi::AVBufferRef>,
     backend: Backend,
+    nvidia: Option<Nvidia>,
+}
+
+/// What is particular to an NVIDIA device.
+#[derive(Clone)]
+pub(super) struct Nvidia {
+    /// Counted from 0.
+    pub(super) number: u32,
+    pub(super) copier: Arc<Copier>,
+    /// Pictures stay in its memory.
+    pub(super) keeps: bool,
 }
 
 // SAFETY: libav counts references to a device atomically and serialises what its driver cannot take
@@ -49,9 +61,13 @@ impl Device {
         let kind = kind(backend).filter(|kind| is_built(*kind));
         let kind =
             kind.ok_or_else(|| BackendError::NotBuilt { backend: backend.as_str().to_owned() })?;
-        let device = match backend {
-            Backend::Vaapi => render_node(spec.device.as_deref())?,
-            _ => nvidia(spec)?,
+        let (device, number, flags) = match backend {
+            Backend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
+            _ => {
+                let number = nvidia(spec)?;
+                // The context that whoever measures on the device has, too.
+                (number.to_string(), Some(number), ffi::AV_CUDA_USE_PRIMARY_CONTEXT)
+            }
         };
         let bad = |_| BackendError::BadDevice {
             device: device.clone(),
@@ -61,7 +77,7 @@ impl Device {
         let mut raw = ptr::null_mut();
         // SAFETY: a place for one reference, a C string and no options.
         let code = unsafe {
-            ffi::av_hwdevice_ctx_create(&mut raw, kind, name.as_ptr(), ptr::null_mut(), 0)
+            ffi::av_hwdevice_ctx_create(&mut raw, kind, name.as_ptr(), ptr::null_mut(), flags)
         };
         let refused = |error: AvError| BackendError::Refused {
             call: "av_hwdevice_ctx_create".to_owned(),
@@ -69,7 +85,28 @@ impl Device {
         };
         AvError::check(code).map_err(refused)?;
         let raw = NonNull::new(raw).ok_or(AvError::NO_MEMORY).map_err(refused)?;
-        Ok(Device { raw, backend })
+        let mut device = Device { raw, backend, nvidia: None };
+        if let Some(number) = number {
+            // SAFETY: an initialised context of CUDA, whose data is of this type.
+            let copier = unsafe { Copier::of(&*(*raw.as_ptr()).data.cast()) };
+            let call = "loading the driver".to_owned();
+            let copier = copier.map_err(|detail| BackendError::Refused { call, detail })?;
+            device.nvidia = Some(Nvidia { number, copier: Arc::new(copier), keeps: false });
+        }
+        Ok(device)
+    }
+
+    /// Leaves pictures in the memory of NVIDIA device `number`, where this is it: for whoever measures
+    /// them there. What is asked for their samples fetches them.
+    pub fn keeping_pictures_on(mut self, number: u32) -> Device {
+        if let Some(nvidia) = &mut self.nvidia {
+            nvidia.keeps = nvidia.number == number;
+        }
+        self
+    }
+
+    pub(super) fn nvidia(&self) -> Option<&Nvidia> {
+        self.nvidia.as_ref()
     }
 
     pub(super) fn backend(&self) -> Backend {
@@ -153,14 +190,14 @@ fn format_of(decoder: *const ffi::AVCodec, kind: ffi::AVHWDeviceType) -> Option<
         .map(|config| config.pix_fmt as i32)
 }
 
-fn nvidia(spec: &DeviceSpec) -> Result<String, BackendError> {
+fn nvidia(spec: &DeviceSpec) -> Result<u32, BackendError> {
     let named = spec.device.as_deref().unwrap_or("0");
     let index: u32 = named.parse().map_err(|_| BackendError::BadDevice {
         device: named.to_owned(),
         expected: "the number of an NVIDIA device, counted from 0".to_owned(),
     })?;
     driver::check_nvidia(index, spec.capabilities.as_deref())?;
-    Ok(index.to_string())
+    Ok(index)
 }
 
 fn render_node(device: Option<&str>) -> Result<String, BackendError> {

@@ -57,7 +57,7 @@ fn missing(library: &CStr, reason: String) -> BackendError {
 }
 
 /// CUDA Driver API, `CUresult`: those that a machine's set-up gives.
-fn meaning(code: c_int) -> String {
+pub(super) fn meaning(code: c_int) -> String {
     match code {
         3 => "the driver cannot be initialised".to_owned(),
         35 => "the driver is older than its library needs".to_owned(),
@@ -71,10 +71,10 @@ fn meaning(code: c_int) -> String {
 }
 
 /// A library that stays loaded: drivers do not bear being unloaded.
-struct Library(NonNull<c_void>);
+pub(super) struct Library(NonNull<c_void>);
 
 impl Library {
-    fn load(name: &CStr) -> Result<Library, String> {
+    pub(super) fn load(name: &CStr) -> Result<Library, String> {
         // SAFETY: the name is a C string; the initialisers that run are those of the system's own
         // driver, which expect nothing.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -90,7 +90,7 @@ impl Library {
         })
     }
 
-    fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+    pub(super) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle is open and the name is a C string.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }

@@ -1,18 +1,35 @@
-//! A decoded libav frame as a [`HostPicture`].
+//! A decoded libav frame as a [`HostPicture`], or as one that a device keeps.
 
 use std::{
     ffi::CStr,
     ptr::{self, NonNull},
+    sync::Arc,
 };
 
 use ffmpeg_next::ffi;
-use media::{Extent, HostPicture, PixelLayout, Plane, Sample, SampleRange, Subsampling};
+use media::{Extent, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling};
 
-use super::{AvError, packet::known};
+use super::{
+    AvError,
+    cuda::{Copier, To},
+    kept::{Keeper, KeptPicture},
+    packet::known,
+};
 use crate::DecodeError;
 
 /// Owns an `AVFrame` that a decoder has filled, or none yet.
-pub(crate) struct RawFrame(NonNull<ffi::AVFrame>);
+pub(crate) struct RawFrame {
+    raw: NonNull<ffi::AVFrame>,
+    /// Of a picture that stays on its device.
+    pub(super) keeper: Option<Keeper>,
+}
+
+/// What is seen of a frame.
+pub(crate) struct Shown {
+    pub(crate) extent: Extent,
+    pub(crate) layout: PixelLayout,
+    pub(crate) pixels: Pixels,
+}
 
 // SAFETY: owned by this value; the buffers behind it are counted atomically by libav.
 unsafe impl Send for RawFrame {}
@@ -20,16 +37,17 @@ unsafe impl Send for RawFrame {}
 impl RawFrame {
     pub(super) fn empty() -> Result<RawFrame, AvError> {
         // SAFETY: plain allocation.
-        NonNull::new(unsafe { ffi::av_frame_alloc() }).map(RawFrame).ok_or(AvError::NO_MEMORY)
+        let raw = NonNull::new(unsafe { ffi::av_frame_alloc() }).ok_or(AvError::NO_MEMORY)?;
+        Ok(RawFrame { raw, keeper: None })
     }
 
     pub(super) fn as_ptr(&self) -> *mut ffi::AVFrame {
-        self.0.as_ptr()
+        self.raw.as_ptr()
     }
 
     fn raw(&self) -> &ffi::AVFrame {
         // SAFETY: valid for as long as self.
-        unsafe { self.0.as_ref() }
+        unsafe { self.raw.as_ref() }
     }
 
     /// libav's number of the pixel format.
@@ -40,7 +58,7 @@ impl RawFrame {
     /// Gives it the time and the range that its container does not carry.
     pub(crate) fn set_times(&mut self, pts: Option<i64>, is_full_range: bool) {
         // SAFETY: owned by this value; plain fields of a frame that nobody else has.
-        let raw = unsafe { self.0.as_mut() };
+        let raw = unsafe { self.raw.as_mut() };
         raw.pts = pts.unwrap_or(ffi::AV_NOPTS_VALUE);
         raw.best_effort_timestamp = raw.pts;
         if is_full_range {
@@ -48,18 +66,85 @@ impl RawFrame {
         }
     }
 
-    /// A copy of a device's picture in this machine's memory, with its times, marks and edges.
-    pub(super) fn downloaded(&self) -> Result<RawFrame, AvError> {
-        let copy = RawFrame::empty()?;
-        let uncut = ffi::AV_FRAME_CROP_UNALIGNED as i32;
-        // SAFETY: both frames are valid and the copy is empty; the device's picture is only read. libav
-        // leaves the left and upper edges of such a picture to be cut off here.
-        unsafe {
-            AvError::check(ffi::av_hwframe_transfer_data(copy.as_ptr(), self.as_ptr(), 0))?;
-            AvError::check(ffi::av_frame_copy_props(copy.as_ptr(), self.as_ptr()))?;
-            AvError::check(ffi::av_frame_apply_cropping(copy.as_ptr(), uncut))?;
+    /// A copy of a device's picture in this machine's memory, with its times, marks and edges. `copier` is
+    /// there for a picture in CUDA's memory.
+    pub(super) fn downloaded(&self, copier: Option<&Copier>) -> Result<RawFrame, String> {
+        let said = |error: AvError| error.to_string();
+        let mut copy = RawFrame::empty().map_err(said)?;
+        match copier {
+            Some(copier) => {
+                let format = self.pool().ok_or("a picture of no device")?.sw_format;
+                copy.take_memory(format as i32, self.size()).map_err(said)?;
+                copier.copy(self, &mut copy, format, To::Host)?;
+            }
+            // SAFETY: both frames are valid and the copy is empty; the device's picture is only read.
+            None => AvError::check(unsafe {
+                ffi::av_hwframe_transfer_data(copy.as_ptr(), self.as_ptr(), 0)
+            })
+            .map(drop)
+            .map_err(said)?,
         }
+        copy.take_marks(self).map_err(said)?;
+        let uncut = ffi::AV_FRAME_CROP_UNALIGNED as i32;
+        // SAFETY: a valid frame of our own. libav leaves the left and upper edges of a device's picture to
+        // be cut off here.
+        AvError::check(unsafe { ffi::av_frame_apply_cropping(copy.as_ptr(), uncut) })
+            .map_err(said)?;
         Ok(copy)
+    }
+
+    /// Gives an empty frame memory of this machine for a picture.
+    fn take_memory(&mut self, format: i32, (width, height): (i32, i32)) -> Result<(), AvError> {
+        // SAFETY: plain fields of a frame of our own, for which libav then allocates.
+        unsafe {
+            let raw = self.raw.as_mut();
+            (raw.format, raw.width, raw.height) = (format, width, height);
+            AvError::check(ffi::av_frame_get_buffer(raw, 0)).map(drop)
+        }
+    }
+
+    /// Gives it all of `other` but its samples.
+    pub(super) fn take_marks(&mut self, other: &RawFrame) -> Result<(), AvError> {
+        // SAFETY: both frames are valid, and this one is our own.
+        unsafe {
+            AvError::check(ffi::av_frame_copy_props(self.as_ptr(), other.as_ptr()))?;
+            let raw = self.raw.as_mut();
+            (raw.width, raw.height) = other.size();
+        }
+        Ok(())
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> (i32, i32) {
+        (self.raw().width, self.raw().height)
+    }
+
+    /// Where a plane begins, in whatever memory, and the bytes between its rows.
+    pub(super) fn plane_at(&self, plane: usize) -> (*mut u8, i32) {
+        (self.raw().data[plane], self.raw().linesize[plane])
+    }
+
+    /// What a device's picture is memory of.
+    pub(super) fn pool(&self) -> Option<&ffi::AVHWFramesContext> {
+        // SAFETY: null, or a reference to an initialised pool, whose data is of this type; it lives as long
+        // as the frame.
+        unsafe { self.raw().hw_frames_ctx.as_ref().map(|held| &*held.data.cast()) }
+    }
+
+    /// Its left or upper edge has still to be cut off.
+    pub(super) fn is_cut_before(&self) -> bool {
+        (self.raw().crop_left, self.raw().crop_top) != (0, 0)
+    }
+
+    /// Luma and chroma have rows of the same length in memory.
+    pub(super) fn has_one_pitch(&self) -> bool {
+        let [luma, chroma, ..] = self.raw().linesize;
+        luma > 0 && luma == chroma
+    }
+
+    /// Which codes are black and white.
+    pub(super) fn range(&self) -> ffi::AVColorRange {
+        self.raw().color_range
     }
 
     /// The time that the container gave, or libav's best guess from decode times.
@@ -83,11 +168,27 @@ impl RawFrame {
         Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
     }
 
-    /// Checks the layout and every plane, then lends the pixels.
-    pub(crate) fn into_picture(self) -> Result<Picture, DecodeError> {
+    /// Checks the layout and every plane, then lends the pixels where they are.
+    pub(crate) fn into_shown(mut self) -> Result<Shown, DecodeError> {
+        let Some(keeper) = self.keeper.take() else {
+            let picture = self.into_picture()?;
+            let (extent, layout) = (picture.extent, picture.layout);
+            return Ok(Shown { extent, layout, pixels: Pixels::Host(Arc::new(picture)) });
+        };
+        let unsupported = self.unsupported();
+        let shown = self.extent().zip(KeptPicture::new(self, keeper));
+        let (extent, (layout, picture)) = shown.ok_or(unsupported)?;
+        Ok(Shown { extent, layout, pixels: Pixels::Device(Arc::new(picture)) })
+    }
+
+    fn unsupported(&self) -> DecodeError {
+        DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) }
+    }
+
+    /// As [`RawFrame::into_shown`], of a frame in this machine's memory.
+    pub(super) fn into_picture(self) -> Result<Picture, DecodeError> {
         let raw = self.raw();
-        let unsupported =
-            || DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) };
+        let unsupported = || self.unsupported();
         let extent = self.extent().ok_or_else(unsupported)?;
         let shape = Shape::of(raw.format).ok_or_else(unsupported)?;
         let layout = shape.layout(raw.color_range);
@@ -112,7 +213,7 @@ impl Drop for RawFrame {
 }
 
 /// A checked frame; the pixels live as long as it does.
-pub(crate) struct Picture {
+pub(super) struct Picture {
     frame: RawFrame,
     extent: Extent,
     layout: PixelLayout,
@@ -124,14 +225,6 @@ pub(crate) struct Picture {
 unsafe impl Sync for Picture {}
 
 impl Picture {
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    pub(crate) fn layout(&self) -> PixelLayout {
-        self.layout
-    }
-
     fn plane(&self, index: usize, offset: usize, step: usize, extent: Extent) -> Option<Plane<'_>> {
         let raw = self.frame.raw();
         let stride = usize::try_from(raw.linesize[index]).ok().filter(|&stride| stride > 0)?;

@@ -1,11 +1,8 @@
 //! A segment's packets into a decoder and its pictures out, with what is noticed on the way.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 
-use media::{Extent, Frame, Pixels};
+use media::{Extent, Frame};
 
 use super::{
     FrameSink,
@@ -16,7 +13,7 @@ use crate::{
     DecodeError,
     demux::check_extent,
     engine::Engine,
-    ffi::{AvError, OnDamage, Output, RawFrame},
+    ffi::{AvError, OnDamage, Output, RawFrame, Shown},
 };
 
 /// Most errors in a row that a decoder may give while its last pictures are taken out.
@@ -63,12 +60,11 @@ pub(super) fn emit(
         sink.passed_over();
         return Ok(());
     }
-    let picture = frame.into_picture()?;
-    let (extent, layout) = (picture.extent(), picture.layout());
-    let (pts, pixels) = (task.at(ticks), Pixels::Host(Arc::new(picture)));
+    let Shown { extent, layout, pixels } = frame.into_shown()?;
+    let pts = task.at(ticks);
     match sink.frame(index, Frame { pts, source_index, extent, layout, pixels }) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Halt::SinkEnded),
+        ControlFlow::Break(stop) => Err(stop.into()),
     }
 }
 

@@ -11,11 +11,11 @@ use std::{
     },
 };
 
-use media::{Codec, Frame, Pixels, Rate, Timestamp};
+use media::{Codec, Frame, PixelsLost, Rate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
-    Sampling, SegmentInfo, decode_file, decode_file_by,
+    Sampling, SegmentInfo, Stop, decode_file, decode_file_by,
     engine::{Engine, OpenEngine, open_software},
     ffi::{AvError, OnDamage, Output, Packet, Parameters},
 };
@@ -131,16 +131,16 @@ impl FrameSink for Recorder {
         self.0.clear();
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
-        let Pixels::Host(picture) = &frame.pixels;
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+        let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
         let rows = (0..luma.extent().height).flat_map(|y| luma.row(y)).copied().collect();
         self.0.push((index, frame.source_index, frame.pts, rows));
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<Seen> {
-        std::mem::take(&mut self.0)
+    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+        Ok(std::mem::take(&mut self.0))
     }
 }
 
@@ -196,6 +196,80 @@ fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
                     assert_eq!(report.damaged_packets, 0, "{case}");
                     check_report(&case, fault, packets, &report);
                 }
+            }
+        }
+    }
+}
+
+/// Finds out, after so many frames of all threads, that the device has lost what it kept.
+struct Loser {
+    seen: Recorder,
+    frames_left: Arc<AtomicI64>,
+    /// Only when the segment ends.
+    is_late: bool,
+    is_lost: bool,
+}
+
+impl Loser {
+    fn lost() -> PixelsLost {
+        PixelsLost { reason: "unplugged".to_owned() }
+    }
+}
+
+impl FrameSink for Loser {
+    type Output = Vec<Seen>;
+
+    fn begin(&mut self, segment: SegmentInfo) {
+        self.is_lost = false;
+        self.seen.begin(segment);
+    }
+
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+        self.is_lost |= self.frames_left.fetch_sub(1, Ordering::Relaxed) == 0;
+        if self.is_lost && !self.is_late {
+            return ControlFlow::Break(Stop::PixelsLost(Loser::lost()));
+        }
+        self.seen.frame(index, frame)
+    }
+
+    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+        if self.is_lost { Err(Loser::lost()) } else { self.seen.end() }
+    }
+}
+
+#[test]
+fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
+    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    for (name, bytes) in CLIPS {
+        for (threads, sampling) in [(1, Sampling::Every), (3, Sampling::Every), (2, slow)] {
+            let options = FileOptions { sampling, ..every(threads) };
+            let expected = reference(bytes, &options);
+            for (frames, is_late) in
+                [0, 1, 5, 12].into_iter().flat_map(|frames| [(frames, false), (frames, true)])
+            {
+                let case = format!("{name}, after {frames}, late: {is_late}, {options:?}");
+                let packets_left = Arc::new(AtomicI64::new(i64::MAX));
+                let device = Flaky { fault: Fault::Packet, packets_left };
+                let decoders = Decoders::with_engines(Box::new(device), vec![Codec::H264]);
+                let frames_left = Arc::new(AtomicI64::new(frames));
+                let make_sink = || Loser {
+                    seen: Recorder::default(),
+                    frames_left: Arc::clone(&frames_left),
+                    is_late,
+                    is_lost: false,
+                };
+                let mut seen = Vec::new();
+                let report =
+                    decode_file_by(&decoders, open(bytes), &options, make_sink, |frames| {
+                        seen.extend(frames);
+                        ControlFlow::Continue(())
+                    });
+                let report = report.expect("decodes");
+                assert!(seen == expected, "{case}: {} of {}", seen.len(), expected.len());
+                let reason = report.fallback.unwrap_or_default();
+                assert!(reason.ends_with("from the device: unplugged"), "{case}: {reason}");
+                assert!(report.decoder.contains("software:h264"), "{case}: {}", report.decoder);
+                assert_eq!(report.damaged_packets, 0, "{case}");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::mpsc::SyncSender};
 use media::Extent;
 
 use super::{
-    FrameSink,
+    FrameSink, Stop,
     feed::{Flow, Tally, emit, feed},
     first::First,
     schedule::{Job, Schedule, Task},
@@ -43,6 +43,15 @@ pub(super) enum Halt {
     /// What decoded is of no use any more, and why; the media is not at fault.
     Lost(String),
     Error(DecodeError),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Halt {
+        match stop {
+            Stop::Ended => Halt::SinkEnded,
+            Stop::PixelsLost(lost) => Halt::Lost(lost.to_string()),
+        }
+    }
 }
 
 impl From<DecodeError> for Halt {
@@ -245,7 +254,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             context.reset();
             return self.full_pass(job, context, &mut None);
         }
-        Ok(self.finish(end, tally, context))
+        self.finish(end, tally, context)
     }
 
     /// Decodes everything and samples what comes out.
@@ -277,17 +286,22 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         };
         feed(context, task, job, |_| true, &mut tally, &mut on_frame)?;
         let end = sampler.position;
-        Ok(self.finish(end, tally, context))
+        self.finish(end, tally, context)
     }
 
-    fn finish(&mut self, end: Position, tally: Tally, context: &dyn Engine) -> Decoded<S::Output> {
-        Decoded {
+    fn finish(
+        &mut self,
+        end: Position,
+        tally: Tally,
+        context: &dyn Engine,
+    ) -> Result<Decoded<S::Output>, Halt> {
+        Ok(Decoded {
             end,
             decoder: context.name(),
             damaged_packets: tally.damaged_packets,
             first_extent: tally.first_extent,
-            output: self.sink.end(),
-        }
+            output: self.sink.end().map_err(Stop::PixelsLost)?,
+        })
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::{ops::ControlFlow, path::Path};
 
-use decode::{DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, decode_file};
-use media::{Codec, Extent, Frame, Pixels, Rotation, Sample};
+use decode::{
+    DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, Stop, decode_file,
+};
+use media::{Codec, Extent, Frame, PixelsLost, Rotation, Sample};
 
 use crate::support::*;
 
@@ -204,15 +206,15 @@ impl FrameSink for Luma {
 
     fn begin(&mut self, _segment: SegmentInfo) {}
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<()> {
-        let Pixels::Host(picture) = &frame.pixels;
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+        let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
         self.0 = (0..luma.extent().height).flat_map(|y| luma.row(y).to_vec()).collect();
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0)
+    fn end(&mut self) -> Result<Vec<u8>, PixelsLost> {
+        Ok(std::mem::take(&mut self.0))
     }
 }
 
@@ -317,11 +319,13 @@ impl FrameSink for Impatient {
 
     fn begin(&mut self, _segment: SegmentInfo) {}
 
-    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<()> {
-        if index == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<Stop> {
+        if index == self.0 { ControlFlow::Break(Stop::Ended) } else { ControlFlow::Continue(()) }
     }
 
-    fn end(&mut self) {}
+    fn end(&mut self) -> Result<(), PixelsLost> {
+        Ok(())
+    }
 }
 
 #[test]

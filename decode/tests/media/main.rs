@@ -1,9 +1,16 @@
 //! Real and made clips through the whole crate, judged by the ffmpeg tools.
 
 mod clips;
+#[path = "../../../tests/support/cuda_shim.rs"]
+mod cuda_shim;
 mod damage;
 mod live;
 mod live_clips;
 mod live_loss;
+mod nvdec;
+#[path = "../../../tests/support/nvdec_shim.rs"]
+mod nvdec_shim;
 mod programs;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 mod support;

@@ -1,8 +1,5 @@
 //! Clips, the reference answers of the ffmpeg tools, and a sink that remembers what it saw.
 
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
-
 use std::{
     env,
     fs::File,
@@ -14,12 +11,12 @@ use std::{
 
 use decode::{
     DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
-    SegmentInfo, decode_file, decode_file_by,
+    SegmentInfo, Stop, decode_file, decode_file_by,
 };
-use media::{Extent, Frame, Pixels, Plane, Rate};
+use media::{Extent, Frame, PixelsLost, Plane, Rate};
 use sha2::{Digest, Sha256};
 
-pub use skip::skip;
+pub use crate::skip::skip;
 
 /// The folder of real clips; says loudly when a test goes without.
 #[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
@@ -83,7 +80,7 @@ impl FrameSink for Recorder {
         self.seen.clear();
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
         self.seen.push(Seen {
             index,
             source_index: frame.source_index,
@@ -94,14 +91,14 @@ impl FrameSink for Recorder {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Vec<Seen> {
-        std::mem::take(&mut self.seen)
+    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+        Ok(std::mem::take(&mut self.seen))
     }
 }
 
 /// SHA-256 over the planes, row by row.
 pub fn digest(frame: &Frame) -> String {
-    let Pixels::Host(picture) = &frame.pixels;
+    let picture = frame.pixels.host().expect("in host memory");
     let mut hash = Sha256::new();
     let mut add = |plane: Plane<'_>| {
         (0..plane.extent().height).for_each(|y| hash.update(plane.row(y)));

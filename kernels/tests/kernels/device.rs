@@ -1,12 +1,17 @@
 //! What a device must show. Ignored: a device runs them by name, and so does each test of `shim`.
 
-use cudarc::driver::{CudaContext, DevicePtr};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use gate::{
-    CpuMeasurer, MeasureError, Measurer,
+    MeasureError, Measurer,
     conformance::{Fill, Picture, check, check_batch, first_difference},
 };
-use kernels::{CudaMeasurer, DevicePicture};
-use media::{Extent, Frame, Pixels, Sample};
+use kernels::CudaMeasurer;
+use media::{DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample};
 
 use crate::{any::check_any_batches, real::real_frames};
 
@@ -43,7 +48,7 @@ fn any_batch_is_measured_as_the_reference_does() {
 /// A picture as a hardware decoder gives it: both planes in one allocation, rows a pitch apart.
 fn semi_planar(picture: Picture, pitch: usize) -> (Vec<u8>, u64) {
     let frame = picture.frame().expect("has pixels");
-    let Pixels::Host(host) = &frame.pixels;
+    let host = frame.pixels.host().expect("in host memory");
     let (luma, [u, v]) = (host.luma(), host.chroma().expect("has chroma"));
     let rows = luma.extent().height as usize;
     let mut bytes = vec![0x5a; pitch * (rows + u.extent().height as usize)];
@@ -60,51 +65,80 @@ fn semi_planar(picture: Picture, pitch: usize) -> (Vec<u8>, u64) {
     (bytes, (rows * pitch) as u64)
 }
 
+/// A picture in device memory that counts how often it was fetched.
+struct There {
+    surface: DeviceSurface,
+    host: Frame,
+    fetched: Arc<AtomicUsize>,
+    _memory: CudaSlice<u8>,
+}
+
+impl DevicePicture for There {
+    fn surface(&self) -> DeviceSurface {
+        self.surface
+    }
+
+    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+        self.fetched.fetch_add(1, Relaxed);
+        self.host.pixels.host()
+    }
+}
+
+/// The picture in the memory of the first device, which is called number `device`.
+#[expect(unsafe_code, reason = "names a picture by its address")]
+fn there(
+    picture: Picture,
+    (pitch, device): (usize, u32),
+    stream: &Arc<CudaStream>,
+    fetched: &Arc<AtomicUsize>,
+) -> Frame {
+    let (bytes, chroma) = semi_planar(picture, pitch);
+    let memory = stream.clone_htod(&bytes).expect("room");
+    let luma = memory.device_ptr(stream).0;
+    // SAFETY: the picture holds the memory, and the copy above was given to the default stream.
+    let surface = unsafe { DeviceSurface::new(device, luma, luma + chroma, pitch as u32) };
+    let host = picture.frame().expect("has pixels");
+    let frame = host.clone();
+    let there = There { surface, host, fetched: Arc::clone(fetched), _memory: memory };
+    Frame { pixels: Pixels::Device(Arc::new(there)), ..frame }
+}
+
 #[test]
 #[ignore = "needs CUDA"]
-#[expect(unsafe_code, reason = "names pictures by their addresses")]
 fn pictures_in_device_memory_are_measured_where_they_are() {
     let p010 = Sample::U16 { shift: 8 };
-    let cases = [
-        (1920, 1080, Sample::U8, 2048, Fill::Random(3)),
-        (1919, 1079, Sample::U8, 2048, Fill::Ramp),
-        (1280, 720, p010, 3072, Fill::Random(5)),
-        (50, 31, Sample::U8, 256, Fill::Checker),
-        (1, 1, p010, 512, Fill::Flat(255)),
-    ];
-    let pictures = cases.map(|(width, height, sample, _, fill)| Picture {
+    let semi = |width, height, sample, fill| Picture {
         sample,
         interleaved: true,
         fill,
         ..Picture::new(width, height)
-    });
-    let context = CudaContext::new(0).expect("a device");
-    let stream = context.default_stream();
-    let mut kept = Vec::new();
-    let mut there = Vec::new();
-    for (picture, (width, height, sample, pitch, _)) in pictures.iter().zip(cases) {
-        let (bytes, chroma) = semi_planar(*picture, pitch);
-        let memory = stream.clone_htod(&bytes).expect("room");
-        let luma = memory.device_ptr(&stream).0;
-        let extent = Extent { width, height };
-        let pitch = pitch as u32;
-        // SAFETY: `kept` holds the memory until the end, and the copy is waited for below.
-        let picture =
-            unsafe { DevicePicture::semi_planar(extent, sample, luma, luma + chroma, pitch) };
-        there.push(picture.expect("readable"));
-        kept.push(memory);
-    }
-    stream.synchronize().expect("copied");
-    let (mut expected, mut measured) = (Vec::new(), Vec::new());
-    CpuMeasurer::new().measure(&frames(&pictures), &mut expected).expect("measurable");
+    };
+    // Each with its pitch, what the device calls itself, and whether it is measured there.
+    let cases = [
+        (semi(1920, 1080, Sample::U8, Fill::Random(3)), (2048, 0), true),
+        (semi(1919, 1079, Sample::U8, Fill::Ramp), (2048, 0), true),
+        (semi(1280, 720, p010, Fill::Random(5)), (3072, 0), true),
+        (semi(50, 31, Sample::U8, Fill::Checker), (50, 0), false),
+        (semi(50, 31, Sample::U8, Fill::Checker), (256, 7), false),
+        (semi(50, 31, Sample::U8, Fill::Random(9)), (256, 0), true),
+        (semi(1, 1, p010, Fill::Flat(255)), (512, 0), true),
+    ];
+    let stream = CudaContext::new(0).expect("a device").default_stream();
     let mut measurer = open();
-    for _ in 0..2 {
-        measured.clear();
-        measurer.measure_device(&there, &mut measured).expect("measurable");
-        assert_eq!(measured.len(), expected.len());
-        for (case, (measured, expected)) in cases.iter().zip(measured.iter().zip(&expected)) {
-            assert!(measured == expected, "{case:?}");
+    for among in [false, true] {
+        let fetched = Arc::default();
+        let mut batch = Vec::new();
+        for (picture, place, _) in cases {
+            batch.push(there(picture, place, &stream, &fetched));
+            batch.extend(picture.frame().filter(|_| among));
         }
+        assert_eq!(first_difference(&mut measurer, &batch), Ok(None), "among others: {among}");
+        // The reference fetches each once; the device those that it does not read, looked at as often
+        // as they are counted and packed.
+        let not_there = cases.iter().filter(|(.., is_there)| !is_there).count();
+        let (least, most) = (cases.len() + not_there, cases.len() + 3 * not_there);
+        let fetched = fetched.load(Relaxed);
+        assert!((least..=most).contains(&fetched), "among others: {among}, {fetched} fetched");
     }
 }
 

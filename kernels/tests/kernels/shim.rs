@@ -4,47 +4,16 @@
 //! a process of its own. Needs `g++`; says so loudly where it is missing.
 
 use std::{
-    fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
-use crate::{python::run, skip::skip};
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// The folder of a `libcuda.so` that is the shim, with the function `lacking` under another name;
-/// an error says why it cannot be compiled.
-fn shim(lacking: Option<&str>) -> Result<PathBuf, String> {
-    let mut hasher = DefaultHasher::new();
-    lacking.hash(&mut hasher);
-    for source in ["shim/libcuda.cpp", "shim/cuda_on_cpu.hpp", "cuda/cell_sums.cu"] {
-        fs::read(Path::new(ROOT).join(source)).expect("in the repository").hash(&mut hasher);
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shim-{}", hasher.finish()));
-    fs::create_dir_all(&folder).expect("our own directory");
-    // Tests are processes that start together: one compiles, the others wait for it.
-    let lock = fs::File::create(folder.join("lock")).expect("our own directory");
-    lock.lock().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let library = folder.join("libcuda.so");
-    if !library.exists() {
-        let made = folder.join("unfinished.so");
-        // The kernel's stacks are switched by long jumps, which hardened ones take for an attack.
-        let mut compiler = Command::new("g++");
-        compiler.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
-        compiler.args(["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]);
-        compiler.args(lacking.map(|name| format!("-D{name}=something_else")));
-        compiler.args(["-shared", "-fPIC", "-o"]).arg(&made);
-        run(compiler.arg(Path::new(ROOT).join("shim/libcuda.cpp")))?;
-        fs::rename(made, library).expect("our own directory");
-    }
-    Ok(folder)
-}
+use crate::{cuda_shim::shim, skip::skip};
 
 /// What the ignored test `name` says with the shim as its driver, and whether it passes.
 fn with_shim(name: &str, settings: &[(&str, &str)], lacking: Option<&str>) -> Option<Output> {
-    let folder = match shim(lacking) {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let folder = match shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking) {
         Ok(folder) => folder,
         Err(why) => {
             skip(name, why);

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, mem};
 
 use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
-use media::{Frame, Signal, Subsampling, Timestamp};
+use media::{Frame, PixelsLost, Signal, Subsampling, Timestamp};
 
 use super::{
     Job,
@@ -124,8 +124,9 @@ impl Predictor {
         Ok(())
     }
 
-    /// The segment is complete: its undecided frames are for the sequencer, its signals are given.
-    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Vec<Signal> {
+    /// The segment is complete: its undecided frames are for the sequencer, and those that are held come
+    /// to this machine's memory; its signals are given.
+    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Result<Vec<Signal>, PixelsLost> {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
             let frame_index = *frame_index;
@@ -135,7 +136,12 @@ impl Predictor {
                 form: Form::Held(frame),
             }));
         }
-        mem::take(&mut self.signals)
+        for candidate in out {
+            if let Form::Held(frame) = &candidate.form {
+                frame.pixels.host()?;
+            }
+        }
+        Ok(mem::take(&mut self.signals))
     }
 
     fn hold(&mut self, frame: Frame) -> Result<Form, Fault> {

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{FrameSink, SegmentInfo};
+use decode::{FrameSink, SegmentInfo, Stop};
 use gate::{FrameStamp, Measurements, Measurer};
-use media::{Frame, Signal};
+use media::{Frame, PixelsLost, Signal};
 
 use super::{
     Job,
@@ -111,11 +111,14 @@ impl FrameSink for SegmentSink<'_> {
         }
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<()> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
         let started = Instant::now();
         let taken = self.take(index, frame);
         self.gate += started.elapsed();
-        self.job.unless_failed(taken)
+        match taken {
+            Err(Fault::PixelsLost(lost)) => ControlFlow::Break(Stop::PixelsLost(lost)),
+            taken => self.job.unless_failed(taken).map_break(|()| Stop::Ended),
+        }
     }
 
     fn passed_over(&mut self) {
@@ -125,16 +128,18 @@ impl FrameSink for SegmentSink<'_> {
         }
     }
 
-    fn end(&mut self) -> Segment {
+    fn end(&mut self) -> Result<Segment, PixelsLost> {
         let started = Instant::now();
-        if let Err(fault) = self.measure() {
-            self.job.fail(fault);
+        match self.measure() {
+            Err(Fault::PixelsLost(lost)) => return Err(lost),
+            Err(fault) => self.job.fail(fault),
+            Ok(()) => {}
+        }
+        if let Some(predictor) = &mut self.predictor {
+            self.segment.signals = predictor.hand_over(&mut self.segment.candidates)?;
         }
         self.gate += started.elapsed();
         self.job.clocks.add(self.began.elapsed().saturating_sub(self.gate), self.gate);
-        if let Some(predictor) = &mut self.predictor {
-            self.segment.signals = predictor.hand_over(&mut self.segment.candidates);
-        }
-        mem::take(&mut self.segment)
+        Ok(mem::take(&mut self.segment))
     }
 }

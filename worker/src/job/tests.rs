@@ -3,6 +3,7 @@
 //! Long because each is checked against its definition.
 
 mod devices;
+mod kept;
 
 use std::sync::{Arc, LazyLock};
 
@@ -150,7 +151,7 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
             assert!(sink.frame(index, Frame { pts, ..frame(index) }).is_continue());
             index += 1;
         }
-        sequencer.deliver(sink.end()).expect("delivered");
+        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
     }
     sequencer.finish().expect("finished");
     job.take_failure().expect("no failure");
@@ -373,7 +374,7 @@ fn a_segment_that_starts_over_counts_once() {
                 assert!(sink.frame(index, frame(index)).is_continue());
             }
         }
-        sequencer.deliver(sink.end()).expect("delivered");
+        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
         sequencer.finish().expect("finished");
         assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], asked));
     }
@@ -410,6 +411,7 @@ fn a_receiver_that_stops_at_a_chunk_gets_no_other() {
     for index in 0..40 {
         assert!(sink.frame(index, frame(index)).is_continue());
     }
-    assert_eq!(sequencer.deliver(sink.end()), Err(Fault::Stopped));
+    let segment = sink.end().expect("all there");
+    assert_eq!(sequencer.deliver(segment), Err(Fault::Stopped));
     assert_eq!(chunks.into_inner(), 1);
 }

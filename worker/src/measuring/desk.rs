@@ -224,7 +224,7 @@ mod tests {
             }
         });
         let is_kept = |frame: &&Frame| {
-            let Pixels::Host(pixels) = &frame.pixels;
+            let Pixels::Host(pixels) = &frame.pixels else { return false };
             Arc::strong_count(pixels) > 1
         };
         let kept = frames.iter().filter(is_kept).count();

@@ -266,6 +266,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
         Just(Fault::Stopped),
+        ".{0,40}".prop_map(|reason| Fault::PixelsLost(media::PixelsLost { reason })),
         ".{0,40}".prop_map(|message| Fault::Other { kind: media::ErrorKind::DataLoss, message }),
         any::<u64>().prop_map(|frame_index| Fault::Unforeseen { frame_index }),
         (".{0,9}", option::of(".{0,9}")).prop_map(|(reason, capabilities)| {

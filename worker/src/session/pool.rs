@@ -24,6 +24,7 @@ use media::{AccessUnit, ErrorKind, Frame, Timestamp};
 use super::{
     Session, SessionEvent,
     device::{Decoded, DeviceLane, Held},
+    note_lost,
     spec::SessionSpec,
     tools::Tools,
 };
@@ -275,7 +276,7 @@ fn settled(
     tools: &mut Tools,
     mut events: Vec<SessionEvent>,
 ) -> Vec<SessionEvent> {
-    let finished = taken.and_then(|()| match place.take_if(|_| is_last) {
+    let finished = note_lost(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
         Some(session) => session.finish(tools, &mut events),
         None => Ok(()),
     });

@@ -4,7 +4,7 @@
 //! Integers only and exact areas, so a frame gives the same input on every machine.
 
 use gate::{LUMA_COLUMNS, LUMA_ROWS};
-use media::{Extent, Frame, Pixels, Rotation};
+use media::{Extent, Frame, Rotation};
 
 use super::{
     StillError,
@@ -33,7 +33,7 @@ impl InputMaker {
         crop: Option<Crop>,
         side: u32,
     ) -> Result<NoveltyInput, StillError> {
-        let Pixels::Host(picture) = &frame.pixels;
+        let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let share = arrangement(frame.layout.subsampling).size();
         let luma = picture.luma();

@@ -4,7 +4,9 @@ mod input;
 
 use std::sync::Arc;
 
-use media::{HostPicture, PixelLayout, Plane, Sample, SampleRange, Score, Timebase, Timestamp};
+use media::{
+    HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Score, Timebase, Timestamp,
+};
 use turbojpeg::decompress;
 
 use super::*;

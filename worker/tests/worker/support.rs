@@ -1,8 +1,5 @@
 //! Clips, specs and a collector that the tests share.
 
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
-
 use std::{
     fs::File,
     ops::ControlFlow,
@@ -19,7 +16,7 @@ use worker::{
     WorkerProgram,
 };
 
-pub use skip::skip;
+pub use crate::skip::skip;
 
 /// A supervisor of the test's own worker.
 pub fn supervisor() -> Supervisor {

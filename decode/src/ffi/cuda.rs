@@ -1,0 +1,185 @@
+//! Copies of pictures within an NVIDIA device, and out of it to this machine's memory.
+//!
+//! By the driver and not by libav, whose copies report no error: a device that is lost would leave whatever
+//! the memory held before, for a picture (libavutil 57, `hwcontext_cuda`).
+
+use std::{
+    ffi::{CStr, c_int, c_uint, c_void},
+    mem,
+    ptr::{self, NonNull},
+};
+
+use ffmpeg_next::ffi;
+
+use super::{
+    driver::{Library, meaning},
+    picture::RawFrame,
+};
+
+type Push = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+type Copy = unsafe extern "C" fn(*const Plan, *mut c_void) -> c_int;
+type Synchronize = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// `CUDA_MEMCPY2D` of the CUDA Driver API.
+#[repr(C)]
+struct Plan {
+    from_x: usize,
+    from_y: usize,
+    from_kind: c_uint,
+    from_host: *const c_void,
+    from_device: u64,
+    from_array: *mut c_void,
+    from_pitch: usize,
+    to_x: usize,
+    to_y: usize,
+    to_kind: c_uint,
+    to_host: *mut c_void,
+    to_device: u64,
+    to_array: *mut c_void,
+    to_pitch: usize,
+    row_bytes: usize,
+    rows: usize,
+}
+
+/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
+const HOST: c_uint = 1;
+const DEVICE: c_uint = 2;
+
+/// Where a picture is copied to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// The memory of the same device; done in the order of its default stream.
+    Device,
+    /// This machine's memory; done when the call returns.
+    Host,
+}
+
+/// The driver's functions, and the context that libav decodes in.
+pub(super) struct Copier {
+    context: NonNull<c_void>,
+    push: Push,
+    pop: Pop,
+    copy: Copy,
+    synchronize: Synchronize,
+}
+
+// SAFETY: the driver takes its calls from any thread; the context is the device's primary one, which a
+// reference of libav's holds for as long as there are decoders and pictures of it.
+unsafe impl Send for Copier {}
+// SAFETY: as above; the fields are only read.
+unsafe impl Sync for Copier {}
+
+impl Copier {
+    /// Of the device that `device` is a context of; the driver is loaded already.
+    ///
+    /// # Safety
+    ///
+    /// `device` is an initialised context of CUDA.
+    pub(super) unsafe fn of(device: &ffi::AVHWDeviceContext) -> Result<Copier, String> {
+        // SAFETY: as the caller says, its part for CUDA is of this type.
+        let context = unsafe { (*device.hwctx.cast::<ffi::AVCUDADeviceContext>()).cuda_ctx };
+        let context = NonNull::new(context.cast()).ok_or("libav has no context")?;
+        let cuda = Library::load(c"libcuda.so.1")?;
+        let find = |name: &CStr| {
+            let missing = || format!("the driver has no {}", name.to_string_lossy());
+            cuda.symbol(name).ok_or_else(missing)
+        };
+        // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.8, 6.13
+        // and 6.18).
+        unsafe {
+            Ok(Copier {
+                context,
+                push: mem::transmute::<NonNull<c_void>, Push>(find(c"cuCtxPushCurrent_v2")?),
+                pop: mem::transmute::<NonNull<c_void>, Pop>(find(c"cuCtxPopCurrent_v2")?),
+                copy: mem::transmute::<NonNull<c_void>, Copy>(find(c"cuMemcpy2DAsync_v2")?),
+                synchronize: mem::transmute::<NonNull<c_void>, Synchronize>(find(
+                    c"cuStreamSynchronize",
+                )?),
+            })
+        }
+    }
+
+    /// Copies the planes of `from`, stored as `format` in the device's memory, to those of `to`, which has
+    /// memory for them where `place` says.
+    pub(super) fn copy(
+        &self,
+        from: &RawFrame,
+        to: &mut RawFrame,
+        format: ffi::AVPixelFormat,
+        place: To,
+    ) -> Result<(), String> {
+        let said = |code| if code == 0 { Ok(()) } else { Err(meaning(code)) };
+        // SAFETY: the context is alive; what is pushed is popped below.
+        said(unsafe { (self.push)(self.context.as_ptr()) })?;
+        let mut copied = (0..planes_of(format)).try_for_each(|plane| {
+            let plan = Plan::of(plane, from, to, format, place)?;
+            // SAFETY: both frames have their planes where the plan says; a null stream is the default one.
+            said(unsafe { (self.copy)(&plan, ptr::null_mut()) })
+        });
+        if place == To::Host {
+            // SAFETY: a null stream is the default one. Waited for after an error too: what was begun
+            // writes to `to`.
+            copied = copied.and(said(unsafe { (self.synchronize)(ptr::null_mut()) }));
+        }
+        let mut popped = ptr::null_mut();
+        // SAFETY: pops what was pushed on this thread.
+        copied.and(said(unsafe { (self.pop)(&mut popped) }))
+    }
+}
+
+fn planes_of(format: ffi::AVPixelFormat) -> usize {
+    // SAFETY: `format` is one of libav's; it reads a static table.
+    usize::try_from(unsafe { ffi::av_pix_fmt_count_planes(format) }).unwrap_or(0)
+}
+
+impl Plan {
+    /// Of one plane of pictures that are stored as `format`.
+    fn of(
+        plane: usize,
+        from: &RawFrame,
+        to: &RawFrame,
+        format: ffi::AVPixelFormat,
+        place: To,
+    ) -> Result<Plan, String> {
+        let (width, height) = from.size();
+        // SAFETY: `format` is one of libav's; both read a static table.
+        let (row_bytes, halvings) = unsafe {
+            let halvings =
+                ffi::av_pix_fmt_desc_get(format).as_ref().map_or(0, |of| of.log2_chroma_h);
+            (ffi::av_image_get_linesize(format, width, plane as c_int), halvings)
+        };
+        let halvings = if plane == 0 { 0 } else { halvings };
+        let rows = (height + (1 << halvings) - 1) >> halvings;
+        let (from, from_pitch) = from.plane_at(plane);
+        let (to, to_pitch) = to.plane_at(plane);
+        let [row_bytes, rows, from_pitch, to_pitch] = [row_bytes, rows, from_pitch, to_pitch]
+            .map(|number| usize::try_from(number).unwrap_or(0));
+        let is_sound = !from.is_null() && !to.is_null() && row_bytes > 0 && rows > 0;
+        if !is_sound || row_bytes > from_pitch.min(to_pitch) {
+            return Err("planes that do not fit each other".to_owned());
+        }
+        let (to_kind, to_host, to_device) = match place {
+            To::Host => (HOST, to.cast(), 0),
+            To::Device => (DEVICE, ptr::null_mut(), to.addr() as u64),
+        };
+        Ok(Plan {
+            from_x: 0,
+            from_y: 0,
+            from_kind: DEVICE,
+            from_host: ptr::null(),
+            from_device: from.addr() as u64,
+            from_array: ptr::null_mut(),
+            from_pitch,
+            to_x: 0,
+            to_y: 0,
+            to_kind,
+            to_host,
+            to_device,
+            to_array: ptr::null_mut(),
+            to_pitch,
+            row_bytes,
+            rows,
+        })
+    }
+}

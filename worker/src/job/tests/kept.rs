@@ -1,0 +1,128 @@
+//! Frames whose pixels stay on a device: a job says the same of them, and again when the device goes.
+
+use std::{sync::OnceLock, time::Duration};
+
+use decode::Stop;
+use gate::{CpuMeasurer, MeasureError, Measurer};
+use media::{DevicePicture, DeviceSurface, PixelsLost};
+
+use super::*;
+use crate::measuring::Patience;
+
+/// A frame on a device that gives so many pictures back, and no more.
+struct Kept {
+    host: Frame,
+    fetches_left: Arc<AtomicU64>,
+    fetched: OnceLock<Result<(), PixelsLost>>,
+}
+
+impl DevicePicture for Kept {
+    fn surface(&self) -> DeviceSurface {
+        unreachable!("only a device of CUDA asks")
+    }
+
+    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+        let fetch = || {
+            let took = self.fetches_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            took.map(drop).map_err(|_| PixelsLost { reason: "unplugged".to_owned() })
+        };
+        self.fetched.get_or_init(fetch).clone()?;
+        self.host.pixels.host()
+    }
+}
+
+/// Measures the film's frames without fetching them.
+struct There(CpuMeasurer);
+
+impl Measurer for There {
+    fn name(&self) -> &'static str {
+        "there"
+    }
+
+    fn measure(
+        &mut self,
+        frames: &[Frame],
+        out: &mut Vec<Measurements>,
+    ) -> Result<(), MeasureError> {
+        let same: Vec<Frame> = frames.iter().map(|kept| frame(kept.source_index)).collect();
+        self.0.measure(&same, out)
+    }
+}
+
+/// No machine is too slow for it.
+const PATIENCE: Patience =
+    Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
+
+/// What is said of twenty frames of a device that gives so many `fetches` of them back, and whether that
+/// was too few: they come again then, from elsewhere.
+fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said, bool) {
+    let said = Mutex::new(Said::default());
+    let emit = |event: JobEvent| {
+        said.lock().expect("no panic").take(event);
+        ControlFlow::Continue(())
+    };
+    let options = options(asked);
+    let job = Job::new(&options, Rotation::None, measuring, &emit);
+    let mut sequencer = Sequencer::new(&job);
+    let mut sink = SegmentSink::new(&job);
+    let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
+    let fetches_left = Arc::new(AtomicU64::new(fetches));
+    let kept = |index| {
+        let (host, fetches_left) = (frame(index), Arc::clone(&fetches_left));
+        let kept = Kept { host: host.clone(), fetches_left, fetched: OnceLock::new() };
+        Frame { pixels: Pixels::Device(Arc::new(kept)), ..host }
+    };
+    sink.begin(info);
+    let given = (0..20).try_for_each(|index| sink.frame(index, kept(index)));
+    let first = match given {
+        ControlFlow::Break(Stop::PixelsLost(lost)) => Err(lost),
+        ControlFlow::Break(Stop::Ended) => panic!("{:?}", job.take_failure()),
+        ControlFlow::Continue(()) => sink.end(),
+    };
+    // What is left is for the sequencer: nothing of it may be on the device alone.
+    fetches_left.store(0, Relaxed);
+    let is_lost = first.is_err();
+    let segment = first.unwrap_or_else(|lost| {
+        assert_eq!(lost.reason, "unplugged");
+        sink.begin(info);
+        assert!((0..20).all(|index| sink.frame(index, frame(index)).is_continue()));
+        sink.end().expect("in host memory")
+    });
+    sequencer.deliver(segment).expect("delivered");
+    sequencer.finish().expect("finished");
+    (said.into_inner().expect("no panic"), is_lost)
+}
+
+/// Fewest fetches of twenty frames that are enough.
+fn fetches_needed(asked: Asked, measuring: &Measuring) -> u64 {
+    let expected = analyse(&[20], asked);
+    for fetches in 0..=20 {
+        let (said, is_lost) = with_lost_pixels(asked, measuring, fetches);
+        assert_eq!(said, expected, "after {fetches}");
+        if !is_lost {
+            return fetches;
+        }
+    }
+    panic!("twenty frames are fetched more than once");
+}
+
+#[test]
+fn pixels_that_go_with_their_device_are_decoded_again_and_nothing_is_missing() {
+    for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
+        let asked = Asked { views, ..ASKED };
+        assert_eq!(fetches_needed(asked, &Measuring::default()), 20, "the CPU measures each");
+        let there = Box::new(There(CpuMeasurer::new()));
+        let device = Measuring::on(there, "of a test", PATIENCE).expect("a thread");
+        let needed = fetches_needed(asked, &device);
+        assert!((1..15).contains(&needed), "only what may be shown is fetched: {needed}");
+        println!("{needed} of 20 were fetched, views: {views:?}");
+    }
+}
+
+#[test]
+fn what_is_only_measured_is_never_fetched() {
+    let asked = Asked { stills: false, views: None, ..ASKED };
+    let there = Box::new(There(CpuMeasurer::new()));
+    let device = Measuring::on(there, "of a test", PATIENCE).expect("a thread");
+    assert_eq!(fetches_needed(asked, &device), 0);
+}
