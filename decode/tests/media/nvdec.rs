@@ -2,7 +2,7 @@
 //!
 //! Everything of ours and of libav runs as it does on a device: opening, surfaces, copies within the
 //! device and out of it, and loss. What decodes is the shim's table. The tests of `device` run in processes
-//! of their own, with the shim as their driver; a machine that has a device runs them on it.
+//! of their own, with the shim as their driver.
 
 use std::{fs, io::Cursor, path::Path};
 
@@ -92,7 +92,7 @@ mod device {
     }
 
     #[test]
-    #[ignore = "needs NVDEC"]
+    #[ignore = "needs the shim"]
     fn every_codec_is_decoded() {
         for (name, decoders) in [("fetching", fetching()), ("keeping", keeping())] {
             for tried in try_clips(&decoders) {
@@ -110,7 +110,7 @@ mod device {
     }
 
     #[test]
-    #[ignore = "needs NVDEC"]
+    #[ignore = "needs the shim"]
     fn frames_are_those_of_software() {
         // First: libav sets the flags of the context that both share.
         let _device = device();
@@ -156,7 +156,7 @@ mod device {
     }
 
     #[test]
-    #[ignore = "needs NVDEC"]
+    #[ignore = "needs the shim"]
     fn a_live_stream_shows_nothing_wrong() {
         let bytes = given("clip");
         let (_, ours) = frames(&Decoders::software(), &bytes, &every(1));

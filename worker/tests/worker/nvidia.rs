@@ -68,7 +68,7 @@ mod device {
     }
 
     #[test]
-    #[ignore = "needs NVDEC and CUDA"]
+    #[ignore = "needs the shim"]
     fn a_file_is_that_of_the_cpu() {
         let run = |supervisor: &Supervisor| {
             let mut heard = Heard::default();
@@ -101,7 +101,7 @@ mod device {
     }
 
     #[test]
-    #[ignore = "needs NVDEC and CUDA"]
+    #[ignore = "needs the shim"]
     fn live_sessions_are_those_of_the_cpu() {
         const SESSIONS: u32 = 4;
         let input = Cursor::new(brought(LONG[0]));
