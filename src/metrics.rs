@@ -71,6 +71,8 @@ series! {
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
     /// Devices that measured frames in a worker and were given up, the CPU going on.
     gate_devices_lost: IntCounter = family::counter, "service_gate_devices_lost_total";
+    /// Files and workers of live sessions in which software decoded for the backend asked for.
+    decode_fallbacks: IntCounter = family::counter, "service_decode_fallbacks_total";
     /// Bytes of remote sources that were fetched.
     remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
     /// Remote sources that were not read, by what went wrong.

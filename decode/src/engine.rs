@@ -60,6 +60,30 @@ pub(crate) trait OpenEngine: Send + Sync {
     fn is_continuous(&self) -> bool {
         false
     }
+
+    /// Why nothing opens here, where that is known.
+    fn gone(&self) -> Option<&BackendError> {
+        None
+    }
+}
+
+/// A device that was there and opens no more, with the reason.
+struct Gone(BackendError);
+
+impl OpenEngine for Gone {
+    fn open(
+        &self,
+        _: Codec,
+        _: Option<&Parameters>,
+        _: OnDamage,
+        _: Limits,
+    ) -> Result<Box<dyn Engine>, BackendError> {
+        Err(self.0.clone())
+    }
+
+    fn gone(&self) -> Option<&BackendError> {
+        Some(&self.0)
+    }
 }
 
 /// What decodes: libav's own decoders, and a device that is asked first.
@@ -84,6 +108,12 @@ impl Decoders {
         Decoders::with_engines(Box::new(device), codecs)
     }
 
+    /// libav's own decoders, in place of a device for these codecs that opens no more: files and live
+    /// sessions are told of `error` as of any loss.
+    pub fn without_device(error: BackendError, codecs: Vec<Codec>) -> Decoders {
+        Decoders::with_engines(Box::new(Gone(error)), codecs)
+    }
+
     /// The program that `start` starts for these codecs, and libav's own decoders for all else.
     pub fn with_program(start: Arc<Start>, codecs: Vec<Codec>) -> Decoders {
         Decoders::with_engines(Box::new(Program { start }), codecs)
@@ -91,6 +121,11 @@ impl Decoders {
 
     pub(crate) fn with_engines(engines: Box<dyn OpenEngine>, codecs: Vec<Codec>) -> Decoders {
         Decoders { first: Some(First { engines, codecs }) }
+    }
+
+    /// Why the device that was to decode `codec` opens no more.
+    pub fn gone(&self, codec: Codec) -> Option<&BackendError> {
+        self.first(codec)?.gone()
     }
 
     /// What is asked before libav's own decoder of `codec`.

@@ -62,7 +62,8 @@ pub fn open_decoder_by(
 ) -> Result<Box<dyn Decoder>, DecodeError> {
     let LiveOptions { limits } = options;
     let first = decoders.first(codec);
-    // Why a device does not open is the probe's to tell; libav's own decoder does as well.
+    // libav's own decoder does as well. Why a device decodes none is told for all sessions at once, see
+    // `Decoders::gone`; why it does not decode one more, by nobody.
     let opened = first.and_then(|first| first.open(codec, None, OnDamage::Discard, limits).ok());
     let engine = opened.map_or_else(|| open_discarding(codec, limits), Ok)?;
     Ok(Box::new(LiveDecoder {

@@ -165,6 +165,10 @@ impl Hosted {
                 counted.gate_devices_lost.inc();
                 tracing::warn!(reason, "the gate's device was given up: the CPU measures");
             }
+            LiveEvent::DecoderLost(reason) => {
+                counted.decode_fallbacks.inc();
+                tracing::warn!(reason, "the device that decodes opens no more: software does");
+            }
             LiveEvent::Ended(error) => {
                 ended.store(true, Relaxed);
                 tracing::warn!(%error, "a media worker of live sessions ended");

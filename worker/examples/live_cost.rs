@@ -105,7 +105,9 @@ impl Tally {
         let (session, event) = match event {
             LiveEvent::Session { session, event } => (first + session, event),
             LiveEvent::Ended(error) => return self.trouble.push(error.to_string()),
-            LiveEvent::GateLost(reason) => return self.trouble.push(reason),
+            LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
+                return self.trouble.push(reason);
+            }
         };
         match event {
             SessionEvent::Signals(signals) => {

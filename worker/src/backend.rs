@@ -139,7 +139,7 @@ impl Supervisor {
     }
 }
 
-/// Selects by what `measures` alone and what `decodes` beside it. To fail there is an error for a gate's
+/// Selects by what `measures` alone and what `decodes` beside it. To fail there is an error for a
 /// device as long as nothing is selected, and no more afterwards.
 fn select_by(
     wanted: &Wanted,
@@ -169,7 +169,7 @@ fn select_by(
             })
         }
     };
-    let supervisor = Supervisor::new(supervisor.program.with_gate_found());
+    let supervisor = Supervisor::new(supervisor.program.with_devices_found());
     let Decodes { backend, capabilities, sandbox, passed_over } = found;
     Ok((supervisor, Selection { backend, capabilities, sandbox, passed_over, gate }))
 }

@@ -8,12 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use decode::{Decoders, Device};
+use decode::{BackendError, Decoders, Device};
 
 use crate::{
     Fault, GateBackend, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
     line::Line,
-    measuring::Measuring,
+    measuring::{GateDevice, Measuring},
     probe,
     protocol::{Reply, Request, Source},
     sandbox::{self, Asked, Confinement},
@@ -94,14 +94,7 @@ fn open_devices(
 ) -> Result<(Decoders, Measuring), Fault> {
     let decoders = match &given.device {
         // Before the gate: its libav sets the flags of the context that both share.
-        Some(Asked { spec, codecs }) => {
-            let device = Device::open(spec).map_err(Fault::Backend)?;
-            let device = match given.gate.filter(|gate| gate.backend == GateBackend::Cuda) {
-                Some(gate) => device.keeping_pictures_on(gate.number),
-                None => device,
-            };
-            Decoders::with_device(device, codecs.clone())
-        }
+        Some(asked) => open_decoders(asked, given.gate).map_err(Fault::Backend)?,
         None if given.program.is_empty() => Decoders::software(),
         None => {
             let line = Arc::clone(line);
@@ -110,6 +103,22 @@ fn open_devices(
         }
     };
     Ok((decoders, Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?))
+}
+
+/// Pictures stay on a device that measures them there.
+fn open_decoders(asked: &Asked, gate: Option<GateDevice>) -> Result<Decoders, BackendError> {
+    let codecs = asked.codecs.clone();
+    match Device::open(&asked.spec) {
+        Ok(device) => {
+            let device = match gate.filter(|gate| gate.backend == GateBackend::Cuda) {
+                Some(gate) => device.keeping_pictures_on(gate.number),
+                None => device,
+            };
+            Ok(Decoders::with_device(device, codecs))
+        }
+        Err(error) if asked.was_there => Ok(Decoders::without_device(error, codecs)),
+        Err(error) => Err(error),
+    }
 }
 
 fn run_job(
@@ -130,5 +139,36 @@ fn run_job(
         Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
         Err(Fault::Stopped) => Ok(()),
         Err(fault) => line.send(&Reply::Failed(fault)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use decode::{Backend, DeviceSpec, try_clips};
+    use media::Codec;
+
+    use super::*;
+
+    /// No machine has as many devices; one without a driver has none.
+    #[test]
+    fn a_device_that_was_there_and_opens_no_more_is_replaced_by_software() {
+        let asked = |was_there| Asked {
+            spec: DeviceSpec {
+                backend: Backend::Nvdec,
+                device: Some("4000".to_owned()),
+                capabilities: None,
+            },
+            codecs: vec![Codec::H264],
+            was_there,
+        };
+        let error = open_decoders(&asked(false), None).err().expect("at the start that is an error");
+        let decoders = open_decoders(&asked(true), None).unwrap_or_default();
+        assert_eq!(decoders.gone(Codec::H264), Some(&error));
+        for tried in try_clips(&decoders) {
+            let decoder = tried.decoder.as_deref().unwrap_or_default();
+            assert!(decoder.starts_with("software:"), "{tried:?}");
+            let fallback = (tried.codec == Codec::H264).then(|| error.to_string());
+            assert_eq!(tried.reason, fallback, "{:?}", tried.codec);
+        }
     }
 }

@@ -39,6 +39,8 @@ pub enum LiveEvent {
     },
     /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
     GateLost(String),
+    /// The device that was to decode opens no more, for this reason; the CPU decodes the same pictures.
+    DecoderLost(String),
     /// The worker ended by itself, and all its sessions with it; comes last.
     Ended(WorkerError),
 }
@@ -220,7 +222,7 @@ fn listen(
     limits: &Limits,
     on_event: &mut dyn FnMut(LiveEvent),
 ) -> Result<(), WorkerError> {
-    let mut is_gate_lost = false;
+    let (mut is_gate_lost, mut is_decoder_lost) = (false, false);
     loop {
         let is_overdue = {
             let mut state = line.state();
@@ -248,6 +250,9 @@ fn listen(
             // A device is lost once.
             Some(Reply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
                 on_event(LiveEvent::GateLost(reason));
+            }
+            Some(Reply::DecoderLost { reason }) if !mem::replace(&mut is_decoder_lost, true) => {
+                on_event(LiveEvent::DecoderLost(reason));
             }
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {

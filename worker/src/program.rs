@@ -49,7 +49,8 @@ impl WorkerProgram {
 
     /// The same, its workers decoding these codecs with a device.
     pub(crate) fn with_device(self, spec: DeviceSpec, codecs: Vec<Codec>) -> WorkerProgram {
-        WorkerProgram { device: Some(Asked { spec, codecs }), ..self }
+        let device = Some(Asked { spec, codecs, was_there: false });
+        WorkerProgram { device, ..self }
     }
 
     /// The same, its workers measuring with a device.
@@ -57,10 +58,12 @@ impl WorkerProgram {
         WorkerProgram { gate: Some(gate), ..self }
     }
 
-    /// The same, its device having measured at the start: one that is gone later is replaced.
-    pub(crate) fn with_gate_found(self) -> WorkerProgram {
+    /// The same, its devices having decoded and measured at the start: one that is gone later is
+    /// replaced.
+    pub(crate) fn with_devices_found(self) -> WorkerProgram {
+        let device = self.device.map(|device| Asked { was_there: true, ..device });
         let gate = self.gate.map(|gate| GateDevice { was_there: true, ..gate });
-        WorkerProgram { gate, ..self }
+        WorkerProgram { device, gate, ..self }
     }
 
     pub(crate) fn gate(&self) -> Option<GateDevice> {

@@ -96,6 +96,8 @@ pub(crate) enum Reply {
     Session { session: u32, event: SessionEvent },
     /// The device that measured live sessions was given up, for this reason: the CPU goes on.
     GateLost { reason: String },
+    /// The device that was to decode live sessions opens no more, for this reason: the CPU decodes.
+    DecoderLost { reason: String },
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
     Taken { session: u32 },
     /// What was tried and the error number it gave, 0 for success.
@@ -135,6 +137,7 @@ wire_enum!(Reply, "reply", {
     9 => Able(capabilities),
     10 => GateLost { reason },
     11 => Program { codec },
+    12 => DecoderLost { reason },
 });
 wire_enum!(Source, "source", {
     1 => File { len },

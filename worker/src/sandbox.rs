@@ -112,6 +112,8 @@ pub(crate) struct Asked {
     pub spec: DeviceSpec,
     /// What it is asked to decode.
     pub codecs: Vec<Codec>,
+    /// It decoded when the server started: where it cannot be opened any more, the CPU goes on.
+    pub was_there: bool,
 }
 
 crate::wire::wire_struct!(Confinement {
@@ -123,7 +125,7 @@ crate::wire::wire_struct!(Confinement {
     gate,
     libraries
 });
-crate::wire::wire_struct!(Asked { spec, codecs });
+crate::wire::wire_struct!(Asked { spec, codecs, was_there });
 
 /// Gives everything up but the devices, which `open` opens once no paths but theirs are left. The
 /// calling process must have one thread.

@@ -15,9 +15,10 @@ use media::{Codec, Frame, PixelsLost, Rate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
-    Sampling, SegmentInfo, Stop, decode_file, decode_file_by,
+    LiveOptions, Sampling, SegmentInfo, Stop, decode_file, decode_file_by,
     engine::{Engine, OpenEngine, open_software},
     ffi::{AvError, OnDamage, Output, Packet, Parameters},
+    open_decoder_by,
 };
 
 /// Twelve closed GOPs, and one GOP that is cut into pieces when somebody is in a hurry.
@@ -170,9 +171,16 @@ fn with_fault(
     packets: i64,
 ) -> (FileReport, Vec<Seen>) {
     let flaky = Flaky { fault, packets_left: Arc::new(AtomicI64::new(packets)) };
-    let decoders = Decoders::with_engines(Box::new(flaky), vec![Codec::H264]);
+    hurried_by(&Decoders::with_engines(Box::new(flaky), vec![Codec::H264]), bytes, options)
+}
+
+fn hurried_by(
+    decoders: &Decoders,
+    bytes: &'static [u8],
+    options: &FileOptions,
+) -> (FileReport, Vec<Seen>) {
     let mut seen = Vec::new();
-    let report = decode_file_by(&decoders, open(bytes), options, Recorder::default, |frames| {
+    let report = decode_file_by(decoders, open(bytes), options, Recorder::default, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     });
@@ -292,6 +300,23 @@ fn check_report(case: &str, fault: Fault, packets: i64, report: &FileReport) {
             assert!(report.decoder != flaky || fault == Fault::Open, "{case}: {report:?}");
         }
         None => assert!(report.decoder == flaky || fault == Fault::Damage, "{case}: {report:?}"),
+    }
+}
+
+#[test]
+fn a_device_that_opens_no_more_is_told_and_costs_no_frame() {
+    let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
+    for (name, bytes) in CLIPS {
+        for (codec, told) in [(Codec::H264, Some(gone())), (Codec::Vp8, None)] {
+            let decoders = Decoders::without_device(gone(), vec![codec]);
+            let (report, seen) = hurried_by(&decoders, bytes, &every(2));
+            assert!(seen == reference(bytes, &every(2)), "{name}");
+            assert_eq!(report.decoder, "software:h264", "{name}");
+            assert_eq!(decoders.gone(Codec::H264), told.as_ref(), "{name}");
+            assert_eq!(report.fallback, told.map(|error| error.to_string()), "{name}");
+            let live = open_decoder_by(&decoders, Codec::H264, LiveOptions::default());
+            assert_eq!(live.expect("opens").name(), "software:h264", "{name}");
+        }
     }
 }
 

@@ -181,6 +181,7 @@ impl Job {
     fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, Box<Undone>> {
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
+            self.runner.parts.metrics.decode_fallbacks.inc();
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
         }
         let Job { ingest, log, opened, signals, stills, stored, is_received, .. } = self;

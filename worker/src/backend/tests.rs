@@ -109,6 +109,10 @@ fn only_a_name_takes_an_adapter_that_is_a_cpu() {
 /// A worker that has `gate` beside its decoder, whose device opens alone and not beside one that decodes.
 fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
     let (mut supervisor, capabilities, sandbox) = found();
+    if decoder != Backend::Software {
+        let spec = Wanted::default().spec(decoder);
+        supervisor.program = supervisor.program.with_device(spec, vec![Codec::H264]);
+    }
     if let Some(gate) = gate {
         if decoder == Backend::Nvdec && !gate.was_there {
             let backend = gate.backend;
@@ -134,6 +138,8 @@ fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
     let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
     assert_eq!((found.backend, found.gate.backend, over), (Nvdec, Cpu, vec![Cuda, Wgpu]));
     assert_eq!(supervisor.program.gate(), None);
+    let device = supervisor.program.device().expect("a device");
+    assert!(device.was_there, "what was selected may be lost later");
 
     let (supervisor, found) = select(Choice::Auto, named).expect("another decoder");
     assert_eq!((found.passed_over[0].0, found.gate.backend), (Nvdec, Cuda));

@@ -127,10 +127,13 @@ fn sampling() -> impl Strategy<Value = Sampling> {
 fn asked() -> impl Strategy<Value = Asked> {
     let backend = proptest::sample::select(Backend::ALL.to_vec());
     let spec = (backend, option::of(".{0,9}"), option::of(".{0,9}"));
-    (spec, vec(codec(), 0..4)).prop_map(|((backend, device, capabilities), codecs)| Asked {
-        spec: DeviceSpec { backend, device, capabilities },
-        codecs,
-    })
+    (spec, vec(codec(), 0..4), any::<bool>()).prop_map(
+        |((backend, device, capabilities), codecs, was_there)| Asked {
+            spec: DeviceSpec { backend, device, capabilities },
+            codecs,
+            was_there,
+        },
+    )
 }
 
 fn gate_device() -> impl Strategy<Value = GateDevice> {
@@ -320,6 +323,7 @@ fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u32>().prop_map(|session| Reply::Taken { session }),
         ".{0,9}".prop_map(|reason| Reply::GateLost { reason }),
+        ".{0,9}".prop_map(|reason| Reply::DecoderLost { reason }),
         codec().prop_map(|codec| Reply::Program { codec }),
         (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(
             |(codec, bits, mut texts, measurer)| {

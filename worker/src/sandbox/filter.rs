@@ -227,7 +227,7 @@ pub(super) mod tests {
             memory_bytes: 1 << 30,
             cpu_seconds: None,
             parent: 1,
-            device: has_driver.then_some(Asked { spec, codecs: Vec::new() }),
+            device: has_driver.then_some(Asked { spec, codecs: Vec::new(), was_there: false }),
             program: if has_program { vec![Codec::H264] } else { Vec::new() },
             gate: None,
             libraries: Vec::new(),

@@ -19,7 +19,7 @@ use std::{
 
 use decode::Decoders;
 use gate::Measurements;
-use media::{AccessUnit, ErrorKind, Frame, Timestamp};
+use media::{AccessUnit, Codec, ErrorKind, Frame, Timestamp};
 
 use super::{
     Session, SessionEvent,
@@ -55,6 +55,8 @@ pub(crate) struct Sessions<S> {
     device: Option<DeviceLane>,
     /// That the device could not be opened any more has been said.
     is_gone_told: bool,
+    /// The same of the device that was to decode.
+    is_decoder_gone_told: bool,
     threads: usize,
     threads_max: usize,
 }
@@ -100,6 +102,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             measuring,
             device: None,
             is_gone_told: false,
+            is_decoder_gone_told: false,
             threads: 0,
             threads_max: cores.min(THREADS_MAX),
         }
@@ -137,6 +140,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         match opened {
             Ok(opened) => {
                 self.sessions.insert(session, Arc::new(Mutex::new(Some(opened))));
+                self.tell_decoder_gone(spec.codec)?;
                 self.start_thread()
             }
             Err(fault) => {
@@ -181,6 +185,15 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         match self.measuring.lost() {
             Some(reason) if !mem::replace(&mut self.is_gone_told, true) => {
                 self.line.send(&Reply::GateLost { reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tell_decoder_gone(&mut self, codec: Codec) -> io::Result<()> {
+        match self.decoders.gone(codec) {
+            Some(error) if !mem::replace(&mut self.is_decoder_gone_told, true) => {
+                self.line.send(&Reply::DecoderLost { reason: error.to_string() })
             }
             _ => Ok(()),
         }

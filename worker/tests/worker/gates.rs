@@ -119,8 +119,8 @@ fn live_sessions_measured_together_on_an_adapter_say_what_they_say_on_the_cpu() 
         }
         (0..SESSIONS).for_each(|session| live.close(session).expect("close"));
         let said = listener.wait("all closed", |said| said.closed.len() == SESSIONS as usize);
-        let Said { signals, stills, closed, gate_lost, .. } = &*said;
-        assert_eq!(*gate_lost, None);
+        let Said { signals, stills, closed, lost, .. } = &*said;
+        assert_eq!(*lost, None);
         (signals.clone(), stills.clone(), closed.clone())
     };
     let (measured, expected) = (run(&on_adapter), run(&Supervisor::new(program())));

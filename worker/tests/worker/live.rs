@@ -68,7 +68,8 @@ pub struct Said {
     pub failed: BTreeMap<u32, String>,
     pub damaged: usize,
     pub ended: Option<WorkerError>,
-    pub gate_lost: Option<String>,
+    /// Why a device was given up.
+    pub lost: Option<String>,
     /// Events after the end.
     pub late: usize,
 }
@@ -82,7 +83,9 @@ impl Listener {
         said.late += usize::from(said.ended.is_some());
         match event {
             LiveEvent::Ended(error) => said.ended = Some(error),
-            LiveEvent::GateLost(reason) => said.gate_lost = Some(reason),
+            LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
+                said.lost = Some(reason);
+            }
             LiveEvent::Session { session, event } => match event {
                 SessionEvent::Signals(signals) => {
                     said.signals.entry(session).or_default().extend(signals);

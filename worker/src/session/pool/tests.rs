@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
 
+use decode::BackendError;
 use gate::{
     GateConfig, MeasureError,
     conformance::{Fill, Picture},
@@ -38,13 +39,18 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
 /// What the sessions say.
 type Said = BTreeMap<u32, Vec<SessionEvent>>;
 
-/// What the sessions say, and why the device was said to be lost, however often.
+/// What the sessions say, and why a device was said to be lost, however often.
 fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
+    play_by(Decoders::software(), measuring, count)
+}
+
+/// The same with other decoders.
+fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec<String>) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.expect("a pair");
     let same = theirs.try_clone().expect("a descriptor");
     let line = Arc::new(Line::<OwnedFd>::new(theirs, same));
-    let mut sessions = Sessions::new(line, Arc::new(Decoders::software()), measuring);
+    let mut sessions = Sessions::new(line, Arc::new(decoders), measuring);
     let mut waiting: BTreeMap<u32, std::vec::IntoIter<Vec<u8>>> = BTreeMap::new();
     for session in 0..SESSIONS {
         let spec =
@@ -78,7 +84,7 @@ fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
                 Some(request) => sessions.take(request).expect("taken"),
                 None => open -= 1,
             },
-            Some(Reply::GateLost { reason }) => losses.push(reason),
+            Some(Reply::GateLost { reason } | Reply::DecoderLost { reason }) => losses.push(reason),
             Some(other) => panic!("{other:?}"),
             None => assert!(incoming.wait(ours.as_fd()).expect("open") > 0, "closed"),
         }
@@ -128,6 +134,18 @@ fn a_device_that_opens_no_more_is_said_to_be_lost_and_costs_no_session_anything(
     assert!(said == expected(), "the CPU's events");
     assert_eq!(losses.len(), 1, "once for all sessions: {losses:?}");
     assert!(losses[0].starts_with("cuda lost its device: "), "{losses:?}");
+}
+
+#[test]
+fn a_decoder_that_opens_no_more_is_said_to_be_lost_once_and_software_decodes() {
+    let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
+    let expected = expected();
+    for (codec, told) in [(Codec::Mjpeg, vec![gone().to_string()]), (Codec::H264, Vec::new())] {
+        let decoders = Decoders::without_device(gone(), vec![codec]);
+        let (said, losses) = play_by(decoders, Measuring::default(), COUNT);
+        assert!(said == expected, "software's events");
+        assert_eq!(losses, told, "once for all sessions, and only where it was to decode");
+    }
 }
 
 #[test]
