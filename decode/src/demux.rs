@@ -27,13 +27,18 @@ pub struct Limits {
     pub side_px: u32,
     /// Most pixels of a picture.
     pub area_px: u64,
+    /// Most bytes of a picture's samples; a decoder of AV1 looks when it shows one, others before they
+    /// make room for it.
+    pub picture_bytes: u64,
     /// Most streams of any kind in a container.
     pub streams: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { side_px: 8192, area_px: 8192 * 8192, streams: 16 }
+        // No format has more than four samples of sixteen bits a pixel: none is refused for its bytes.
+        let area_px = 8192 * 8192;
+        Limits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
     }
 }
 

@@ -74,6 +74,20 @@ pub enum DecodeError {
         /// Most pixels allowed.
         max: u64,
     },
+    /// A picture whose samples take more bytes than are allowed, though it has not too many pixels.
+    #[error(
+        "a picture of {width}x{height} takes {bytes} bytes, and one of this stream may take {max}"
+    )]
+    TooManyBytes {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Bytes of its samples.
+        bytes: u64,
+        /// Most bytes allowed.
+        max: u64,
+    },
     /// A pixel format other than planar or semi-planar YUV and grey.
     #[error("unsupported pixel format: {name}")]
     UnsupportedPixelFormat {
@@ -132,6 +146,7 @@ impl DecodeError {
             | DecodeError::UnsupportedContainer { .. }
             | DecodeError::UnsupportedCodec { .. }
             | DecodeError::UnsupportedPixelFormat { .. } => ErrorKind::InvalidInput,
+            DecodeError::TooManyBytes { .. } => ErrorKind::Unsupported,
             DecodeError::WrongCodec { .. } | DecodeError::Libav { .. } => ErrorKind::Internal,
             DecodeError::Input { .. } => ErrorKind::Unavailable,
             DecodeError::Thread { .. } => ErrorKind::Exhausted,

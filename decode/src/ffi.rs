@@ -17,6 +17,7 @@ mod packet;
 mod parameters;
 mod picture;
 mod raw;
+mod size;
 
 pub use aes::CbcDecryptor;
 pub(crate) use codec::{Context, OnDamage, Output, decoder_name};

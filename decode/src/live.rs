@@ -141,6 +141,7 @@ impl Decoder for LiveDecoder {
 
     fn flush(&mut self) -> Result<(), DecodeError> {
         let drained = self.engine.send_end().map_err(damaged).and_then(|()| self.collect());
+        let drained = drained.map_err(|error| self.engine.too_large().unwrap_or(error));
         self.start_anew();
         self.replace_lost()?;
         drained

@@ -161,7 +161,8 @@ mod tests {
             codecs: vec![Codec::H264],
             was_there,
         };
-        let error = open_decoders(&asked(false), None).err().expect("at the start that is an error");
+        let error =
+            open_decoders(&asked(false), None).err().expect("at the start that is an error");
         let decoders = open_decoders(&asked(true), None).unwrap_or_default();
         assert_eq!(decoders.gone(Codec::H264), Some(&error));
         for tried in try_clips(&decoders) {

@@ -142,8 +142,8 @@ impl Supervisor {
 impl LiveWorker {
     /// Sessions that one worker holds at most.
     pub const SESSIONS_MAX: usize = SESSIONS_MAX;
-    /// Bytes of pictures that a session is taken to keep. A stream made for it has its decoder keep more:
-    /// what has not come out of that yet is bounded in pixels.
+    /// Bytes of pictures that a session is taken to keep. A stream made for it may have its decoder keep
+    /// more, see the constant of that name.
     pub const SESSION_BYTES_MAX: u64 = SESSION_BYTES_MAX;
 
     /// The sandbox it runs in.

@@ -208,6 +208,7 @@ wire_enum!(DecodeError, "decode error", {
     14 => Thread { detail },
     15 => Input { detail },
     16 => TooManyPixels { width, height, max },
+    17 => TooManyBytes { width, height, bytes, max },
 });
 wire_enum!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
 wire_enum!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });

@@ -17,11 +17,10 @@ use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
 use gate::{AHEAD, Decision, FrameStamp, Gate, Measurements, SignalWindow};
-use media::{AccessUnit, Codec, ErrorKind, Extent, Frame, Signal};
+use media::{AccessUnit, Codec, Frame, Signal};
 
 use crate::{
     Chunk, Fault, Still, View,
-    job::frame_bytes,
     still::{Cut, Picture},
     views::VIEW_BYTES_MAX,
 };
@@ -33,18 +32,20 @@ pub use selected::{EmbeddingInput, NoveltyInput, SelectedFrame, SelectedView};
 pub use spec::{ClipSpec, NoveltySpec, SessionSpec, ViewSpec};
 use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
 
-/// Pictures that a live session may have: DCI 4K, upright or not.
-pub(crate) const LIMITS: Limits = Limits { side_px: 4096, area_px: 4096 * 2304, streams: 1 };
+/// Pixels of DCI 4K, upright or not.
+const AREA_PX: u64 = 4096 * 2304;
 
-/// Bytes of the largest: 4:2:0 of ten bits, or 4:4:4 of eight.
-const PICTURE_BYTES_MAX: u64 = LIMITS.area_px * 3;
+/// Pictures that a live session may have: the largest with ten bits of 4:2:0, or eight of 4:4:4.
+pub(crate) const LIMITS: Limits =
+    Limits { side_px: 4096, area_px: AREA_PX, picture_bytes: AREA_PX * 3, streams: 1 };
 
 /// Pictures that a session is taken to keep: sixteen references, the one that is being decoded, those undecided.
 const PICTURES_MAX: u64 = 16 + 1 + AHEAD as u64 + 1;
 
 /// Bytes of pictures that a session is taken to keep. A decoder may keep references and pictures that
-/// wait to be shown apart, and larger ones until the first comes out, where [`check_bytes`] looks.
-pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * PICTURE_BYTES_MAX;
+/// wait to be shown apart. One of AV1 looks at their bytes only when it shows one, and its eight
+/// references are fewer than these even at twice the bytes.
+pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 
 /// What a live session says.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,10 +131,7 @@ impl Session {
         let mut frames = Vec::new();
         loop {
             match self.decoder.poll() {
-                Ok(Some(frame)) => {
-                    check_bytes(&frame)?;
-                    frames.push(frame);
-                }
+                Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => return Ok(frames),
                 Err(error) => {
                     note_damage(Err(error), events)?;
@@ -267,20 +265,6 @@ fn say_signals(signals: &mut Vec<Signal>, events: &mut Vec<SessionEvent>) {
     }
 }
 
-/// Refuses what takes more memory than a session is thought to.
-fn check_bytes(frame: &Frame) -> Result<(), Fault> {
-    let bytes = frame_bytes(frame);
-    if bytes <= PICTURE_BYTES_MAX {
-        return Ok(());
-    }
-    let Extent { width, height } = frame.extent;
-    let message = format!(
-        "a picture of {width}x{height} takes {bytes} bytes, and one of a live session may take \
-         {PICTURE_BYTES_MAX}"
-    );
-    Err(Fault::Other { kind: ErrorKind::Unsupported, message })
-}
-
 /// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
 fn note_lost(outcome: Result<(), Fault>, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
     match outcome {
@@ -312,30 +296,9 @@ mod tests {
     use std::sync::Arc;
 
     use gate::{GateConfig, conformance::Picture};
-    use media::{
-        DevicePicture, DeviceSurface, HostPicture, Pixels, PixelsLost, Sample, Subsampling,
-    };
+    use media::{DevicePicture, DeviceSurface, HostPicture, Pixels, PixelsLost};
 
     use super::*;
-
-    #[test]
-    fn the_largest_picture_may_have_ten_bits_or_all_of_its_colours() {
-        let ten = Sample::U16 { shift: 2 };
-        let rows = [
-            (Subsampling::Yuv420, Sample::U8, true),
-            (Subsampling::Yuv420, ten, true),
-            (Subsampling::Yuv444, Sample::U8, true),
-            (Subsampling::Yuv422, ten, false),
-            (Subsampling::Yuv444, ten, false),
-        ];
-        let small = Picture::new(16, 16).frame().expect("has pixels");
-        for (subsampling, sample, is_taken) in rows {
-            let layout = media::PixelLayout { subsampling, sample, ..small.layout };
-            let extent = Extent { width: 4096, height: 2304 };
-            let checked = check_bytes(&Frame { extent, layout, ..small.clone() });
-            assert_eq!(checked.is_ok(), is_taken, "{subsampling:?} {sample:?}");
-        }
-    }
 
     /// A picture that went with its device.
     struct Gone;

@@ -5,7 +5,7 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -17,8 +17,9 @@ use super::{
     device::{self, Nvidia},
     kept::{self, Keeper, Pool},
     picture::format_name,
+    size,
 };
-use crate::{Backend, BackendError, DecodeError, Limits, demux::check_extent, engine::Engine};
+use crate::{Backend, BackendError, DecodeError, Limits, engine::Engine};
 
 /// What asking a decoder for a picture came to.
 pub(crate) enum Output {
@@ -44,10 +45,8 @@ pub(crate) enum OnDamage {
 
 /// What the decoder's threads, and the pictures that its device keeps, share with us.
 pub(super) struct Guard {
-    limits: Limits,
+    size: size::SizeGuard,
     on_damage: OnDamage,
-    /// Width and height of a picture that was refused, one half each; 0 for none.
-    refused: AtomicU64,
     /// Something was logged that undamaged bytes give no cause for.
     complained: AtomicBool,
     /// libav's number of the format in which a device gives its pictures; none for the CPU.
@@ -177,9 +176,8 @@ impl Context {
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
         let guard = Arc::new(Guard {
-            limits,
+            size: size::SizeGuard::new(limits),
             on_damage,
-            refused: AtomicU64::new(0),
             complained: AtomicBool::new(false),
             device_format: device.map(|(_, format)| format),
             lost: OnceLock::new(),
@@ -218,7 +216,7 @@ impl Context {
                 (*raw).err_recognition |= ffi::AV_EF_EXPLODE;
             }
             if codec == Codec::Av1 {
-                // libdav1d allocates its pictures itself.
+                // libdav1d allocates its pictures itself; their bytes are looked at in `receive`.
                 let area_px = u64::from(limits.side_px).pow(2).min(limits.area_px);
                 (*raw).max_pixels = i64::try_from(area_px).unwrap_or(i64::MAX);
             }
@@ -286,7 +284,11 @@ impl Engine for Context {
         // SAFETY: both are valid; libav resets the frame before it fills it.
         let code = unsafe { ffi::avcodec_receive_frame(self.raw.as_ptr(), frame.as_ptr()) };
         if code >= 0 {
-            return self.own_frame(frame).map(Output::Frame);
+            let frame = self.own_frame(frame)?;
+            if let Some(extent) = frame.extent() {
+                self.guard.size.admit(extent, frame.format())?;
+            }
+            return Ok(Output::Frame(frame));
         }
         self.spare = Some(frame);
         match AvError(code) {
@@ -297,9 +299,7 @@ impl Engine for Context {
     }
 
     fn too_large(&self) -> Option<DecodeError> {
-        let refused = self.guard.refused.swap(0, Ordering::Relaxed);
-        let extent = Extent { width: (refused >> 32) as u32, height: refused as u32 };
-        check_extent(extent, self.guard.limits).err()
+        self.guard.size.take_refusal()
     }
 
     fn lost(&self) -> Option<String> {
@@ -388,12 +388,18 @@ unsafe extern "C" fn get_buffer(
 ) -> c_int {
     // SAFETY: libav passes valid pointers; `opaque` is the guard set in `open`, which is only
     // ever shared.
-    let (guard, width, height) =
-        unsafe { (&*(*context).opaque.cast::<Guard>(), (*frame).width, (*frame).height) };
-    let (width, height) = (width.max(0) as u32, height.max(0) as u32);
-    if check_extent(Extent { width, height }, guard.limits).is_err() {
-        guard.refused.store(u64::from(width) << 32 | u64::from(height), Ordering::Relaxed);
-        return AvError::REFUSED.0;
+    let (guard, width, height, format) = unsafe {
+        let guard = &*(*context).opaque.cast::<Guard>();
+        // The format of a device's picture says nothing of its size.
+        let format = match guard.device_format {
+            None => (*frame).format,
+            Some(_) => (*context).sw_pix_fmt as i32,
+        };
+        (guard, (*frame).width.max(0) as u32, (*frame).height.max(0) as u32, format)
+    };
+    let extent = Extent { width, height };
+    if let Err(error) = guard.size.admit(extent, format) {
+        return error.0;
     }
     // SAFETY: the arguments are libav's own.
     let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };

@@ -354,12 +354,15 @@ pub(super) fn format_name(format: i32) -> String {
 }
 
 fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {
-    let known = 0..ffi::AVPixelFormat::AV_PIX_FMT_NB as i32;
-    if !known.contains(&format) {
-        return None;
-    }
-    // SAFETY: the C enumerators run from 0 to NB without a gap, so `format` is one of them.
-    let format = unsafe { std::mem::transmute::<i32, ffi::AVPixelFormat>(format) };
     // SAFETY: returns null or a pointer into a static table.
-    unsafe { ffi::av_pix_fmt_desc_get(format).as_ref() }
+    unsafe { ffi::av_pix_fmt_desc_get(named(format)?).as_ref() }
+}
+
+/// The pixel format of this number.
+pub(super) fn named(format: i32) -> Option<ffi::AVPixelFormat> {
+    let known = 0..ffi::AVPixelFormat::AV_PIX_FMT_NB as i32;
+    // SAFETY: the C enumerators run from 0 to NB without a gap, so `format` is one of them.
+    known
+        .contains(&format)
+        .then(|| unsafe { std::mem::transmute::<i32, ffi::AVPixelFormat>(format) })
 }

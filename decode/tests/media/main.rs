@@ -11,6 +11,7 @@ mod nvdec;
 #[path = "../../../tests/support/nvdec_shim.rs"]
 mod nvdec_shim;
 mod programs;
+mod sizes;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;

@@ -291,6 +291,11 @@ fn fault() -> impl Strategy<Value = Fault> {
         (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(width, height, max)| {
             DecodeError::TooManyPixels { width, height, max }.into()
         }),
+        (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
+            |(width, height, bytes, max)| {
+                DecodeError::TooManyBytes { width, height, bytes, max }.into()
+            }
+        ),
         (codec(), codec()).prop_map(|(expected, got)| {
             DecodeError::WrongCodec { expected: expected.name(), got: got.name() }.into()
         }),

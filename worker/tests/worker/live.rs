@@ -311,27 +311,38 @@ fn a_session_number_and_a_codec_mean_one_thing() {
 #[test]
 fn a_picture_too_large_for_live_ends_its_session_alone() {
     let _alone = alone();
-    let one = |size: &str| {
+    let one = |size: &str, format: &str| {
         let path = rendered(
-            &format!("live-{size}.264"),
+            &format!("live-{size}-{format}.264"),
             &format!("color=c=gray:s={size}:r=25,trim=end_frame=1"),
-            &[],
+            &["-pix_fmt", format],
         );
         access_units(&path)
     };
-    let (large, tall) = (one("4096x2320"), one("1152x4096"));
-    let small = access_units(&annex_b("testsrc2"));
+    let streams = [
+        one("4096x2320", "yuv420p"),
+        one("4096x2304", "yuv444p10le"),
+        one("1152x4096", "yuv420p"),
+        one("4096x2304", "yuv420p10le"),
+        access_units(&annex_b("testsrc2")),
+    ];
     let listener = Listener::default();
     let live = start(&listener, Limits::default());
-    for session in [0, 1, 2] {
+    for (session, units) in (0..).zip(&streams) {
         live.open(session, signals_alone()).expect("open");
+        // Nothing is wanted of a session that has failed, and its first picture is to fail.
+        let taken = if session < 2 { &units[..1] } else { units };
+        taken.iter().for_each(|unit| push(&live, session, unit));
+        live.close(session).expect("close");
     }
-    push(&live, 0, &large[0]);
-    push(&live, 1, &tall[0]);
-    small.iter().for_each(|unit| push(&live, 2, unit));
-    (0..3).for_each(|session| live.close(session).expect("close"));
-    let said = listener.wait("two closed", |said| said.closed.len() == 2);
-    assert_eq!((said.closed[&1], said.closed[&2]), (1, small.len() as u64));
-    let expected = "picture of 4096x2320 has more than 9437184 pixels";
-    assert!(said.failed[&0].contains(expected), "{:?}", said.failed);
+    let said = listener.wait("three closed", |said| said.closed.len() == 3);
+    let closed: Vec<(u32, u64)> = said.closed.iter().map(|(&at, &frames)| (at, frames)).collect();
+    assert_eq!(closed, [(2, 1), (3, 1), (4, streams[4].len() as u64)]);
+    let expected = [
+        "picture of 4096x2320 has more than 9437184 pixels",
+        "picture of 4096x2304 takes 56623104 bytes, and one of this stream may take 28311552",
+    ];
+    for (session, expected) in (0..).zip(expected) {
+        assert!(said.failed[&session].contains(expected), "{:?}", said.failed);
+    }
 }

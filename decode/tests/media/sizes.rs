@@ -1,0 +1,86 @@
+//! Pictures of more bytes than are allowed, though their sides and pixels are: refused with the first.
+
+use std::{fs::File, path::Path};
+
+use decode::{DecodeError, Demuxer, Limits, LiveOptions, open_decoder};
+use media::AccessUnit;
+
+use crate::{live::poll_all, support::*};
+
+const WIDTH: u32 = 320;
+const HEIGHT: u32 = 192;
+const AREA_PX: u64 = WIDTH as u64 * HEIGHT as u64;
+
+/// Ten bits of 4:2:0 fit, and of 4:4:4 do not.
+fn limits() -> Limits {
+    Limits { picture_bytes: 3 * AREA_PX, ..Limits::default() }
+}
+
+/// Encoders of pictures that are shown out of order where the codec has that.
+const ENCODERS: [&str; 4] = [
+    "libx264 -preset ultrafast -bf 3",
+    "libx265 -preset ultrafast -x265-params log-level=none:bframes=3",
+    "libvpx-vp9 -deadline realtime -cpu-used 8",
+    "libaom-av1 -usage realtime -cpu-used 8",
+];
+
+fn clip(path: &Path, encoder: &str, format: &str) {
+    let source = format!("-f lavfi -i testsrc2=size={WIDTH}x{HEIGHT}:rate=25:duration=0.4");
+    make(path, &format!("{source} -pix_fmt {format} -c:v {encoder}"));
+}
+
+fn units(path: &Path) -> Vec<AccessUnit> {
+    let input = Box::new(File::open(path).expect("opens"));
+    let demuxer = Demuxer::open(input, Limits::default()).expect("media");
+    demuxer.into_coded_pictures().map(|picture| picture.access_unit).collect()
+}
+
+fn too_many_bytes() -> DecodeError {
+    let (bytes, max) = (6 * AREA_PX, 3 * AREA_PX);
+    DecodeError::TooManyBytes { width: WIDTH, height: HEIGHT, bytes, max }
+}
+
+#[test]
+fn a_picture_of_too_many_bytes_is_refused_with_the_first_unit() {
+    if !have_ffmpeg() {
+        return;
+    }
+    for encoder in ENCODERS {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("clip.mkv");
+        clip(&path, encoder, "yuv444p10le");
+        let units = units(&path);
+        let options = LiveOptions { limits: limits() };
+        let mut decoder = open_decoder(units[0].codec, options).expect("opens");
+        assert_eq!(decoder.push(&units[0]), Err(too_many_bytes()), "{encoder}");
+        assert_eq!(poll_all(&mut *decoder), [], "{encoder}");
+        let (report, seen) = decode(&path, &every(2), false).expect("files may have them");
+        assert_eq!((report.frames, seen.len()), (10, 10), "{encoder}");
+        for threads in [1, 3] {
+            let error = decode_within(&path, limits(), &every(threads)).expect_err("too large");
+            assert_eq!(error, too_many_bytes(), "{encoder} on {threads}");
+        }
+    }
+}
+
+#[test]
+fn ten_bits_of_fewer_colours_are_taken() {
+    if !have_ffmpeg() {
+        return;
+    }
+    for encoder in ENCODERS {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("clip.mkv");
+        clip(&path, encoder, "yuv420p10le");
+        let units = units(&path);
+        let options = LiveOptions { limits: limits() };
+        let mut decoder = open_decoder(units[0].codec, options).expect("opens");
+        let mut frames = 0;
+        for unit in &units {
+            decoder.push(unit).expect("within the limits");
+            frames += poll_all(&mut *decoder).len();
+        }
+        decoder.flush().expect("ends");
+        assert_eq!(frames + poll_all(&mut *decoder).len(), 10, "{encoder}");
+    }
+}
