@@ -11,6 +11,8 @@ mod device;
 mod driver;
 mod error;
 mod format;
+mod guard;
+mod holes;
 mod io;
 mod kept;
 mod packet;
@@ -38,5 +40,5 @@ use ffmpeg_next::ffi;
 fn silence_log() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one process-wide function, which may be called from any thread.
-    ONCE.call_once(|| unsafe { ffi::av_log_set_callback(Some(codec::note_complaint)) });
+    ONCE.call_once(|| unsafe { ffi::av_log_set_callback(Some(guard::note_complaint)) });
 }

@@ -1,7 +1,7 @@
 //! A decoder of libav, on the CPU or on a device.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::CStr,
     ptr::NonNull,
     sync::{
         Arc, OnceLock,
@@ -10,14 +10,16 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{Codec, Extent, PixelsLost};
+use media::{Codec, PixelsLost};
 
 use super::{
     AvError, Device, Packet, Parameters, RawFrame,
     device::{self, Nvidia},
+    guard::{Guard, get_buffer, pick_format},
+    holes::has_holes,
     kept::{self, Keeper, Pool},
     picture::format_name,
-    size,
+    size::SizeGuard,
 };
 use crate::{Backend, BackendError, DecodeError, Limits, engine::Engine};
 
@@ -43,40 +45,14 @@ pub(crate) enum OnDamage {
     Discard,
 }
 
-/// What the decoder's threads, and the pictures that its device keeps, share with us.
-pub(super) struct Guard {
-    size: size::SizeGuard,
-    on_damage: OnDamage,
-    /// Something was logged that undamaged bytes give no cause for.
-    complained: AtomicBool,
-    /// libav's number of the format in which a device gives its pictures; none for the CPU.
-    device_format: Option<i32>,
-    /// Why the device is of no use any more.
-    lost: OnceLock<String>,
-}
-
-impl Guard {
-    /// An error that the media gives no cause for is the device's.
-    fn note_device(&self, error: AvError) -> AvError {
-        let of_media = [AvError::AGAIN, AvError::END, AvError::INVALID, AvError::REFUSED];
-        if self.device_format.is_some() && !of_media.contains(&error) {
-            self.lose(format!("the device failed: {error}"));
-        }
-        error
-    }
-
-    /// Only the first reason is kept.
-    pub(super) fn lose(&self, reason: String) {
-        self.lost.get_or_init(|| reason);
-    }
-}
-
 /// Owns an open `AVCodecContext`.
 pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
     guard: Arc<Guard>,
     backend: Backend,
     nvidia: Option<Nvidia>,
+    /// Its pictures are looked at for parts that were not decoded.
+    may_have_holes: bool,
     /// Memory of an NVIDIA device for pictures that stay, from the first on.
     pool: Option<Pool>,
     /// Reused until a decoder fills it.
@@ -176,7 +152,7 @@ impl Context {
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
         let guard = Arc::new(Guard {
-            size: size::SizeGuard::new(limits),
+            size: SizeGuard::new(limits),
             on_damage,
             complained: AtomicBool::new(false),
             device_format: device.map(|(_, format)| format),
@@ -184,7 +160,11 @@ impl Context {
         });
         let backend = device.map_or(Backend::Software, |(device, _)| device.backend());
         let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
-        let context = Context { raw, guard, backend, nvidia, pool: None, spare: None };
+        // Where damage is discarded, memory is not cleared for what nothing is decoded into.
+        let may_have_holes =
+            codec == Codec::H265 && on_damage == OnDamage::Refuse && device.is_none();
+        let (pool, spare) = (None, None);
+        let context = Context { raw, guard, backend, nvidia, may_have_holes, pool, spare };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
@@ -288,6 +268,9 @@ impl Engine for Context {
             if let Some(extent) = frame.extent() {
                 self.guard.size.admit(extent, frame.format())?;
             }
+            if self.may_have_holes && has_holes(&frame) {
+                self.guard.complained.store(true, Ordering::Relaxed);
+            }
             return Ok(Output::Frame(frame));
         }
         self.spare = Some(frame);
@@ -325,95 +308,4 @@ impl Drop for Context {
         // SAFETY: made by `avcodec_alloc_context3`, freed once; joins the decoder's threads.
         unsafe { ffi::avcodec_free_context(&mut raw) };
     }
-}
-
-/// Takes libav's log messages; sets the mark of the decoder that complains, on any of its threads.
-///
-/// `V` is the platform's list of arguments, which is not looked at.
-pub(super) unsafe extern "C" fn note_complaint<V>(
-    who: *mut c_void,
-    level: c_int,
-    format: *const c_char,
-    _arguments: V,
-) {
-    if who.is_null() || format.is_null() {
-        return;
-    }
-    // SAFETY: what logs begins with a pointer to its class, and the message is a C string; of a
-    // codec's class are codec contexts alone, and those with our `get_buffer` have our guard.
-    unsafe {
-        if *who.cast::<*const ffi::AVClass>() != ffi::avcodec_get_class() {
-            return;
-        }
-        let context = who.cast::<ffi::AVCodecContext>();
-        let ours: unsafe extern "C" fn(_, _, _) -> _ = get_buffer;
-        let is_ours = (*context).get_buffer2.is_some_and(|set| std::ptr::fn_addr_eq(set, ours));
-        // H.264 tells of pictures that end early in passing.
-        let conceals = || CStr::from_ptr(format).to_bytes().starts_with(b"concealing");
-        if is_ours && (level <= ffi::AV_LOG_ERROR as c_int || conceals()) {
-            let guard = &*(*context).opaque.cast::<Guard>();
-            guard.complained.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Has libav decode on the device, or not at all: what the device does not take, it does not get to
-/// decode by itself.
-unsafe extern "C" fn pick_format(
-    context: *mut ffi::AVCodecContext,
-    offered: *const ffi::AVPixelFormat,
-) -> ffi::AVPixelFormat {
-    // SAFETY: libav passes valid pointers; `opaque` is the guard set in `make`.
-    let guard = unsafe { &*(*context).opaque.cast::<Guard>() };
-    for index in 0.. {
-        // SAFETY: the list ends with NONE, where the loop ends too.
-        let format = unsafe { *offered.add(index) };
-        if format == ffi::AVPixelFormat::AV_PIX_FMT_NONE {
-            break;
-        }
-        if Some(format as i32) == guard.device_format {
-            return format;
-        }
-    }
-    guard.lose("the device does not decode this kind of stream".to_owned());
-    ffi::AVPixelFormat::AV_PIX_FMT_NONE
-}
-
-/// libav's own allocation for every picture within the limit, cleared where damage may be shown, as it
-/// may leave parts unwritten; may run on any decoder thread.
-unsafe extern "C" fn get_buffer(
-    context: *mut ffi::AVCodecContext,
-    frame: *mut ffi::AVFrame,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: libav passes valid pointers; `opaque` is the guard set in `open`, which is only
-    // ever shared.
-    let (guard, width, height, format) = unsafe {
-        let guard = &*(*context).opaque.cast::<Guard>();
-        // The format of a device's picture says nothing of its size.
-        let format = match guard.device_format {
-            None => (*frame).format,
-            Some(_) => (*context).sw_pix_fmt as i32,
-        };
-        (guard, (*frame).width.max(0) as u32, (*frame).height.max(0) as u32, format)
-    };
-    let extent = Extent { width, height };
-    if let Err(error) = guard.size.admit(extent, format) {
-        return error.0;
-    }
-    // SAFETY: the arguments are libav's own.
-    let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
-    // What is not cleared holds zeros or an earlier picture of the same stream: the buffers of one
-    // decoder are its own, and libav clears them when it makes them.
-    // A device's buffers are not this machine's memory.
-    if code >= 0 && guard.on_damage != OnDamage::Discard && guard.device_format.is_none() {
-        // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
-        // shared with anyone.
-        unsafe {
-            for buffer in (*frame).buf.into_iter().filter(|buffer| !buffer.is_null()) {
-                std::ptr::write_bytes((*buffer).data, 0, (*buffer).size);
-            }
-        }
-    }
-    code
 }

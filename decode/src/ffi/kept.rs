@@ -14,8 +14,8 @@ use media::{DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, 
 
 use super::{
     AvError,
-    codec::Guard,
     cuda::{Copier, To},
+    guard::Guard,
     picture::{Picture, RawFrame, layout_of},
 };
 

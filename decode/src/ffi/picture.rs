@@ -353,7 +353,7 @@ pub(super) fn format_name(format: i32) -> String {
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
-fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {
+pub(super) fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {
     // SAFETY: returns null or a pointer into a static table.
     unsafe { ffi::av_pix_fmt_desc_get(named(format)?).as_ref() }
 }
