@@ -102,9 +102,11 @@ impl Decoder for LiveDecoder {
             return Err(DecodeError::WrongCodec { expected, got });
         }
         if self.engine.lost().is_some() {
-            // Found out when one of its pictures was to be fetched.
+            // Found out when one of its pictures was to be fetched. The unit may be a clean start.
             self.lose();
-            self.replace_lost()?;
+            let told = self.replace_lost();
+            let is_replaced = self.engine.lost().is_none();
+            return if is_replaced { self.push(unit).and(told) } else { told };
         }
         if self.gop.misses(unit) {
             self.lose();

@@ -46,6 +46,10 @@ impl DevicePicture for There {
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
         Err(PixelsLost { reason: "it is to be measured where it is".to_owned() })
     }
+
+    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+        unreachable!("no measurer keeps it")
+    }
 }
 
 /// Least nanoseconds a frame for batches of different pictures in device memory.

@@ -2,8 +2,8 @@
 //
 // Settings come from the environment, or as lines NAME=VALUE from a file `settings` beside the library, as
 // a confined process has no environment: SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5),
-// SHIM_MEMORY (bytes), SHIM_LAUNCHES, SHIM_DECODES and SHIM_FETCHES (how many succeed before the device is
-// lost) and SHIM_ANSWERED (after how many launches it hangs).
+// SHIM_MEMORY (bytes), SHIM_LAUNCHES, SHIM_DECODES, SHIM_COPIES and SHIM_FETCHES (how many succeed before the
+// device is lost) and SHIM_ANSWERED (after how many launches it hangs).
 #pragma once
 
 #include <stdint.h>

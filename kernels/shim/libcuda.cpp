@@ -41,8 +41,8 @@ long long setting(const char* name, long long otherwise) {
 static std::map<uint64_t, size_t> allocated;
 static size_t allocated_bytes;
 static long long launches;
-// Of pictures, out of the device's memory to the host's.
-static long long fetches;
+// Of planes, within the device, and out of its memory to the host's.
+static long long copies, fetches;
 // Of the primary context: who holds it, and how its threads wait.
 static int retained;
 static unsigned context_flags;
@@ -218,6 +218,7 @@ Result cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* plan, void*) {
     Guard guard(driver_lock);
     bool from_device = plan->srcMemoryType == CU_MEMORYTYPE_DEVICE;
     bool to_device = plan->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    if (from_device && to_device && copies++ >= setting("SHIM_COPIES", 1ll << 40)) lost = true;
     if (from_device && !to_device && fetches++ >= setting("SHIM_FETCHES", 1ll << 40)) lost = true;
     if (lost) return LAUNCH_FAILED;
     if (plan->Height == 0) return SUCCESS;

@@ -1,4 +1,4 @@
-//! Why the CUDA measurer cannot be opened, and what device pictures it does not take.
+//! Why the CUDA measurer cannot be opened.
 
 use gate::conformance::Nonconformance;
 use media::ErrorKind;

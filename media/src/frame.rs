@@ -20,6 +20,9 @@ pub trait DevicePicture: Send + Sync {
 
     /// The same samples in host memory; copied when first asked for, and kept.
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost>;
+
+    /// As [`DevicePicture::host`], to outlive the picture in the device's memory.
+    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost>;
 }
 
 /// Pixels that were in a device's memory and cannot be had any more: the device was lost.
@@ -45,6 +48,14 @@ impl Pixels {
         match self {
             Pixels::Host(picture) => Ok(picture.as_ref()),
             Pixels::Device(picture) => picture.host(),
+        }
+    }
+
+    /// The same picture in host memory alone.
+    pub fn fetched(&self) -> Result<Pixels, PixelsLost> {
+        match self {
+            Pixels::Host(picture) => Ok(Pixels::Host(Arc::clone(picture))),
+            Pixels::Device(picture) => picture.fetched().map(Pixels::Host),
         }
     }
 }

@@ -29,7 +29,7 @@ use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 use crate::{
     Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
 };
-pub(crate) use predict::frame_bytes;
+pub(crate) use predict::bytes_to_send;
 
 /// What to do with a file.
 #[derive(Clone, Debug, PartialEq)]

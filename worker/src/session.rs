@@ -311,6 +311,10 @@ mod tests {
         fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
             Err(PixelsLost { reason: "unplugged".to_owned() })
         }
+
+        fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+            unreachable!("no session keeps it")
+        }
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub(crate) enum OnDamage {
     Discard,
 }
 
+/// `AV_HWACCEL_FLAG_UNSAFE_OUTPUT`, which a later libav has: it does not copy what the decoder gives, as we
+/// do that, and notice when it fails. An earlier one never copies.
+const OWN_SURFACES: i32 = 1 << 3;
+
 /// Owns an open `AVCodecContext`.
 pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
@@ -180,6 +184,7 @@ impl Context {
             unsafe {
                 (*raw).hw_device_ctx = reference;
                 (*raw).get_format = Some(pick_format);
+                (*raw).hwaccel_flags |= OWN_SURFACES;
             }
         }
         // SAFETY: plain fields of a context that is not open yet. The guard outlives the decoder's

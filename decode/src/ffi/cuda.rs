@@ -7,6 +7,9 @@ use std::{
     ffi::{CStr, c_int, c_uint, c_void},
     mem,
     ptr::{self, NonNull},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
 use ffmpeg_next::ffi;
@@ -20,6 +23,20 @@ type Push = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 type Copy = unsafe extern "C" fn(*const Plan, *mut c_void) -> c_int;
 type Synchronize = unsafe extern "C" fn(*mut c_void) -> c_int;
+type CreateEvent = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
+type RecordEvent = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type OfEvent = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const UNTIMED: c_uint = 2;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: c_int = 600;
+
+/// What was given to the device before a copy takes milliseconds; one that says nothing for so long is
+/// taken for lost, well before a process in which nothing moves is.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// `CUDA_MEMCPY2D` of the CUDA Driver API.
 #[repr(C)]
@@ -62,6 +79,12 @@ pub(super) struct Copier {
     pop: Pop,
     copy: Copy,
     synchronize: Synchronize,
+    create_event: CreateEvent,
+    record_event: RecordEvent,
+    query_event: OfEvent,
+    destroy_event: OfEvent,
+    /// It was waited for in vain, and is not again.
+    is_silent: AtomicBool,
 }
 
 // SAFETY: the driver takes its calls from any thread; the context is the device's primary one, which a
@@ -85,8 +108,8 @@ impl Copier {
             let missing = || format!("the driver has no {}", name.to_string_lossy());
             cuda.symbol(name).ok_or_else(missing)
         };
-        // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.8, 6.13
-        // and 6.18).
+        // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.8, 6.13,
+        // 6.18 and 6.19).
         unsafe {
             Ok(Copier {
                 context,
@@ -96,8 +119,50 @@ impl Copier {
                 synchronize: mem::transmute::<NonNull<c_void>, Synchronize>(find(
                     c"cuStreamSynchronize",
                 )?),
+                create_event: mem::transmute::<NonNull<c_void>, CreateEvent>(find(
+                    c"cuEventCreate",
+                )?),
+                record_event: mem::transmute::<NonNull<c_void>, RecordEvent>(find(
+                    c"cuEventRecord",
+                )?),
+                query_event: mem::transmute::<NonNull<c_void>, OfEvent>(find(c"cuEventQuery")?),
+                destroy_event: mem::transmute::<NonNull<c_void>, OfEvent>(find(
+                    c"cuEventDestroy_v2",
+                )?),
+                is_silent: AtomicBool::new(false),
             })
         }
+    }
+
+    /// Waits until the default stream has done what it was given, but not for ever, as the driver would: it
+    /// does not return from a copy to this machine's memory before that is done. The context is current.
+    fn wait(&self) -> Result<(), String> {
+        let silent = || Err(format!("it has not answered for {} s", WAIT_MAX.as_secs()));
+        if self.is_silent.load(Ordering::Relaxed) {
+            return silent();
+        }
+        let mut event = ptr::null_mut();
+        // SAFETY: a place for one event, which is destroyed below.
+        said(unsafe { (self.create_event)(&mut event, UNTIMED) })?;
+        // SAFETY: the event is there; a null stream is the default one.
+        let mut waited = said(unsafe { (self.record_event)(event, ptr::null_mut()) });
+        let began = Instant::now();
+        while waited.is_ok() {
+            // SAFETY: the event is there.
+            match unsafe { (self.query_event)(event) } {
+                NOT_READY if began.elapsed() > WAIT_MAX => {
+                    self.is_silent.store(true, Ordering::Relaxed);
+                    waited = silent();
+                }
+                NOT_READY => thread::sleep(LOOK_EVERY),
+                code => {
+                    waited = said(code);
+                    break;
+                }
+            }
+        }
+        // SAFETY: made above; the driver keeps what is pending of it.
+        waited.and(said(unsafe { (self.destroy_event)(event) }))
     }
 
     /// Copies the planes of `from`, stored as `format` in the device's memory, to those of `to`, which has
@@ -109,15 +174,19 @@ impl Copier {
         format: ffi::AVPixelFormat,
         place: To,
     ) -> Result<(), String> {
-        let said = |code| if code == 0 { Ok(()) } else { Err(meaning(code)) };
         // SAFETY: the context is alive; what is pushed is popped below.
         said(unsafe { (self.push)(self.context.as_ptr()) })?;
-        let mut copied = (0..planes_of(format)).try_for_each(|plane| {
-            let plan = Plan::of(plane, from, to, format, place)?;
-            // SAFETY: both frames have their planes where the plan says; a null stream is the default one.
-            said(unsafe { (self.copy)(&plan, ptr::null_mut()) })
+        let ready = if place == To::Host { self.wait() } else { Ok(()) };
+        let is_ready = ready.is_ok();
+        let mut copied = ready.and_then(|()| {
+            (0..planes_of(format)).try_for_each(|plane| {
+                let plan = Plan::of(plane, from, to, format, place)?;
+                // SAFETY: both frames have their planes where the plan says; a null stream is the default
+                // one.
+                said(unsafe { (self.copy)(&plan, ptr::null_mut()) })
+            })
         });
-        if place == To::Host {
+        if place == To::Host && is_ready {
             // SAFETY: a null stream is the default one. Waited for after an error too: what was begun
             // writes to `to`.
             copied = copied.and(said(unsafe { (self.synchronize)(ptr::null_mut()) }));
@@ -126,6 +195,11 @@ impl Copier {
         // SAFETY: pops what was pushed on this thread.
         copied.and(said(unsafe { (self.pop)(&mut popped) }))
     }
+}
+
+/// What the driver says of a call.
+fn said(code: c_int) -> Result<(), String> {
+    if code == 0 { Ok(()) } else { Err(meaning(code)) }
 }
 
 fn planes_of(format: ffi::AVPixelFormat) -> usize {

@@ -110,17 +110,21 @@ pub(super) struct KeptPicture {
     frame: RawFrame,
     keeper: Keeper,
     /// Once somebody has asked for it.
-    host: OnceLock<Result<Picture, PixelsLost>>,
+    host: OnceLock<Result<Arc<Picture>, PixelsLost>>,
 }
 
-// SAFETY: the frame is not written after it was copied, so views from several threads are reads only;
-// libav serialises what the device is asked.
+// SAFETY: the frame is not written after it was copied, so views from several threads are reads only; the
+// driver takes copies from any thread.
 unsafe impl Sync for KeptPicture {}
 
 impl KeptPicture {
     pub(super) fn new(frame: RawFrame, keeper: Keeper) -> Option<(PixelLayout, KeptPicture)> {
         let layout = stored(&frame)?;
         Some((layout, KeptPicture { frame, keeper, host: OnceLock::new() }))
+    }
+
+    fn once_fetched(&self) -> Result<&Arc<Picture>, PixelsLost> {
+        self.host.get_or_init(|| self.fetch().map(Arc::new)).as_ref().map_err(Clone::clone)
     }
 
     fn fetch(&self) -> Result<Picture, PixelsLost> {
@@ -147,7 +151,10 @@ impl DevicePicture for KeptPicture {
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
-        let fetched = self.host.get_or_init(|| self.fetch());
-        fetched.as_ref().map(|picture| picture as &dyn HostPicture).map_err(Clone::clone)
+        self.once_fetched().map(|picture| picture.as_ref() as &dyn HostPicture)
+    }
+
+    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+        self.once_fetched().map(|picture| Arc::clone(picture) as Arc<dyn HostPicture>)
     }
 }

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, mem};
 
 use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
-use media::{Frame, PixelsLost, Signal, Subsampling, Timestamp};
+use media::{Frame, Pixels, PixelsLost, Signal, Subsampling, Timestamp};
 
 use super::{
     Job,
@@ -137,8 +137,8 @@ impl Predictor {
             }));
         }
         for candidate in out {
-            if let Form::Held(frame) = &candidate.form {
-                frame.pixels.host()?;
+            if let Form::Held(frame) = &mut candidate.form {
+                frame.pixels = frame.pixels.fetched()?;
             }
         }
         Ok(mem::take(&mut self.signals))
@@ -166,6 +166,14 @@ impl ForeseenViews {
             self.shown.take(selected, ());
         }
         wanted
+    }
+}
+
+/// Bytes of a frame's samples that measuring it on a device takes beside them: none where they are there.
+pub(crate) fn bytes_to_send(frame: &Frame) -> u64 {
+    match frame.pixels {
+        Pixels::Host(_) => frame_bytes(frame),
+        Pixels::Device(_) => 0,
     }
 }
 

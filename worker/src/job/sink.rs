@@ -12,7 +12,7 @@ use media::{Frame, PixelsLost, Signal};
 
 use super::{
     Job,
-    predict::{Candidate, Predictor, frame_bytes},
+    predict::{Candidate, Predictor, bytes_to_send},
 };
 use crate::Fault;
 
@@ -64,7 +64,7 @@ impl<'a> SegmentSink<'a> {
             pts_ms: frame.pts.as_millis(),
         };
         self.segment.stamps.push(stamp);
-        self.gathered_bytes += frame_bytes(&frame);
+        self.gathered_bytes += bytes_to_send(&frame);
         self.gathered.push(frame);
         let is_full = self.gathered.len() >= self.job.measuring.gathered_max()
             || self.gathered_bytes >= GATHERED_BYTES_MAX;

@@ -22,7 +22,7 @@ use super::{
     batches::{Batches, Rule, Size},
     pool::{Mourner, Slot, Task, Work},
 };
-use crate::{Fault, SessionEvent, job::frame_bytes, measuring::Measuring};
+use crate::{Fault, SessionEvent, job::bytes_to_send, measuring::Measuring};
 
 /// A frame of every session of a full worker, or as many bytes as a device takes at once.
 const RULE: Rule = Rule {
@@ -108,7 +108,7 @@ impl DeviceLane {
             return Err(decoded);
         }
         let (pictures, bytes) =
-            (decoded.frames.len(), decoded.frames.iter().map(frame_bytes).sum());
+            (decoded.frames.len(), decoded.frames.iter().map(bytes_to_send).sum());
         let Some(held) = Held::of(&self.0.held, bytes) else { return Err(decoded) };
         let offered = Offered { decoded, held };
         self.0.state().batches.push(offered, Size { pictures, bytes }, Instant::now());

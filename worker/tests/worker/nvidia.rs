@@ -26,7 +26,14 @@ fn live_sessions_say_what_they_say_on_the_cpu() {
 
 #[test]
 fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
-    for settings in ["SHIM_DECODES=40", "SHIM_FETCHES=9", "SHIM_LAUNCHES=4", "SHIM_DEVICES=0"] {
+    let settings = [
+        "SHIM_DECODES=40",
+        "SHIM_FETCHES=9",
+        "SHIM_LAUNCHES=4",
+        "SHIM_ANSWERED=4",
+        "SHIM_DEVICES=0",
+    ];
+    for settings in settings {
         on_device("a_file_is_that_of_the_cpu", settings);
     }
 }
@@ -91,7 +98,7 @@ mod device {
         let fallback = theirs.fallback.take();
         match settings.as_str() {
             "" => assert_eq!((theirs.decoder.as_str(), &fallback), ("nvdec:h264", &None)),
-            "SHIM_LAUNCHES=4" => assert!(by.lost.is_some()),
+            "SHIM_LAUNCHES=4" | "SHIM_ANSWERED=4" => assert!(by.lost.is_some()),
             _ => assert!(theirs.decoder.ends_with("software:h264") && fallback.is_some()),
         }
         assert_eq!(by.lost.is_none(), settings.is_empty() || by.measurer.starts_with("cuda:"));

@@ -21,6 +21,12 @@ impl DevicePicture for Kept {
         unreachable!("only a device of CUDA asks")
     }
 
+    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+        self.host()?;
+        let Pixels::Host(picture) = &self.host.pixels else { unreachable!("it is in host memory") };
+        Ok(Arc::clone(picture))
+    }
+
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
         let fetch = || {
             let took = self.fetches_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
