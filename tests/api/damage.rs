@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Setup, clips};
+use crate::{
+    reason::wait_until,
+    support::{Setup, clips},
+};
 
 #[test]
 fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
@@ -38,9 +41,11 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
         assert_eq!(told, (500, "internal_error".to_owned(), json!("internal error")), "{path}");
         assert!(!reply.text.contains("columns"), "{}", reply.text);
         let request = reply.header("x-request-id");
-        let lines = std::fs::read_to_string(&said).expect("readable");
-        let line = lines.lines().find(|line| line.contains(request) && line.contains("columns"));
-        assert!(line.is_some(), "{path}: the log says which file under {request}");
+        // A thread of its own writes the log.
+        wait_until(&format!("{path}: the log says which file under {request}"), || {
+            let lines = std::fs::read_to_string(&said).expect("readable");
+            lines.lines().any(|line| line.contains(request) && line.contains("columns"))
+        });
     }
     let state = server.get(&format!("/v1/runs/{run}/state"));
     assert_eq!(state.status, 200, "what is not damaged is served: {}", state.text);

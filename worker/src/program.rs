@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
@@ -75,9 +75,12 @@ impl WorkerProgram {
         self.device.is_some() || self.gate.is_some()
     }
 
-    /// Directories besides the system's in which the loader looks for a driver's libraries.
+    /// Directories besides the system's in which a driver and its libraries are looked for.
     pub(crate) fn libraries(&self) -> Vec<String> {
-        if self.has_driver() { library_directories() } else { Vec::new() }
+        match self.has_driver() {
+            true => library_directories().into_iter().chain(driver_directories()).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// The same, its workers decoding these codecs with a program beside them.
@@ -145,10 +148,21 @@ pub(crate) fn loader_path() -> Option<OsString> {
 
 /// The directories of that path. One that is not absolute would be that of whoever starts the server.
 pub(crate) fn library_directories() -> Vec<String> {
-    let directories = loader_path().unwrap_or_default();
-    let libraries = env::split_paths(&directories).map(|path| path.display().to_string());
-    libraries.filter(|path| path.starts_with('/')).collect()
+    absolute(&loader_path().unwrap_or_default())
 }
+
+/// Where libva is told to look for its driver.
+fn driver_directories() -> Vec<String> {
+    let told = driver_settings().filter(|(name, _)| *name == DRIVERS_OF_LIBVA);
+    told.flat_map(|(_, directories)| absolute(&directories)).collect()
+}
+
+fn absolute(directories: &OsStr) -> Vec<String> {
+    let paths = env::split_paths(directories).map(|path| path.display().to_string());
+    paths.filter(|path| path.starts_with('/')).collect()
+}
+
+const DRIVERS_OF_LIBVA: &str = "LIBVA_DRIVERS_PATH";
 
 /// Which devices a driver shows, and which of the drivers of libva and Vulkan is taken.
 #[expect(clippy::disallowed_methods, reason = "the drivers' settings, not ours")]
@@ -156,7 +170,7 @@ fn driver_settings() -> impl Iterator<Item = (&'static str, OsString)> {
     let names = [
         "CUDA_VISIBLE_DEVICES",
         "LIBVA_DRIVER_NAME",
-        "LIBVA_DRIVERS_PATH",
+        DRIVERS_OF_LIBVA,
         "VK_DRIVER_FILES",
         "VK_ICD_FILENAMES",
     ];

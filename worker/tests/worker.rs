@@ -4,8 +4,12 @@
 
 #[path = "worker/backends.rs"]
 mod backends;
-#[path = "../../tests/support/cuda_shim.rs"]
-mod cuda_shim;
+#[path = "../../tests/support/device_shim.rs"]
+mod device_shim;
+#[path = "worker/devices.rs"]
+mod devices;
+#[path = "../../tests/support/driver_shim.rs"]
+mod driver_shim;
 #[path = "worker/faults.rs"]
 mod faults;
 #[path = "worker/gates.rs"]
@@ -22,10 +26,6 @@ mod live_faults;
 mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
-#[path = "../../tests/support/nvdec_shim.rs"]
-mod nvdec_shim;
-#[path = "worker/nvidia.rs"]
-mod nvidia;
 #[path = "worker/programs.rs"]
 mod programs;
 #[path = "worker/remote.rs"]

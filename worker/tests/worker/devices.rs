@@ -1,27 +1,30 @@
-//! Workers on an NVIDIA device, of a driver that is a shim: decoded by NVDEC, measured where the pictures
-//! are, in the sandbox that a driver is left. The tests of `device` run in processes of their own.
+//! Workers on devices whose drivers are shims: decoded by NVDEC or VAAPI, measured where the pictures are
+//! or by the CPU, in the sandbox that a driver is left. The tests of `device` run in processes of their own.
 
 use worker::GateBackend;
 
-use crate::nvdec_shim::{LONG, PROBED, all, passes};
+use crate::device_shim::{LONG, PROBED, Vendor, Vendor::Nvidia, Vendor::Va, all, passes};
 
 /// Runs a test of `device` with a driver that knows a clip, and those of the probe.
-fn on_device(name: &str, settings: &str) {
-    if !GateBackend::Cuda.is_built() {
+fn on_device(vendor: Vendor, name: &str, settings: &str) {
+    if vendor == Nvidia && !GateBackend::Cuda.is_built() {
         println!("SKIPPED {name}: built without cuda-gate");
         return;
     }
-    passes(&format!("nvidia::device::{name}"), &all(&[&LONG[..1], &PROBED[..]].concat()), settings);
+    let clips = all(&[&LONG[..1], &PROBED[..]].concat());
+    passes(vendor, &format!("devices::device::{name}"), &clips, settings);
 }
 
 #[test]
 fn a_file_says_what_it_says_on_the_cpu() {
-    on_device("a_file_is_that_of_the_cpu", "");
+    on_device(Nvidia, "a_file_of_nvidia_is_that_of_the_cpu", "");
+    on_device(Va, "a_file_of_libva_is_that_of_the_cpu", "");
 }
 
 #[test]
 fn live_sessions_say_what_they_say_on_the_cpu() {
-    on_device("live_sessions_are_those_of_the_cpu", "");
+    on_device(Nvidia, "live_sessions_of_nvidia_are_those_of_the_cpu", "");
+    on_device(Va, "live_sessions_of_libva_are_those_of_the_cpu", "");
 }
 
 #[test]
@@ -31,49 +34,70 @@ fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
     // The first launch is that of opening.
     let of_measuring = ["SHIM_LAUNCHES=1", "SHIM_ANSWERED=1", "SHIM_DEVICES=0"];
     for settings in [of_decoding, of_measuring].concat() {
-        on_device("a_file_is_that_of_the_cpu", settings);
+        on_device(Nvidia, "a_file_of_nvidia_is_that_of_the_cpu", settings);
+    }
+    for settings in ["SHIM_DECODES=40", "SHIM_FETCHES=9", "SHIM_DEVICES=0"] {
+        on_device(Va, "a_file_of_libva_is_that_of_the_cpu", settings);
     }
 }
 
 /// What a driver that knows the clips must show.
 mod device {
-    use std::{fs, io::Cursor, path::PathBuf};
+    use std::{fs, io::Cursor};
 
-    use decode::{Backend, Demuxer};
-    use worker::{
-        CancelToken, Choice, GateBackend, GateChoice, Limits, Selection, Supervisor, Wanted,
-    };
+    use decode::Demuxer;
+    use worker::{CancelToken, Choice, GateChoice, Limits, Selection, Supervisor, Wanted};
 
+    use super::*;
     use crate::{
+        device_shim::{brought, given},
         live::{Listener, Said, push, with_stills},
-        nvdec_shim::{LONG, brought},
         support::{Heard, program, spec},
     };
 
-    fn select() -> (Supervisor, Selection) {
+    fn select(vendor: Vendor) -> (Supervisor, Selection) {
         let wanted = Wanted {
-            choice: Choice::Named(Backend::Nvdec),
+            choice: Choice::Named(vendor.backend()),
+            device: vendor.device(),
             gate: GateChoice::Auto,
             ..Wanted::default()
         };
         let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
         println!("{}: {}", found.capabilities.measurer, found.sandbox);
-        assert_eq!((found.backend, found.gate.backend), (Backend::Nvdec, GateBackend::Cuda));
-        assert_eq!(found.capabilities.measurer, "cuda:shim");
+        assert_eq!(found.backend, vendor.backend());
+        match vendor {
+            Nvidia => assert_eq!(found.capabilities.measurer, "cuda:shim"),
+            Va => assert!(found.capabilities.measurer.starts_with("cpu-")),
+        }
         assert!(found.sandbox.seccomp && found.sandbox.rlimits, "{}", found.sandbox);
         (supervisor, found)
     }
 
-    /// What the test that runs this wrote beside the driver.
-    #[expect(clippy::disallowed_methods, reason = "the shim's settings")]
-    fn given(name: &str) -> PathBuf {
-        let folder = std::env::var_os("SHIM_FOLDER").expect("run by a test");
-        PathBuf::from(folder).join(name)
+    #[test]
+    #[ignore = "needs the shim"]
+    fn a_file_of_nvidia_is_that_of_the_cpu() {
+        a_file_is_that_of_the_cpu(Nvidia);
     }
 
     #[test]
     #[ignore = "needs the shim"]
-    fn a_file_is_that_of_the_cpu() {
+    fn a_file_of_libva_is_that_of_the_cpu() {
+        a_file_is_that_of_the_cpu(Va);
+    }
+
+    #[test]
+    #[ignore = "needs the shim"]
+    fn live_sessions_of_nvidia_are_those_of_the_cpu() {
+        live_sessions_are_those_of_the_cpu(Nvidia);
+    }
+
+    #[test]
+    #[ignore = "needs the shim"]
+    fn live_sessions_of_libva_are_those_of_the_cpu() {
+        live_sessions_are_those_of_the_cpu(Va);
+    }
+
+    fn a_file_is_that_of_the_cpu(vendor: Vendor) {
         let run = |supervisor: &Supervisor| {
             let mut heard = Heard::default();
             supervisor
@@ -84,7 +108,7 @@ mod device {
         // The probe finds a device that is sound; the job's worker reads the settings anew.
         let settings = fs::read_to_string(given("settings")).expect("there");
         fs::write(given("settings"), "").expect("ours");
-        let (on_device, _) = select();
+        let (on_device, _) = select(vendor);
         fs::write(given("settings"), &settings).expect("ours");
         let (mut there, mut here) = (run(&on_device), run(&Supervisor::new(program())));
         let by = there.measured_by.take().expect("told");
@@ -93,24 +117,23 @@ mod device {
         let (mine, theirs) = (here.done.as_mut(), there.done.as_mut());
         let (mine, theirs) = (mine.expect("done"), theirs.expect("done"));
         let fallback = theirs.fallback.take();
+        let decoder = format!("{}:h264", vendor.backend().as_str());
         match settings.as_str() {
-            "" => assert_eq!((theirs.decoder.as_str(), &fallback), ("nvdec:h264", &None)),
+            "" => assert_eq!((&theirs.decoder, &fallback), (&decoder, &None)),
             "SHIM_LAUNCHES=1" | "SHIM_ANSWERED=1" => assert!(by.lost.is_some()),
             _ => assert!(theirs.decoder.ends_with("software:h264") && fallback.is_some()),
         }
-        // The shim is a CPU that does a device's work: it may be too slow.
+        // Of NVIDIA: the shim is a CPU that does a device's work, and may be too slow.
         let is_slow =
             by.lost.as_ref().is_some_and(|reason| reason.contains("late with 10 batches"));
-        let is_kept = settings.is_empty() || by.measurer.starts_with("cuda:");
+        let is_kept = settings.is_empty() || !by.measurer.starts_with("cpu-") || vendor == Va;
         assert!(is_slow || by.lost.is_none() == is_kept, "{by:?}");
         theirs.decoder.clone_from(&mine.decoder);
         assert_eq!(there.signals.len(), 96);
         assert!(there == here, "signals, stills and report are equal");
     }
 
-    #[test]
-    #[ignore = "needs the shim"]
-    fn live_sessions_are_those_of_the_cpu() {
+    fn live_sessions_are_those_of_the_cpu(vendor: Vendor) {
         const SESSIONS: u32 = 4;
         let input = Cursor::new(brought(LONG[0]));
         let demuxer = Demuxer::open(Box::new(input), decode::Limits::default()).expect("a clip");
@@ -134,7 +157,7 @@ mod device {
             println!("lost: {lost:?}");
             (signals.clone(), stills.clone(), closed.clone())
         };
-        let (on_device, _) = select();
+        let (on_device, _) = select(vendor);
         let (there, here) = (run(&on_device), run(&Supervisor::new(program())));
         assert_eq!(there.2.values().copied().collect::<Vec<_>>(), vec![96; SESSIONS as usize]);
         assert!(there == here, "signals and stills of every session are equal");

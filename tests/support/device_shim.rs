@@ -1,4 +1,4 @@
-//! A decoder of NVIDIA's that is not there: the shim of `cuda_shim`, and what it has to know of clips.
+//! Devices that are not there: the drivers of `driver_shim`, and what they have to know of clips.
 //!
 //! Its table has what libav's own decoders make of them, so a test compares two ways to the same pictures.
 
@@ -6,18 +6,21 @@ use std::{
     fs,
     io::Cursor,
     ops::ControlFlow,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use decode::{
-    Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, Stop,
-    decode_file_by,
+    Backend, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo,
+    Stop, decode_file_by,
 };
 use media::{Frame, PixelsLost, Plane, Sample, Timestamp};
 use tempfile::TempDir;
 
-use crate::{cuda_shim::shim, skip::skip};
+use crate::{
+    driver_shim::{self, Shim},
+    skip::skip,
+};
 
 /// Of the probe, in the order in which they are tried; MPEG-4 and Motion JPEG are not asked of devices.
 pub const PROBED: [&str; 8] = [
@@ -133,50 +136,102 @@ fn pictures(bytes: &[u8]) -> Vec<u8> {
     table
 }
 
-/// A driver that decodes these clips, with settings of its own; an error says why there is none.
-pub fn driver(clips: &[Vec<u8>], settings: &str) -> Result<TempDir, String> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let compiled = shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), None)?;
-    let folder = tempfile::tempdir().expect("a folder");
-    for name in ["libcuda.so", "libcuda.so.1", "libnvcuvid.so.1"] {
-        // One file of three names: a process that loads all of them has one driver.
-        let copy = folder.path().join("driver.so");
-        if !copy.exists() {
-            fs::copy(compiled.join(name), &copy).expect("a copy");
+const LIBVA: Shim = Shim {
+    sources: &["decode/shim/va_driver.cpp"],
+    included: &["kernels/shim/settings.hpp", "kernels/shim/pictures.hpp"],
+    names: &["libva-drm.so.2", "shim_drv_video.so"],
+};
+
+/// Where the loader finds a driver's libraries, within its folder, and where libva finds its driver.
+const LIBRARIES: &str = "lib";
+const DRIVERS: &str = "dri";
+
+/// Whose driver is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// NVIDIA's: decodes, keeps pictures, measures.
+    Nvidia,
+    /// One of libva's: decodes, and gives copies of its pictures.
+    Va,
+}
+
+impl Vendor {
+    /// How what it decodes is asked for.
+    pub fn backend(self) -> Backend {
+        match self {
+            Vendor::Nvidia => Backend::Nvdec,
+            Vendor::Va => Backend::Vaapi,
         }
-        fs::hard_link(copy, folder.path().join(name)).expect("another name");
     }
-    let table: Vec<u8> = clips.iter().flat_map(|clip| pictures(clip)).collect();
-    fs::write(folder.path().join("pictures"), table).expect("written");
-    fs::write(folder.path().join("settings"), settings).expect("written");
-    Ok(folder)
+
+    /// A device of its: that of libva needs no render node.
+    pub fn device(self) -> Option<String> {
+        (self == Vendor::Va).then(|| "/dev/null".to_owned())
+    }
+
+    /// A driver that decodes these clips, with settings of its own; an error says why there is none.
+    fn driver(self, clips: &[Vec<u8>], settings: &str) -> Result<TempDir, String> {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (compiled, names): (_, &[&str]) = match self {
+            Vendor::Nvidia => {
+                let names = &["libcuda.so", "libcuda.so.1", "libnvcuvid.so.1"];
+                (driver_shim::cuda(root, tmp, None)?, names)
+            }
+            Vendor::Va => (LIBVA.compile(root, tmp, &[])?, LIBVA.names),
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let (libraries, drivers) = (folder.path().join(LIBRARIES), folder.path().join(DRIVERS));
+        fs::create_dir(&libraries).and_then(|()| fs::create_dir(&drivers)).expect("ours");
+        // One file of several names: a process that loads all of them has one driver.
+        let copy = folder.path().join("driver.so");
+        fs::copy(compiled.join(names[0]), &copy).expect("a copy");
+        for name in names {
+            let is_driver = name.ends_with("_drv_video.so");
+            let within = if is_driver { &drivers } else { &libraries };
+            fs::hard_link(&copy, within.join(name)).expect("another name");
+        }
+        let table: Vec<u8> = clips.iter().flat_map(|clip| pictures(clip)).collect();
+        fs::write(libraries.join("pictures"), table).expect("written");
+        fs::write(libraries.join("settings"), settings).expect("written");
+        fs::write(libraries.join("clip"), clips.first().expect("some")).expect("written");
+        Ok(folder)
+    }
 }
 
 /// What the ignored test `name` says with a driver that knows the clips.
-fn with_driver(name: &str, clips: &[Vec<u8>], settings: &str) -> Option<Output> {
-    let folder = match driver(clips, settings) {
+fn with_driver(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) -> Option<Output> {
+    let folder = match vendor.driver(clips, settings) {
         Ok(folder) => folder,
         Err(why) => {
             skip(name, why);
             return None;
         }
     };
-    fs::write(folder.path().join("clip"), clips.first().expect("some")).expect("written");
+    let libraries = folder.path().join(LIBRARIES);
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
     test.args(["--exact", name, "--ignored", "--nocapture"]);
-    test.env("LD_LIBRARY_PATH", folder.path()).env("SHIM_FOLDER", folder.path());
+    test.env("LD_LIBRARY_PATH", &libraries).env("SHIM_FOLDER", libraries);
+    test.env("LIBVA_DRIVERS_PATH", folder.path().join(DRIVERS));
     Some(test.output().expect("this test starts"))
 }
 
 /// Runs the ignored test `name` with a driver that knows the clips, the first of which lies beside it, and
 /// says what it said; says loudly why it does not.
-pub fn passes(name: &str, clips: &[Vec<u8>], settings: &str) {
-    let Some(output) = with_driver(name, clips, settings) else { return };
+pub fn passes(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) {
+    let Some(output) = with_driver(vendor, name, clips, settings) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{settings}: {said}{errors}");
     println!("{settings}: {said}");
+}
+
+/// What the test that runs this one wrote beside the driver.
+#[expect(clippy::disallowed_methods, reason = "the shim's settings")]
+pub fn given(name: &str) -> PathBuf {
+    let folder = std::env::var_os("SHIM_FOLDER").expect("run by a test");
+    PathBuf::from(folder).join(name)
 }
 
 /// Clips that the crate brings.
