@@ -30,5 +30,5 @@ pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
-pub use surface::DeviceSurface;
+pub use surface::{DeviceMemory, DeviceSurface, DmaBufPlane};
 pub use time::{Rate, Timebase, Timestamp, WallTime};

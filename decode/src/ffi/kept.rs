@@ -10,7 +10,9 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling};
+use media::{
+    DeviceMemory, DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling,
+};
 
 use super::{
     AvError,
@@ -140,14 +142,15 @@ impl KeptPicture {
 }
 
 impl DevicePicture for KeptPicture {
-    fn surface(&self) -> DeviceSurface {
+    fn memory(&self) -> DeviceMemory<'_> {
         let [(luma, pitch), (chroma, _)] = [0, 1].map(|plane| self.frame.plane_at(plane));
         let (luma, chroma, pitch) =
             (luma.addr() as u64, chroma.addr() as u64, pitch.cast_unsigned());
         // SAFETY: `keep` checked that both planes have this pitch. The frame holds its memory, which
         // libav took of the device's primary context; the copy was given to the default stream and nothing
         // writes a frame that was handed out.
-        unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) }
+        let surface = unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) };
+        DeviceMemory::Nvidia(surface)
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {

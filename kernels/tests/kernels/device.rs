@@ -11,7 +11,9 @@ use gate::{
     conformance::{Fill, Picture, check, check_batch, first_difference},
 };
 use kernels::CudaMeasurer;
-use media::{DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample};
+use media::{
+    DeviceMemory, DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample,
+};
 
 use crate::{any::check_any_batches, real::real_frames};
 
@@ -74,8 +76,8 @@ struct There {
 }
 
 impl DevicePicture for There {
-    fn surface(&self) -> DeviceSurface {
-        self.surface
+    fn memory(&self) -> DeviceMemory<'_> {
+        DeviceMemory::Nvidia(self.surface)
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
