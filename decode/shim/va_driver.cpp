@@ -1,11 +1,15 @@
 // A driver of libva that is not there: what libav asks of VAAPI to decode, without decoding.
 //
 // The file is libva-drm.so.2, whose display needs no render node, and the driver that the real libva opens;
-// pictures are looked up, see pictures.hpp. Settings: SHIM_DEVICES, SHIM_DECODES and SHIM_FETCHES (how many
-// succeed before the device is lost).
+// pictures are looked up, see pictures.hpp. Surfaces are in one file of memory, which is exported as if it were
+// a dma-buf. Settings: SHIM_DEVICES, SHIM_DECODES and SHIM_FETCHES (how many succeed before the device is
+// lost), SHIM_EXPORTS (how many succeed; the device stays).
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -18,13 +22,18 @@
 #include "../../kernels/shim/pictures.hpp"
 
 const unsigned PITCH = 256;
+const size_t PAGE = 4096;
+// Of all surfaces; only what is written takes memory.
+const size_t MEMORY_BYTES = size_t(1) << 30;
 
 struct Surface {
     unsigned width, height, sample_bytes;
-    std::vector<char> bytes;
+    // In the device's memory.
+    size_t start;
 
     unsigned pitch() const { return (width * sample_bytes + PITCH - 1) / PITCH * PITCH; }
     unsigned chroma_at() const { return pitch() * height; }
+    size_t bytes() const { return size_t(pitch()) * (height + (height + 1) / 2); }
 };
 
 struct Buffer {
@@ -57,6 +66,13 @@ const Config CONFIGS[] = {
 };
 const int CONFIG_COUNT = sizeof CONFIGS / sizeof *CONFIGS;
 
+// Of drm_fourcc.h: one plane's samples, or pairs of them.
+constexpr uint32_t fourcc(char a, char b, char c, char d) {
+    return uint32_t(a) | uint32_t(b) << 8 | uint32_t(c) << 16 | uint32_t(d) << 24;
+}
+const uint32_t DRM_R8 = fourcc('R', '8', ' ', ' '), DRM_GR88 = fourcc('G', 'R', '8', '8');
+const uint32_t DRM_R16 = fourcc('R', '1', '6', ' '), DRM_GR1616 = fourcc('G', 'R', '3', '2');
+
 // All state of the driver: decoders are on threads of their own.
 static std::mutex driver_lock;
 typedef std::lock_guard<std::mutex> Guard;
@@ -65,7 +81,40 @@ static std::map<VASurfaceID, Surface> surfaces;
 static std::map<VABufferID, Buffer> buffers;
 static std::map<VAContextID, Context> contexts;
 static bool lost;
-static long long decodes, fetches;
+static long long decodes, fetches, exported;
+// The device's memory.
+static int memory_fd = -1;
+static char* memory;
+// Pieces that are free, by where they start.
+static std::map<size_t, size_t> spare;
+
+static bool make_memory() {
+    if (memory_fd >= 0) return true;
+    memory_fd = memfd_create("surfaces", MFD_CLOEXEC);
+    if (memory_fd < 0 || ftruncate(memory_fd, MEMORY_BYTES) != 0) return false;
+    void* mapped = mmap(nullptr, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+    memory = static_cast<char*>(mapped);
+    spare[0] = MEMORY_BYTES;
+    return mapped != MAP_FAILED;
+}
+
+// Takes the first piece that is large enough.
+static bool take(size_t bytes, size_t* start) {
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    for (auto piece = spare.begin(); piece != spare.end(); piece++) {
+        if (piece->second < bytes) continue;
+        *start = piece->first;
+        size_t left = piece->second - bytes;
+        spare.erase(piece);
+        if (left > 0) spare[*start + bytes] = left;
+        return true;
+    }
+    return false;
+}
+
+static void give_back(const Surface& surface) {
+    spare[surface.start] = (surface.bytes() + PAGE - 1) / PAGE * PAGE;
+}
 
 template <typename... Arguments>
 static VAStatus refuse(Arguments...) {
@@ -127,10 +176,10 @@ static VAStatus create_surfaces(VADriverContextP, unsigned format, unsigned widt
     Guard guard(driver_lock);
     if (lost) return VA_STATUS_ERROR_ALLOCATION_FAILED;
     for (unsigned at = 0; at < count; at++) {
-        Surface surface = {width, height, format == VA_RT_FORMAT_YUV420_10 ? 2u : 1u, {}};
-        surface.bytes.resize(size_t(surface.pitch()) * (height + (height + 1) / 2));
+        Surface surface = {width, height, format == VA_RT_FORMAT_YUV420_10 ? 2u : 1u, 0};
+        if (!take(surface.bytes(), &surface.start)) return VA_STATUS_ERROR_ALLOCATION_FAILED;
         made[at] = next_id++;
-        surfaces[made[at]] = std::move(surface);
+        surfaces[made[at]] = surface;
     }
     return VA_STATUS_SUCCESS;
 }
@@ -138,7 +187,9 @@ static VAStatus create_surfaces(VADriverContextP, unsigned format, unsigned widt
 static VAStatus destroy_surfaces(VADriverContextP, VASurfaceID* list, int count) {
     Guard guard(driver_lock);
     for (int at = 0; at < count; at++) {
-        if (surfaces.erase(list[at]) == 0) return VA_STATUS_ERROR_INVALID_SURFACE;
+        if (surfaces.count(list[at]) == 0) return VA_STATUS_ERROR_INVALID_SURFACE;
+        give_back(surfaces[list[at]]);
+        surfaces.erase(list[at]);
     }
     return VA_STATUS_SUCCESS;
 }
@@ -211,7 +262,7 @@ static VAStatus end_picture(VADriverContextP, VAContextID context) {
     bool is_known = of.last != nullptr && of.last->sample_bytes == target.sample_bytes &&
                     of.last->width <= target.width && of.last->height <= target.height;
     if (!is_known) return VA_STATUS_ERROR_DECODING_ERROR;
-    show(*of.last, target.bytes.data(), target.pitch(), target.chroma_at());
+    show(*of.last, memory + target.start, target.pitch(), target.chroma_at());
     return VA_STATUS_SUCCESS;
 }
 
@@ -236,7 +287,7 @@ static VAStatus image_formats(VADriverContextP, VAImageFormat* list, int* count)
 static VAStatus create_image(VADriverContextP, VAImageFormat* format, int width, int height, VAImage* made) {
     Guard guard(driver_lock);
     unsigned sample_bytes = format->fourcc == VA_FOURCC_P010 ? 2 : 1;
-    Surface like = {unsigned(width), unsigned(height), sample_bytes, {}};
+    Surface like = {unsigned(width), unsigned(height), sample_bytes, 0};
     *made = {};
     made->format = *format;
     made->width = static_cast<uint16_t>(width);
@@ -244,7 +295,7 @@ static VAStatus create_image(VADriverContextP, VAImageFormat* format, int width,
     made->num_planes = 2;
     made->pitches[0] = made->pitches[1] = like.pitch();
     made->offsets[1] = like.chroma_at();
-    made->data_size = like.pitch() * (unsigned(height) + unsigned(height + 1) / 2);
+    made->data_size = static_cast<uint32_t>(like.bytes());
     made->buf = keep(VAImageBufferType, std::vector<char>(made->data_size));
     // As drivers may: an image is known by its samples.
     made->image_id = made->buf;
@@ -261,16 +312,43 @@ static VAStatus get_image(VADriverContextP, VASurfaceID from, int x, int y, unsi
     const Surface& surface = surfaces[from];
     std::vector<char>& bytes = buffers[image].bytes;
     bool is_within = x == 0 && y == 0 && width <= surface.width && height <= surface.height;
-    Surface like = {width, height, surface.sample_bytes, {}};
-    size_t needed = size_t(like.pitch()) * (height + (height + 1) / 2);
-    if (!is_within || bytes.size() != needed) return VA_STATUS_ERROR_INVALID_PARAMETER;
+    Surface like = {width, height, surface.sample_bytes, 0};
+    if (!is_within || bytes.size() != like.bytes()) return VA_STATUS_ERROR_INVALID_PARAMETER;
     for (unsigned row = 0; row < height + (height + 1) / 2; row++) {
         unsigned their_row = row < height ? row : surface.height + row - height;
-        const char* start = surface.bytes.data() + size_t(their_row) * surface.pitch();
+        const char* start = memory + surface.start + size_t(their_row) * surface.pitch();
         size_t copied = std::min(surface.pitch(), like.pitch());
         memcpy(bytes.data() + size_t(row) * like.pitch(), start, copied);
     }
     return VA_STATUS_SUCCESS;
+}
+
+// One object, a layer for each plane, as drivers export NV12 and P010.
+static VAStatus export_surface(VADriverContextP, VASurfaceID surface, uint32_t kind, uint32_t flags, void* told) {
+    Guard guard(driver_lock);
+    bool is_wanted = kind == VA_SURFACE_ATTRIB_MEM_TYPE_DRM_PRIME_2 &&
+                     (flags & VA_EXPORT_SURFACE_SEPARATE_LAYERS) && !(flags & VA_EXPORT_SURFACE_WRITE_ONLY);
+    if (!is_wanted) return VA_STATUS_ERROR_UNSUPPORTED_MEMORY_TYPE;
+    if (lost || exported++ >= setting("SHIM_EXPORTS", 1ll << 40)) return VA_STATUS_ERROR_OPERATION_FAILED;
+    if (surfaces.count(surface) == 0) return VA_STATUS_ERROR_INVALID_SURFACE;
+    const Surface& of = surfaces[surface];
+    auto* out = static_cast<VADRMPRIMESurfaceDescriptor*>(told);
+    *out = {};
+    out->fourcc = of.sample_bytes == 2 ? VA_FOURCC_P010 : VA_FOURCC_NV12;
+    out->width = of.width;
+    out->height = of.height;
+    out->num_objects = 1;
+    out->objects[0].fd = fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
+    out->objects[0].size = MEMORY_BYTES;
+    out->num_layers = 2;
+    const uint32_t formats[2][2] = {{DRM_R8, DRM_GR88}, {DRM_R16, DRM_GR1616}};
+    for (unsigned at = 0; at < 2; at++) {
+        out->layers[at].drm_format = formats[of.sample_bytes - 1][at];
+        out->layers[at].num_planes = 1;
+        out->layers[at].offset[0] = static_cast<uint32_t>(of.start + at * of.chroma_at());
+        out->layers[at].pitch[0] = of.pitch();
+    }
+    return out->objects[0].fd < 0 ? VA_STATUS_ERROR_ALLOCATION_FAILED : VA_STATUS_SUCCESS;
 }
 
 static VADriverVTable functions() {
@@ -318,6 +396,7 @@ static VADriverVTable functions() {
     table.vaSetDisplayAttributes = refuse;
     table.vaCreateSurfaces2 = create_surfaces;
     table.vaQuerySurfaceAttributes = surface_attributes;
+    table.vaExportSurfaceHandle = export_surface;
     return table;
 }
 
@@ -346,6 +425,7 @@ extern "C" {
 // As libva opens a driver of the version that it was built with.
 VAStatus INIT(VA_MAJOR_VERSION, VA_MINOR_VERSION)(VADriverContextP context) {
     if (setting("SHIM_DEVICES", 1) == 0) return VA_STATUS_ERROR_HW_BUSY;
+    if (!make_memory()) return VA_STATUS_ERROR_ALLOCATION_FAILED;
     context->version_major = VA_MAJOR_VERSION;
     context->version_minor = VA_MINOR_VERSION;
     context->max_profiles = CONFIG_COUNT;

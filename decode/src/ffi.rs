@@ -10,6 +10,7 @@ mod cuda;
 mod device;
 mod driver;
 mod error;
+mod export;
 mod format;
 mod guard;
 mod holes;

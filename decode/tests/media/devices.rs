@@ -4,7 +4,7 @@
 //! within the device and out of it, and loss. What decodes is the shim's table. The tests of `device` run in
 //! processes of their own, with the shim as their driver.
 
-use std::{fs, io::Cursor, slice::from_ref};
+use std::{fs, io::Cursor, os::unix::fs::FileExt, slice::from_ref};
 
 use decode::{Decoders, Demuxer, FileOptions, FileReport, Limits};
 use media::Frame;
@@ -47,6 +47,16 @@ fn pictures_that_stay_and_pictures_that_are_fetched_are_those_of_software() {
 }
 
 #[test]
+fn pictures_of_libva_can_be_read_where_they_are() {
+    for clip in all(&LONG[..2]).into_iter().chain([odd()]) {
+        for settings in ["", "SHIM_EXPORTS=5"] {
+            let name = "devices::device::what_vaapi_exports_is_the_picture";
+            passes(Va, name, from_ref(&clip), settings);
+        }
+    }
+}
+
+#[test]
 fn a_device_that_is_lost_costs_no_frame() {
     let of_decoding = ["SHIM_DECODES=0", "SHIM_DECODES=1", "SHIM_DECODES=29"];
     for settings in [&of_decoding[..], &["SHIM_FETCHES=0", "SHIM_FETCHES=31"]].concat() {
@@ -78,7 +88,7 @@ mod device {
     };
     use gate::{CpuMeasurer, Measurer};
     use kernels::CudaMeasurer;
-    use media::{Codec, Pixels, Rate};
+    use media::{Codec, DeviceMemory, DmaBufPlane, Extent, Pixels, Rate};
 
     use super::*;
 
@@ -133,6 +143,58 @@ mod device {
     #[ignore = "needs the shim"]
     fn vaapi_gives_the_frames_of_software() {
         frames_are_those_of_software(Va, None);
+    }
+
+    /// What another driver reads of a plane.
+    fn read_plane(plane: &DmaBufPlane<'_>, extent: Extent, sample_bytes: usize) -> Vec<u16> {
+        let file = fs::File::from(plane.fd().try_clone_to_owned().expect("a descriptor"));
+        let mut row = vec![0; extent.width as usize * sample_bytes];
+        let mut samples = Vec::new();
+        for y in 0..u64::from(extent.height) {
+            file.read_exact_at(&mut row, plane.offset() + y * plane.pitch()).expect("its row");
+            samples.extend(row.chunks_exact(sample_bytes).map(|sample| match sample {
+                [low, high] => u16::from_le_bytes([*low, *high]),
+                one => u16::from(one[0]) << 8,
+            }));
+        }
+        samples
+    }
+
+    #[test]
+    #[ignore = "needs the shim"]
+    fn what_vaapi_exports_is_the_picture() {
+        let bytes = read("clip");
+        let (_, ours) = frames(&Decoders::software(), &bytes, &every(1));
+        let decoders = Decoders::with_device(device(Va).exporting_pictures(), codecs());
+        let (report, theirs) = frames(&decoders, &bytes, &every(1));
+        drop(decoders);
+        let mut exported = 0;
+        for (frame, expected) in theirs.iter().zip(&ours) {
+            // Each holds a surface of which a decoder has so many.
+            if let Pixels::Device(picture) = &frame.1.pixels {
+                let DeviceMemory::DmaBuf([luma, chroma]) = picture.memory() else {
+                    panic!("no dma-buf")
+                };
+                let (extent, layout) = (frame.1.extent, frame.1.layout);
+                let halved = layout.subsampling.chroma_extent(extent).expect("4:2:0");
+                let pairs = Extent { width: 2 * halved.width, ..halved };
+                let bytes = layout.sample.bytes();
+                let pairs = read_plane(&chroma, pairs, bytes);
+                let every_other = |start| pairs[start..].iter().step_by(2).copied().collect();
+                let read = [read_plane(&luma, extent, bytes), every_other(0), every_other(1)];
+                assert!(read == shown(expected).3, "frame {}", frame.0);
+                assert_eq!(luma.modifier(), 0);
+                exported += 1;
+            }
+        }
+        println!("{}: {exported} of {} exported", report.decoder, theirs.len());
+        let limit = if given_settings().is_empty() { 12 } else { 5 };
+        assert_eq!((exported, report.fallback), (limit, None));
+        assert!(all_shown(&theirs) == all_shown(&ours), "fetched, they are the same");
+    }
+
+    fn given_settings() -> String {
+        String::from_utf8(read("settings")).expect("text")
     }
 
     #[test]
