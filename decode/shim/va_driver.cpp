@@ -89,13 +89,14 @@ static char* memory;
 static std::map<size_t, size_t> spare;
 
 static bool make_memory() {
-    if (memory_fd >= 0) return true;
+    if (memory != nullptr) return true;
     memory_fd = memfd_create("surfaces", MFD_CLOEXEC);
     if (memory_fd < 0 || ftruncate(memory_fd, MEMORY_BYTES) != 0) return false;
     void* mapped = mmap(nullptr, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+    if (mapped == MAP_FAILED) return false;
     memory = static_cast<char*>(mapped);
     spare[0] = MEMORY_BYTES;
-    return mapped != MAP_FAILED;
+    return true;
 }
 
 // Takes the first piece that is large enough.

@@ -68,6 +68,11 @@ impl WgpuMeasurer {
         self.device.is_cpu
     }
 
+    /// Pictures in dma-bufs are measured where they are.
+    pub fn imports(&self) -> bool {
+        false
+    }
+
     /// How often buffers were made: once, and once more for each step of larger pictures.
     pub fn buffers_made(&self) -> u64 {
         self.buffers_made

@@ -9,11 +9,12 @@ use std::{
 };
 
 use decode::{BackendError, Decoders, Device};
+use media::Codec;
 
 use crate::{
-    Fault, GateBackend, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
+    Fault, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
     line::Line,
-    measuring::{GateDevice, Measuring},
+    measuring::{Measuring, Reads},
     probe,
     protocol::{Reply, Request, Source},
     sandbox::{self, Asked, Confinement},
@@ -92,32 +93,41 @@ fn open_devices(
     given: &Confinement,
     line: &Arc<Line<Stdin>>,
 ) -> Result<(Decoders, Measuring), Fault> {
-    let decoders = match &given.device {
-        // Before the gate: its libav sets the flags of the context that both share.
-        Some(asked) => open_decoders(asked, given.gate).map_err(Fault::Backend)?,
-        None if given.program.is_empty() => Decoders::software(),
-        None => {
+    // Before the gate: its libav sets the flags of the context that both share.
+    let device = given.device.as_ref().map(open_device).transpose().map_err(Fault::Backend)?;
+    let measuring = Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?;
+    let decoders = match (device, &given.device) {
+        (Some(opened), Some(asked)) => decoders_on(opened, &asked.codecs, measuring.reads()),
+        _ if given.program.is_empty() => Decoders::software(),
+        _ => {
             let line = Arc::clone(line);
             let start = move |codec| Ok(launcher::conversation(line.program(codec)?));
             Decoders::with_program(Arc::new(start), given.program.clone())
         }
     };
-    Ok((decoders, Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?))
+    Ok((decoders, measuring))
 }
 
-/// Pictures stay on a device that measures them there.
-fn open_decoders(asked: &Asked, gate: Option<GateDevice>) -> Result<Decoders, BackendError> {
-    let codecs = asked.codecs.clone();
+/// Pictures stay where they are measured.
+fn decoders_on(opened: Result<Device, BackendError>, codecs: &[Codec], reads: Reads) -> Decoders {
+    let codecs = codecs.to_vec();
+    let device = match opened {
+        Ok(device) => device,
+        Err(error) => return Decoders::without_device(error, codecs),
+    };
+    let device = match reads.nvidia {
+        Some(number) => device.keeping_pictures_on(number),
+        None => device,
+    };
+    let device = if reads.dma_bufs { device.exporting_pictures() } else { device };
+    Decoders::with_device(device, codecs)
+}
+
+/// A device, or why one that was there is not any more.
+fn open_device(asked: &Asked) -> Result<Result<Device, BackendError>, BackendError> {
     match Device::open(&asked.spec) {
-        Ok(device) => {
-            let device = match gate.filter(|gate| gate.backend == GateBackend::Cuda) {
-                Some(gate) => device.keeping_pictures_on(gate.number),
-                None => device,
-            };
-            Ok(Decoders::with_device(device, codecs))
-        }
-        Err(error) if asked.was_there => Ok(Decoders::without_device(error, codecs)),
-        Err(error) => Err(error),
+        Err(error) if !asked.was_there => Err(error),
+        opened => Ok(opened),
     }
 }
 
@@ -145,7 +155,6 @@ fn run_job(
 #[cfg(test)]
 mod tests {
     use decode::{Backend, DeviceSpec, try_clips};
-    use media::Codec;
 
     use super::*;
 
@@ -161,9 +170,9 @@ mod tests {
             codecs: vec![Codec::H264],
             was_there,
         };
-        let error =
-            open_decoders(&asked(false), None).err().expect("at the start that is an error");
-        let decoders = open_decoders(&asked(true), None).unwrap_or_default();
+        let error = open_device(&asked(false)).err().expect("at the start that is an error");
+        let opened = open_device(&asked(true)).expect("later it is not");
+        let decoders = decoders_on(opened, &[Codec::H264], Reads::default());
         assert_eq!(decoders.gone(Codec::H264), Some(&error));
         for tried in try_clips(&decoders) {
             let decoder = tried.decoder.as_deref().unwrap_or_default();

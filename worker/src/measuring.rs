@@ -110,6 +110,15 @@ pub struct MeasuredBy {
     pub lost: Option<String>,
 }
 
+/// Where a measurer reads pictures, beside host memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    /// In the memory of the NVIDIA device of this number.
+    pub nvidia: Option<u32>,
+    /// In dma-bufs.
+    pub dma_bufs: bool,
+}
+
 /// What measures in this worker; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Measuring(Option<Arc<Shared>>);
@@ -120,6 +129,7 @@ struct Shared {
     /// The backend's name and the device's.
     label: String,
     desk: Desk,
+    reads: Reads,
 }
 
 impl Measuring {
@@ -134,32 +144,43 @@ impl Measuring {
                 opened => opened?,
             },
         };
-        let Some(Opened { measurer, name, patience }) = opened else {
-            return Ok(Measuring::default());
-        };
-        Measuring::on(measurer, &name, patience).map_err(|error| GateError::Refused {
+        let Some(opened) = opened else { return Ok(Measuring::default()) };
+        Measuring::at(opened).map_err(|error| GateError::Refused {
             kind: ErrorKind::Unavailable,
             reason: format!("no thread for the device: {error}"),
         })
     }
 
-    /// Measures on a device that was opened and is called `device_name`.
+    fn at(opened: Opened) -> io::Result<Measuring> {
+        let Opened { measurer, name: device_name, patience, reads } = opened;
+        let name = measurer.name();
+        let label = format!("{name}:{device_name}");
+        let desk = Desk::open(measurer, patience)?;
+        Ok(Measuring(Some(Arc::new(Shared { name, label, desk, reads }))))
+    }
+
+    /// Measures on a device that is called `device_name` and reads host memory.
+    #[cfg(test)]
     pub fn on(
         device: Box<dyn Measurer>,
         device_name: &str,
         patience: Patience,
     ) -> io::Result<Measuring> {
-        let name = device.name();
-        let label = format!("{name}:{device_name}");
-        let desk = Desk::open(device, patience)?;
-        Ok(Measuring(Some(Arc::new(Shared { name, label, desk }))))
+        let (name, reads) = (device_name.to_owned(), Reads::default());
+        Measuring::at(Opened { measurer: device, name, patience, reads })
     }
 
     /// The CPU, in place of a device that is there no more.
     fn gone(backend: GateBackend, error: &GateError) -> Measuring {
         let name = backend.as_str();
         let desk = Desk::closed(name, error.to_string());
-        Measuring(Some(Arc::new(Shared { name, label: name.to_owned(), desk })))
+        let (label, reads) = (name.to_owned(), Reads::default());
+        Measuring(Some(Arc::new(Shared { name, label, desk, reads })))
+    }
+
+    /// Where pictures may stay for it.
+    pub fn reads(&self) -> Reads {
+        self.0.as_ref().map(|shared| shared.reads).unwrap_or_default()
     }
 
     /// A measurer for one thread.
@@ -227,6 +248,7 @@ struct Opened {
     measurer: Box<dyn Measurer>,
     name: String,
     patience: Patience,
+    reads: Reads,
 }
 
 /// `None` is the CPU.
@@ -243,14 +265,17 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.adapter().to_owned();
             let patience = if measurer.is_cpu() { Patience::CPU } else { Patience::GPU };
-            Ok(Some(Opened { measurer: Box::new(measurer), name, patience }))
+            let reads = Reads { dma_bufs: measurer.imports(), ..Reads::default() };
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, reads }))
         }
         #[cfg(feature = "cuda-gate")]
         GateBackend::Cuda => {
             let measurer = kernels::CudaMeasurer::open(device.number as usize)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.device().to_owned();
-            Ok(Some(Opened { measurer: Box::new(measurer), name, patience: Patience::GPU }))
+            let reads = Reads { nvidia: Some(device.number), ..Reads::default() };
+            let patience = Patience::GPU;
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, reads }))
         }
         #[cfg(not(all(feature = "wgpu-gate", feature = "cuda-gate")))]
         backend => Err(GateError::NotBuilt { backend }),

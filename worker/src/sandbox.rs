@@ -153,13 +153,17 @@ pub(crate) fn enter<T>(
 
     check("single thread", be_alone());
     check("parent death signal", follow(confinement.parent));
-    let rlimits = limits(confinement)
-        .into_iter()
-        .map(|(name, resource, limit)| check(name, set_limit(resource, limit)))
-        .fold(true, |all, one| all & one);
+    let (first, last) = limits(confinement);
+    let mut set = |limits: Vec<Limit>| {
+        let set = limits.into_iter();
+        let set = set.map(|(name, resource, limit)| check(name, set_limit(resource, limit)));
+        set.fold(true, |all, one| all & one)
+    };
+    let mut rlimits = set(first);
     let (landlock_abi, paths) = restrict_paths(confinement);
-    check("landlock", paths);
     let opened = open(confinement)?;
+    rlimits &= set(last);
+    check("landlock", paths);
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let seccomp = check("seccomp", filter::of_worker(confinement).and_then(Filter::install));
 
@@ -191,13 +195,16 @@ fn still_child_of(parent: u32) -> io::Result<()> {
     }
 }
 
-fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
+/// Its name, and what it limits to how much.
+type Limit = (&'static str, Resource, u64);
+
+/// Those before devices are opened, and those after.
+fn limits(confinement: &Confinement) -> (Vec<Limit>, Vec<Limit>) {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     let has_device = confinement.has_driver();
     let descriptors = if has_device { DEVICE_DESCRIPTORS_MAX } else { DESCRIPTORS_MAX };
     let mut limits = vec![
         ("descriptor limit", Resource::Nofile, descriptors),
-        ("file size limit", Resource::Fsize, 0),
         ("core limit", Resource::Core, 0),
         ("message queue limit", Resource::Msgqueue, 0),
     ];
@@ -210,7 +217,8 @@ fn limits(confinement: &Confinement) -> Vec<(&'static str, Resource, u64)> {
     if let Some(seconds) = confinement.cpu_seconds {
         limits.push(("CPU limit", Resource::Cpu, seconds));
     }
-    limits
+    // Files of memory too, which drivers make when they are opened.
+    (limits, vec![("file size limit", Resource::Fsize, 0)])
 }
 
 fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {

@@ -121,7 +121,7 @@ mod device {
         match settings.as_str() {
             "" => assert_eq!((&theirs.decoder, &fallback), (&decoder, &None)),
             "SHIM_LAUNCHES=1" | "SHIM_ANSWERED=1" => assert!(by.lost.is_some()),
-            _ => assert!(theirs.decoder.ends_with("software:h264") && fallback.is_some()),
+            _ => assert!(theirs.decoder.contains("software:h264") && fallback.is_some()),
         }
         // Of NVIDIA: the shim is a CPU that does a device's work, and may be too slow.
         let is_slow =
