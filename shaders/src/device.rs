@@ -10,7 +10,7 @@ use std::{
 
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
 
-use crate::WgpuError;
+use crate::{WgpuError, import::Importer};
 
 /// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost, well before
 /// a worker in which nothing moves is.
@@ -40,6 +40,8 @@ pub(crate) struct Device {
     pub faults: Arc<Faults>,
     /// The adapter is a CPU.
     pub is_cpu: bool,
+    /// `None` where no picture is imported.
+    pub importer: Option<Importer>,
 }
 
 impl Device {
@@ -68,6 +70,7 @@ impl Device {
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gate"),
             required_limits: limits.clone(),
+            required_features: Importer::features(adapter),
             ..Default::default()
         };
         let (device, queue) =
@@ -81,7 +84,8 @@ impl Device {
             loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
         });
         let is_cpu = adapter.get_info().device_type == DeviceType::Cpu;
-        Ok(Device { name, limits, device, queue, faults, is_cpu })
+        let importer = Importer::of(&device);
+        Ok(Device { name, limits, device, queue, faults, is_cpu, importer })
     }
 
     /// Longest wait for a dispatch.

@@ -17,10 +17,7 @@ use decode::{
 use media::{Frame, PixelsLost, Plane, Sample, Timestamp};
 use tempfile::TempDir;
 
-use crate::{
-    driver_shim::{self, Shim},
-    skip::skip,
-};
+use crate::{cuda_shim, driver_shim::Shim, skip::skip};
 
 /// Of the probe, in the order in which they are tried; MPEG-4 and Motion JPEG are not asked of devices.
 pub const PROBED: [&str; 8] = [
@@ -176,7 +173,7 @@ impl Vendor {
         let (compiled, names): (_, &[&str]) = match self {
             Vendor::Nvidia => {
                 let names = &["libcuda.so", "libcuda.so.1", "libnvcuvid.so.1"];
-                (driver_shim::cuda(root, tmp, None)?, names)
+                (cuda_shim::shim(root, tmp, None)?, names)
             }
             Vendor::Va => (LIBVA.compile(root, tmp, &[])?, LIBVA.names),
         };

@@ -1,5 +1,4 @@
-//! Drivers that are not there: `kernels/shim` for NVIDIA's, and whatever else a test has the source of,
-//! compiled for the test that asks.
+//! Drivers that are not there, compiled for the test that asks.
 //!
 //! The library's search path is read when a process starts, so what is to find a driver is a process of
 //! its own. Needs `g++` and the headers of the driver; whoever asks says loudly when they are missing.
@@ -10,27 +9,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-
-/// The folder below `tmp` of a driver of NVIDIA's, with the function `lacking` under another name; an
-/// error says why it cannot be compiled.
-pub fn cuda(root: &Path, tmp: &Path, lacking: Option<&str>) -> Result<PathBuf, String> {
-    let shim = Shim {
-        sources: &["kernels/shim/libcuda.cpp", "kernels/shim/libnvcuvid.cpp"],
-        included: &[
-            "kernels/shim/driver.hpp",
-            "kernels/shim/settings.hpp",
-            "kernels/shim/pictures.hpp",
-            "kernels/shim/cuda_on_cpu.hpp",
-            "kernels/cuda/cell_sums.cu",
-        ],
-        names: &["libcuda.so", "libcuda.so.1", "libnvcuvid.so.1"],
-    };
-    // The kernel's stacks are switched by long jumps, which hardened ones take for an attack.
-    let unhardened = Some("-U_FORTIFY_SOURCE".to_owned());
-    let renamed = lacking.map(|name| format!("-D{name}=something_else"));
-    let flags: Vec<String> = unhardened.into_iter().chain(renamed).collect();
-    shim.compile(root, tmp, &flags)
-}
 
 /// How a driver is compiled; paths are from the repository's root.
 pub struct Shim {

@@ -4,6 +4,8 @@
 
 #[path = "worker/backends.rs"]
 mod backends;
+#[path = "../../tests/support/cuda_shim.rs"]
+mod cuda_shim;
 #[path = "../../tests/support/device_shim.rs"]
 mod device_shim;
 #[path = "worker/devices.rs"]

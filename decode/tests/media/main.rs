@@ -1,6 +1,8 @@
 //! Real and made clips through the whole crate, judged by the ffmpeg tools.
 
 mod clips;
+#[path = "../../../tests/support/cuda_shim.rs"]
+mod cuda_shim;
 mod damage;
 #[path = "../../../tests/support/device_shim.rs"]
 mod device_shim;

@@ -2,6 +2,8 @@
 
 #[path = "../../../gate/tests/gate/any.rs"]
 mod any;
+#[path = "../../../tests/support/cuda_shim.rs"]
+mod cuda_shim;
 mod device;
 #[path = "../../../tests/support/driver_shim.rs"]
 mod driver_shim;

@@ -8,12 +8,12 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::{driver_shim, skip::skip};
+use crate::{cuda_shim, skip::skip};
 
 /// What the ignored test `name` says with the shim as its driver, and whether it passes.
 fn with_shim(name: &str, settings: &[(&str, &str)], lacking: Option<&str>) -> Option<Output> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folder = match driver_shim::cuda(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking) {
+    let folder = match cuda_shim::shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking) {
         Ok(folder) => folder,
         Err(why) => {
             skip(name, why);
