@@ -82,6 +82,12 @@ static std::map<VABufferID, Buffer> buffers;
 static std::map<VAContextID, Context> contexts;
 static bool lost;
 static long long decodes, fetches, exported;
+// More was done than a setting has succeed, counted while there is one.
+static bool is_over(const char* name, long long& count) {
+    long long most = setting(name, -1);
+    return most >= 0 && count++ >= most;
+}
+
 // The device's memory.
 static int memory_fd = -1;
 static char* memory;
@@ -255,7 +261,7 @@ static VAStatus render_picture(VADriverContextP, VAContextID context, VABufferID
 
 static VAStatus end_picture(VADriverContextP, VAContextID context) {
     Guard guard(driver_lock);
-    if (decodes++ >= setting("SHIM_DECODES", 1ll << 40)) lost = true;
+    if (is_over("SHIM_DECODES", decodes)) lost = true;
     if (lost) return VA_STATUS_ERROR_OPERATION_FAILED;
     Context& of = contexts[context];
     Surface& target = surfaces[of.target];
@@ -306,7 +312,7 @@ static VAStatus create_image(VADriverContextP, VAImageFormat* format, int width,
 static VAStatus get_image(VADriverContextP, VASurfaceID from, int x, int y, unsigned width, unsigned height,
                           VAImageID image) {
     Guard guard(driver_lock);
-    if (fetches++ >= setting("SHIM_FETCHES", 1ll << 40)) lost = true;
+    if (is_over("SHIM_FETCHES", fetches)) lost = true;
     if (lost) return VA_STATUS_ERROR_OPERATION_FAILED;
     if (surfaces.count(from) == 0) return VA_STATUS_ERROR_INVALID_SURFACE;
     if (buffers.count(image) == 0) return VA_STATUS_ERROR_INVALID_IMAGE;
@@ -330,7 +336,7 @@ static VAStatus export_surface(VADriverContextP, VASurfaceID surface, uint32_t k
     bool is_wanted = kind == VA_SURFACE_ATTRIB_MEM_TYPE_DRM_PRIME_2 &&
                      (flags & VA_EXPORT_SURFACE_SEPARATE_LAYERS) && !(flags & VA_EXPORT_SURFACE_WRITE_ONLY);
     if (!is_wanted) return VA_STATUS_ERROR_UNSUPPORTED_MEMORY_TYPE;
-    if (lost || exported++ >= setting("SHIM_EXPORTS", 1ll << 40)) return VA_STATUS_ERROR_OPERATION_FAILED;
+    if (lost || is_over("SHIM_EXPORTS", exported)) return VA_STATUS_ERROR_OPERATION_FAILED;
     if (surfaces.count(surface) == 0) return VA_STATUS_ERROR_INVALID_SURFACE;
     const Surface& of = surfaces[surface];
     auto* out = static_cast<VADRMPRIMESurfaceDescriptor*>(told);

@@ -171,7 +171,9 @@ static VkResult allocate(VkDevice device, const VkMemoryAllocateInfo* info, cons
         return take(device, info, memory, made);
     }
     Guard guard(lock);
-    if (imports++ >= setting("SHIM_IMPORTS", 1ll << 40)) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    // Counted while there is the setting.
+    long long most = setting("SHIM_IMPORTS", -1);
+    if (most >= 0 && imports++ >= most) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
     VkMemoryAllocateInfo own = *info;
     own.pNext = nullptr;
     VkResult result = take(device, &own, memory, made);

@@ -8,6 +8,8 @@
 mod driver_shim;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
+#[path = "../../tests/support/vulkan_shim.rs"]
+mod vulkan_shim;
 
 use std::{
     fs::File,
@@ -20,7 +22,6 @@ use std::{
     },
 };
 
-use driver_shim::Shim;
 use gate::conformance::{Fill, Picture, batches, first_difference};
 use media::{
     DeviceMemory, DevicePicture, DmaBufPlane, Frame, HostPicture, Pixels, PixelsLost, Sample,
@@ -28,31 +29,18 @@ use media::{
 };
 use shaders::{AdapterChoice, WgpuMeasurer};
 
-const VULKAN: Shim = Shim {
-    sources: &["shaders/shim/vulkan_icd.cpp"],
-    included: &["kernels/shim/settings.hpp"],
-    names: &["libvulkan_shim.so"],
-};
-
 /// Runs the ignored test `name` with the shim as Vulkan's only driver; says loudly why it does not.
 fn passes(name: &str, settings: &[(&str, &str)]) {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folder =
-        match VULKAN.compile(root, Path::new(env!("CARGO_TARGET_TMPDIR")), &["-ldl".into()]) {
-            Ok(folder) => folder,
-            Err(why) => return skip::skip(name, why),
-        };
-    let library = folder.join(VULKAN.names[0]);
-    let own = tempfile::tempdir().expect("a folder");
-    let manifest = own.path().join("icd.json");
-    let said = format!(
-        r#"{{"file_format_version": "1.0.0", "ICD": {{"api_version": "1.3.0", "library_path": {library:?}}}}}"#
-    );
-    std::fs::write(&manifest, said).expect("written");
+    let folder = match vulkan_shim::compiled(root, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        Ok(folder) => folder,
+        Err(why) => return skip::skip(name, why),
+    };
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
     test.args(["--exact", name, "--ignored", "--nocapture"]);
-    test.env("VK_ICD_FILENAMES", &manifest).envs(settings.iter().copied());
+    test.env("VK_ICD_FILENAMES", folder.join(vulkan_shim::MANIFEST));
+    test.env("LD_LIBRARY_PATH", folder).envs(settings.iter().copied());
     let output = test.output().expect("this test starts");
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -197,7 +197,13 @@ impl Vendor {
 }
 
 /// What the ignored test `name` says with a driver that knows the clips.
-fn with_driver(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) -> Option<Output> {
+fn with_driver(
+    vendor: Vendor,
+    name: &str,
+    clips: &[Vec<u8>],
+    settings: &str,
+    vulkan: Option<&Path>,
+) -> Option<Output> {
     let folder = match vendor.driver(clips, settings) {
         Ok(folder) => folder,
         Err(why) => {
@@ -209,15 +215,25 @@ fn with_driver(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) ->
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
     test.args(["--exact", name, "--ignored", "--nocapture"]);
-    test.env("LD_LIBRARY_PATH", &libraries).env("SHIM_FOLDER", libraries);
+    test.env("LD_LIBRARY_PATH", &libraries).env("SHIM_FOLDER", &libraries);
     test.env("LIBVA_DRIVERS_PATH", folder.path().join(DRIVERS));
+    for file in vulkan.into_iter().flat_map(|of| fs::read_dir(of).expect("there")).flatten() {
+        fs::copy(file.path(), libraries.join(file.file_name())).expect("a copy");
+        test.env("VK_ICD_FILENAMES", libraries.join("icd.json"));
+    }
     Some(test.output().expect("this test starts"))
 }
 
 /// Runs the ignored test `name` with a driver that knows the clips, the first of which lies beside it, and
-/// says what it said; says loudly why it does not.
-pub fn passes(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) {
-    let Some(output) = with_driver(vendor, name, clips, settings) else { return };
+/// says what it said; says loudly why it does not. `vulkan` is the folder of another driver that it has.
+pub fn passes(
+    vendor: Vendor,
+    name: &str,
+    clips: &[Vec<u8>],
+    settings: &str,
+    vulkan: Option<&Path>,
+) {
+    let Some(output) = with_driver(vendor, name, clips, settings, vulkan) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{settings}: {said}{errors}");

@@ -75,10 +75,10 @@ impl WorkerProgram {
         self.device.is_some() || self.gate.is_some()
     }
 
-    /// Directories besides the system's in which a driver and its libraries are looked for.
+    /// Paths besides the system's at which a driver and its libraries are looked for.
     pub(crate) fn libraries(&self) -> Vec<String> {
         match self.has_driver() {
-            true => library_directories().into_iter().chain(driver_directories()).collect(),
+            true => library_directories().into_iter().chain(driver_paths()).collect(),
             false => Vec::new(),
         }
     }
@@ -151,28 +151,23 @@ pub(crate) fn library_directories() -> Vec<String> {
     absolute(&loader_path().unwrap_or_default())
 }
 
-/// Where libva is told to look for its driver.
-fn driver_directories() -> Vec<String> {
-    let told = driver_settings().filter(|(name, _)| *name == DRIVERS_OF_LIBVA);
-    told.flat_map(|(_, directories)| absolute(&directories)).collect()
+/// Where libva is told to look for its driver, and the manifests that Vulkan's loader is told to read.
+fn driver_paths() -> Vec<String> {
+    let told = driver_settings().filter(|(name, _)| NAMING_PATHS.contains(name));
+    told.flat_map(|(_, paths)| absolute(&paths)).collect()
 }
 
-fn absolute(directories: &OsStr) -> Vec<String> {
-    let paths = env::split_paths(directories).map(|path| path.display().to_string());
+fn absolute(paths: &OsStr) -> Vec<String> {
+    let paths = env::split_paths(paths).map(|path| path.display().to_string());
     paths.filter(|path| path.starts_with('/')).collect()
 }
 
-const DRIVERS_OF_LIBVA: &str = "LIBVA_DRIVERS_PATH";
+/// Settings that are paths, separated by colons.
+const NAMING_PATHS: [&str; 3] = ["LIBVA_DRIVERS_PATH", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
 /// Which devices a driver shows, and which of the drivers of libva and Vulkan is taken.
 #[expect(clippy::disallowed_methods, reason = "the drivers' settings, not ours")]
 fn driver_settings() -> impl Iterator<Item = (&'static str, OsString)> {
-    let names = [
-        "CUDA_VISIBLE_DEVICES",
-        "LIBVA_DRIVER_NAME",
-        DRIVERS_OF_LIBVA,
-        "VK_DRIVER_FILES",
-        "VK_ICD_FILENAMES",
-    ];
-    names.into_iter().filter_map(|name| Some((name, env::var_os(name)?)))
+    let names = ["CUDA_VISIBLE_DEVICES", "LIBVA_DRIVER_NAME"].into_iter().chain(NAMING_PATHS);
+    names.filter_map(|name| Some((name, env::var_os(name)?)))
 }

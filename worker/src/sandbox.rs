@@ -95,7 +95,7 @@ pub(crate) struct Confinement {
     pub program: Vec<Codec>,
     /// What it measures with instead of the CPU.
     pub gate: Option<GateDevice>,
-    /// Directories besides the system's in which these and their libraries are looked for.
+    /// Paths besides the system's at which these and their libraries are looked for.
     pub libraries: Vec<String>,
 }
 

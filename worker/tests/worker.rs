@@ -48,3 +48,5 @@ mod spare;
 mod support;
 #[path = "worker/views.rs"]
 mod views;
+#[path = "../../tests/support/vulkan_shim.rs"]
+mod vulkan_shim;

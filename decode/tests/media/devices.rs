@@ -11,10 +11,14 @@ use media::Frame;
 
 use crate::{
     device_shim::{
-        LONG, PROBED, Shown, Vendor, Vendor::Nvidia, Vendor::Va, all, frames, given, passes, shown,
+        self, LONG, PROBED, Shown, Vendor, Vendor::Nvidia, Vendor::Va, all, frames, given, shown,
     },
     support::{every, run},
 };
+
+fn passes(vendor: Vendor, name: &str, clips: &[Vec<u8>], settings: &str) {
+    device_shim::passes(vendor, name, clips, settings, None);
+}
 
 fn all_shown(frames: &[(u64, Frame)]) -> Vec<Shown> {
     frames.iter().map(shown).collect()

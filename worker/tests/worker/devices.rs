@@ -1,9 +1,15 @@
 //! Workers on devices whose drivers are shims: decoded by NVDEC or VAAPI, measured where the pictures are
 //! or by the CPU, in the sandbox that a driver is left. The tests of `device` run in processes of their own.
 
+use std::path::Path;
+
 use worker::GateBackend;
 
-use crate::device_shim::{LONG, PROBED, Vendor, Vendor::Nvidia, Vendor::Va, all, passes};
+use crate::{
+    device_shim::{LONG, PROBED, Vendor, Vendor::Nvidia, Vendor::Va, all, passes},
+    skip::skip,
+    vulkan_shim,
+};
 
 /// Runs a test of `device` with a driver that knows a clip, and those of the probe.
 fn on_device(vendor: Vendor, name: &str, settings: &str) {
@@ -12,7 +18,33 @@ fn on_device(vendor: Vendor, name: &str, settings: &str) {
         return;
     }
     let clips = all(&[&LONG[..1], &PROBED[..]].concat());
-    passes(vendor, &format!("devices::device::{name}"), &clips, settings);
+    passes(vendor, &format!("devices::device::{name}"), &clips, settings, None);
+}
+
+/// The same with libva's driver, and one of Vulkan's that imports what it exports.
+fn on_both(name: &str, clip: &str, settings: &str) {
+    if !cfg!(feature = "dma-buf") {
+        println!("SKIPPED {name}: built without dma-buf");
+        return;
+    }
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    match vulkan_shim::compiled(root, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        Ok(vulkan) => {
+            let clips = all(&[&[clip], &PROBED[..]].concat());
+            passes(Va, &format!("devices::device::{name}"), &clips, settings, Some(&vulkan));
+        }
+        Err(why) => skip(name, why),
+    }
+}
+
+#[test]
+fn what_vaapi_decodes_is_measured_where_it_is() {
+    let file = "a_file_that_is_imported_is_that_of_the_cpu";
+    // Of 200 frames the stills are fetched, and what a GOP hands over: this clip has one GOP.
+    for settings in ["", "SHIM_FETCHES=30", "SHIM_EXPORTS=50", "SHIM_IMPORTS=50"] {
+        on_both(file, LONG[2], settings);
+    }
+    on_both("live_sessions_that_are_imported_are_those_of_the_cpu", LONG[0], "");
 }
 
 #[test]
@@ -55,19 +87,21 @@ mod device {
         support::{Heard, program, spec},
     };
 
-    fn select(vendor: Vendor) -> (Supervisor, Selection) {
+    fn select(vendor: Vendor, gate: GateChoice) -> (Supervisor, Selection) {
         let wanted = Wanted {
             choice: Choice::Named(vendor.backend()),
             device: vendor.device(),
-            gate: GateChoice::Auto,
+            gate,
             ..Wanted::default()
         };
         let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
         println!("{}: {}", found.capabilities.measurer, found.sandbox);
         assert_eq!(found.backend, vendor.backend());
-        match vendor {
-            Nvidia => assert_eq!(found.capabilities.measurer, "cuda:shim"),
-            Va => assert!(found.capabilities.measurer.starts_with("cpu-")),
+        let measurer = found.capabilities.measurer.as_str();
+        match (vendor, gate) {
+            (Nvidia, _) => assert_eq!(measurer, "cuda:shim"),
+            (Va, GateChoice::Auto) => assert!(measurer.starts_with("cpu-"), "{measurer}"),
+            (Va, _) => assert!(measurer.starts_with("wgpu:llvmpipe"), "{measurer}"),
         }
         assert!(found.sandbox.seccomp && found.sandbox.rlimits, "{}", found.sandbox);
         (supervisor, found)
@@ -76,28 +110,42 @@ mod device {
     #[test]
     #[ignore = "needs the shim"]
     fn a_file_of_nvidia_is_that_of_the_cpu() {
-        a_file_is_that_of_the_cpu(Nvidia);
+        a_file_is_that_of_the_cpu(Nvidia, GateChoice::Auto);
     }
 
     #[test]
     #[ignore = "needs the shim"]
     fn a_file_of_libva_is_that_of_the_cpu() {
-        a_file_is_that_of_the_cpu(Va);
+        a_file_is_that_of_the_cpu(Va, GateChoice::Auto);
     }
 
     #[test]
     #[ignore = "needs the shim"]
     fn live_sessions_of_nvidia_are_those_of_the_cpu() {
-        live_sessions_are_those_of_the_cpu(Nvidia);
+        live_sessions_are_those_of_the_cpu(Nvidia, GateChoice::Auto);
     }
 
     #[test]
     #[ignore = "needs the shim"]
     fn live_sessions_of_libva_are_those_of_the_cpu() {
-        live_sessions_are_those_of_the_cpu(Va);
+        live_sessions_are_those_of_the_cpu(Va, GateChoice::Auto);
     }
 
-    fn a_file_is_that_of_the_cpu(vendor: Vendor) {
+    const WGPU: GateChoice = GateChoice::Named(GateBackend::Wgpu);
+
+    #[test]
+    #[ignore = "needs the shims"]
+    fn a_file_that_is_imported_is_that_of_the_cpu() {
+        a_file_is_that_of_the_cpu(Va, WGPU);
+    }
+
+    #[test]
+    #[ignore = "needs the shims"]
+    fn live_sessions_that_are_imported_are_those_of_the_cpu() {
+        live_sessions_are_those_of_the_cpu(Va, WGPU);
+    }
+
+    fn a_file_is_that_of_the_cpu(vendor: Vendor, gate: GateChoice) {
         let run = |supervisor: &Supervisor| {
             let mut heard = Heard::default();
             supervisor
@@ -108,18 +156,20 @@ mod device {
         // The probe finds a device that is sound; the job's worker reads the settings anew.
         let settings = fs::read_to_string(given("settings")).expect("there");
         fs::write(given("settings"), "").expect("ours");
-        let (on_device, _) = select(vendor);
+        let (on_device, _) = select(vendor, gate);
         fs::write(given("settings"), &settings).expect("ours");
         let (mut there, mut here) = (run(&on_device), run(&Supervisor::new(program())));
         let by = there.measured_by.take().expect("told");
         here.measured_by = None;
-        println!("{settings}: {by:?}, {:?}", there.done);
+        println!("{settings}: {by:?}, {:?}, {} stills", there.done, there.stills.len());
         let (mine, theirs) = (here.done.as_mut(), there.done.as_mut());
         let (mine, theirs) = (mine.expect("done"), theirs.expect("done"));
         let fallback = theirs.fallback.take();
         let decoder = format!("{}:h264", vendor.backend().as_str());
         match settings.as_str() {
-            "" => assert_eq!((&theirs.decoder, &fallback), (&decoder, &None)),
+            "" | "SHIM_FETCHES=30" | "SHIM_EXPORTS=50" | "SHIM_IMPORTS=50" => {
+                assert_eq!((&theirs.decoder, &fallback), (&decoder, &None));
+            }
             "SHIM_LAUNCHES=1" | "SHIM_ANSWERED=1" => assert!(by.lost.is_some()),
             _ => assert!(theirs.decoder.contains("software:h264") && fallback.is_some()),
         }
@@ -129,11 +179,11 @@ mod device {
         let is_kept = settings.is_empty() || !by.measurer.starts_with("cpu-") || vendor == Va;
         assert!(is_slow || by.lost.is_none() == is_kept, "{by:?}");
         theirs.decoder.clone_from(&mine.decoder);
-        assert_eq!(there.signals.len(), 96);
+        assert_eq!(there.signals.len() as u64, mine.frames);
         assert!(there == here, "signals, stills and report are equal");
     }
 
-    fn live_sessions_are_those_of_the_cpu(vendor: Vendor) {
+    fn live_sessions_are_those_of_the_cpu(vendor: Vendor, gate: GateChoice) {
         const SESSIONS: u32 = 4;
         let input = Cursor::new(brought(LONG[0]));
         let demuxer = Demuxer::open(Box::new(input), decode::Limits::default()).expect("a clip");
@@ -157,7 +207,7 @@ mod device {
             println!("lost: {lost:?}");
             (signals.clone(), stills.clone(), closed.clone())
         };
-        let (on_device, _) = select(vendor);
+        let (on_device, _) = select(vendor, gate);
         let (there, here) = (run(&on_device), run(&Supervisor::new(program())));
         assert_eq!(there.2.values().copied().collect::<Vec<_>>(), vec![96; SESSIONS as usize]);
         assert!(there == here, "signals and stills of every session are equal");
