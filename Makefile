@@ -40,6 +40,7 @@ lint: ## Fail on a compiler or clippy warning, with the features and without, or
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
+	$(CARGO) test --locked -p shaders --test conformance -- --ignored --nocapture
 	$(CARGO) test --locked -p shaders
 
 schemas: ## Write schemas/openapi.json anew from the code
