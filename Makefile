@@ -3,7 +3,7 @@
 CARGO ?= cargo
 VIDEO ?=
 OUT ?= demo-out
-# Everything is tested with them; without them it is linted.
+# Everything is tested with them; without them, and with cuda-embed, it is linted.
 FEATURES := --features sightline/h3-experimental,sightline/wgpu-gate,sightline/cuda-gate
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
@@ -34,12 +34,13 @@ fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
 
 lint: ## Fail on a compiler or clippy warning, with the features and without, or a broken doc link
-	$(CARGO) clippy --locked --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets $(FEATURES),sightline/cuda-embed -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace $(FEATURES) --no-deps --document-private-items -q
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
+	$(CARGO) test --locked -p shaders --test conformance -- --ignored --nocapture
 	$(CARGO) test --locked -p shaders
 
 schemas: ## Write schemas/openapi.json anew from the code

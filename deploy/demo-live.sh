@@ -9,6 +9,7 @@ folder=$1
 work=$(mktemp -d)
 server=
 # The server is of a session of its own: Ctrl-C reaches the publisher alone, which takes leave of it first.
+# shellcheck disable=SC2317,SC2329 # the trap calls it
 end() {
     trap - EXIT
     if [ -n "$server" ]; then

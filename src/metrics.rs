@@ -69,6 +69,8 @@ series! {
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
     /// Media workers of file jobs, by whether one waited.
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
+    /// Batches that a device was late with, and that the CPU measured.
+    gate_batches_late: IntCounter = family::counter, "service_gate_batches_late_total";
     /// Devices that measured frames in a worker and were given up, the CPU going on.
     gate_devices_lost: IntCounter = family::counter, "service_gate_devices_lost_total";
     /// Files and workers of live sessions in which software decoded for the backend asked for.

@@ -1,10 +1,15 @@
-//! Layout laws as tests: dependency edges, licences, banned crates, `unsafe`, file length, links.
+//! Layout laws as tests: dependency edges, licences, banned crates, `unsafe`, file length, links, scripts.
 //!
 //! Each failure names the place and the law; CONTRIBUTING.md says why each law is there.
 #![allow(missing_docs)]
 
+#[path = "support/skip.rs"]
+mod skip;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -277,4 +282,32 @@ fn links_in_the_documents_lead_somewhere() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new(), "links to files that are not there");
+}
+
+/// Whether the first line names a shell; most scripts have no ending.
+fn is_shell_script(path: &Path) -> bool {
+    let (mut start, file) = (Vec::new(), File::open(path));
+    let read = file.and_then(|file| file.take(64).read_to_end(&mut start));
+    read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.starts_with(b"#!") && line.ends_with(b"sh")
+}
+
+#[test]
+fn shellcheck_has_nothing_to_say_about_a_script() {
+    let scripts: Vec<PathBuf> =
+        files("").into_iter().filter(|path| path.is_file() && is_shell_script(path)).collect();
+    let names: Vec<String> = scripts.iter().map(|path| relative(path)).collect();
+    for known in [".ci/run", "benches/live.sh", "deploy/gpu-check"] {
+        assert!(names.iter().any(|name| name == known), "no {known} in {names:?}");
+    }
+    let checked = match Command::new("shellcheck").args(&scripts).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return skip::skip("shellcheck of the scripts", "make setup installs shellcheck");
+        }
+        checked => checked.expect("shellcheck starts"),
+    };
+    let said = String::from_utf8_lossy(&checked.stdout);
+    let complaint = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{}\n{said}{complaint}", names.join(" "));
 }

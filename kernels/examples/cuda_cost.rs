@@ -29,7 +29,8 @@ fn main() {
         }
         Err(error) => {
             eprintln!("cuda_cost: {error}");
-            let is_missing = matches!(error, CudaError::NoDriver | CudaError::NoDevice { .. });
+            let is_missing =
+                matches!(error, CudaError::NoDriver { .. } | CudaError::NoDevice { .. });
             std::process::exit(if is_missing { 2 } else { 1 });
         }
     }

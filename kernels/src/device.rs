@@ -3,6 +3,7 @@
 //! The driver's library is loaded when first asked for; nothing of CUDA is linked.
 
 use std::{
+    error::Error,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
@@ -11,6 +12,7 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
 use gate::device::said;
+use libloading::Library;
 
 use crate::{CudaError, Version, module};
 
@@ -77,9 +79,7 @@ impl Device {
     }
 
     fn probe(index: usize) -> Result<Device, CudaError> {
-        if !is_driver_there() {
-            return Err(CudaError::NoDriver);
-        }
+        load_driver()?;
         let found = driver_version()?;
         if found < DRIVER_MIN {
             return Err(CudaError::DriverTooOld { found, needed: DRIVER_MIN });
@@ -137,9 +137,18 @@ pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> CudaErr
 }
 
 #[expect(unsafe_code, reason = "loads the driver's library")]
-fn is_driver_there() -> bool {
+fn load_driver() -> Result<(), CudaError> {
     // SAFETY: loading runs the initialisers of the system's own driver, which expect nothing.
-    unsafe { sys::is_culib_present() }
+    if unsafe { sys::is_culib_present() } {
+        return Ok(());
+    }
+    // The binding tries this name too, and does not say what the loader says.
+    // SAFETY: as above.
+    let asked = unsafe { Library::new("libcuda.so.1") };
+    asked.map(drop).map_err(|error| {
+        let words = error.source().map(ToString::to_string);
+        CudaError::NoDriver { reason: words.unwrap_or_else(|| error.to_string()) }
+    })
 }
 
 #[expect(unsafe_code, reason = "a call of the driver that its binding does not wrap")]

@@ -6,9 +6,12 @@ use media::ErrorKind;
 /// What is missing, or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// The driver is not installed, or not visible here.
-    #[error("no NVIDIA driver: the loader finds no libcuda.so.1")]
-    NoDriver,
+    /// The driver is not installed, not visible here, or no library.
+    #[error("no NVIDIA driver: {reason}")]
+    NoDriver {
+        /// What the loader says.
+        reason: String,
+    },
     /// The driver is older than the kernels' code.
     #[error("the NVIDIA driver speaks CUDA {found}, and {needed} is needed: driver 525 or later")]
     DriverTooOld {
@@ -63,7 +66,7 @@ impl CudaError {
     /// What is not there is unavailable; what is there and too old or wrong is unsupported.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            CudaError::NoDriver
+            CudaError::NoDriver { .. }
             | CudaError::NoDevice { .. }
             | CudaError::NoSuchDevice { .. }
             | CudaError::Refused { .. } => ErrorKind::Unavailable,

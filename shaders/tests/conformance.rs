@@ -1,6 +1,7 @@
 //! The WGSL measurer on any adapter there is, a CPU's too: the whole table, and what goes wrong.
 //!
-//! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is.
+//! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is. Where the
+//! examination is worth nothing on a CPU, the ignored test comes first: it fails there.
 #![forbid(unsafe_code)]
 
 #[path = "../../gate/tests/gate/any.rs"]
@@ -26,24 +27,30 @@ use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
 
 use any::check_any_batches;
 
-/// The adapter that is to be examined, where somebody names one.
+/// Opens the adapter that somebody names and no other; where nobody does, what `unnamed` says, if any.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
-fn named_adapter() -> Option<String> {
-    std::env::var("SIGHTLINE_VULKAN_ADAPTER").ok()
+fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
+    let named = std::env::var("SIGHTLINE_VULKAN_ADAPTER").ok();
+    let choice = named.as_deref().map_or(unnamed, AdapterChoice::Named);
+    match WgpuMeasurer::open(choice) {
+        Err(error @ WgpuError::NoAdapter { .. }) if named.is_none() => Err(error),
+        opened => Ok(opened.unwrap_or_else(|error| panic!("{error}"))),
+    }
 }
 
-/// The adapter that is named and no other; else any there is, a CPU's too.
+/// The adapter that every test examines: a GPU's before a CPU's.
 fn open(test: &str) -> Option<WgpuMeasurer> {
-    let named = named_adapter();
-    let choice = named.as_deref().map_or(AdapterChoice::Any, AdapterChoice::Named);
-    match WgpuMeasurer::open(choice) {
-        Ok(measurer) => Some(measurer),
-        Err(error @ WgpuError::NoAdapter { .. }) if named.is_none() => {
-            skip::skip(test, error);
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    open_named_or(AdapterChoice::Any).map_err(|error| skip::skip(test, error)).ok()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn what_is_examined_is_no_cpu() {
+    let opened = open_named_or(AdapterChoice::Hardware);
+    let measurer = opened.unwrap_or_else(|error| panic!("{error}"));
+    let adapter = measurer.adapter();
+    assert!(!adapter.ends_with("(Cpu)"), "{adapter} is named");
+    println!("the shader is examined on {adapter}");
 }
 
 fn frames(pictures: &[Picture]) -> Vec<Frame> {

@@ -165,6 +165,10 @@ impl Hosted {
                 counted.gate_devices_lost.inc();
                 tracing::warn!(reason, "the gate's device was given up: the CPU measures");
             }
+            LiveEvent::GateLate => {
+                counted.gate_batches_late.inc();
+                tracing::debug!("the gate's device was late with a batch: the CPU measured it");
+            }
             LiveEvent::DecoderLost(reason) => {
                 counted.decode_fallbacks.inc();
                 tracing::warn!(reason, "the device that decodes opens no more: software does");

@@ -158,7 +158,7 @@ fn who_leaves_stops_the_search() {
         assert_eq!(log.find("alice", "e").await.total_hits, 500);
         let all = log.search.examined();
         assert!(all > 10, "{all} chunks");
-        let (unplug, unplugged) = std::sync::mpsc::channel::<()>();
+        let (unplug, unplugged) = std::sync::mpsc::sync_channel::<()>(0);
         {
             let mut search = pin!(log.search.find(wanted("alice", "e")));
             assert!(is_pending(search.as_mut()).await, "what it needs is being looked up");

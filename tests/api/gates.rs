@@ -91,14 +91,18 @@ fn a_gate_backend_that_is_missing_stops_the_start_and_says_what_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let libraries = dir.path().join("libraries");
     std::fs::create_dir(&libraries).expect("made");
-    std::fs::write(libraries.join("libcuda.so.1"), "not a library").expect("written");
+    // A machine with a driver may have one of the first name as well.
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::fs::write(libraries.join(name), "not a library").expect("written");
+    }
     let (code, words) = match cfg!(feature = "cuda-gate") {
-        true => (1, "SERVICE_GATE_BACKEND asks for cuda: no NVIDIA driver"),
-        false => (2, "built without it (--features cuda-gate)"),
+        true => (1, ["asks for cuda: no NVIDIA driver: ", "libcuda.so.1: file too short"]),
+        false => (2, ["built without it", "(--features cuda-gate)"]),
     };
     let mut command = Setup::new(dir.path()).var("SERVICE_GATE_BACKEND", "cuda").command();
     let output = command.env("LD_LIBRARY_PATH", &libraries).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains("SERVICE_GATE_BACKEND") && said.contains(words), "{said}");
+    assert!(said.contains("SERVICE_GATE_BACKEND"), "{said}");
+    assert!(words.iter().all(|words| said.contains(words)), "{said}");
 }

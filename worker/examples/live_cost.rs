@@ -105,6 +105,7 @@ impl Tally {
         let (session, event) = match event {
             LiveEvent::Session { session, event } => (first + session, event),
             LiveEvent::Ended(error) => return self.trouble.push(error.to_string()),
+            LiveEvent::GateLate => return self.trouble.push("a late batch".to_owned()),
             LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
                 return self.trouble.push(reason);
             }

@@ -39,6 +39,8 @@ pub enum LiveEvent {
     },
     /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
     GateLost(String),
+    /// The device that measures was late with a batch, which the CPU measured.
+    GateLate,
     /// The device that was to decode opens no more, for this reason; the CPU decodes the same pictures.
     DecoderLost(String),
     /// The worker ended by itself, and all its sessions with it; comes last.
@@ -251,6 +253,7 @@ fn listen(
             Some(Reply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
                 on_event(LiveEvent::GateLost(reason));
             }
+            Some(Reply::GateLate) => on_event(LiveEvent::GateLate),
             Some(Reply::DecoderLost { reason }) if !mem::replace(&mut is_decoder_lost, true) => {
                 on_event(LiveEvent::DecoderLost(reason));
             }

@@ -108,6 +108,8 @@ pub struct MeasuredBy {
     pub measurer: String,
     /// Why the device that was there at the start was given up.
     pub lost: Option<String>,
+    /// Batches that the device was late with, and that the CPU measured.
+    pub late: u32,
 }
 
 /// Where a measurer reads pictures, beside host memory.
@@ -206,6 +208,11 @@ impl Measuring {
         if self.is_on_device() { GATHERED_MAX } else { 1 }
     }
 
+    /// Batches that the device was late with, and that the CPU measured.
+    pub fn late(&self) -> u32 {
+        self.0.as_ref().map_or(0, |shared| shared.desk.late())
+    }
+
     /// Why the device is not asked any more.
     pub fn lost(&self) -> Option<String> {
         self.0.as_ref()?.desk.lost().map(ToString::to_string)
@@ -221,7 +228,7 @@ impl Measuring {
 
     /// What is told of it.
     pub fn told(&self) -> MeasuredBy {
-        MeasuredBy { measurer: self.name(), lost: self.lost() }
+        MeasuredBy { measurer: self.name(), lost: self.lost(), late: self.late() }
     }
 }
 
@@ -290,7 +297,7 @@ fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateError {
 wire_enum!(GateBackend, "gate backend", { 0 => Cpu, 1 => Wgpu, 2 => Cuda });
 wire_enum!(GateError, "gate error", { 1 => NotBuilt { backend }, 2 => Refused { kind, reason } });
 wire_struct!(GateDevice { backend, number, is_named, was_there });
-wire_struct!(MeasuredBy { measurer, lost });
+wire_struct!(MeasuredBy { measurer, lost, late });
 
 #[cfg(test)]
 mod tests {

@@ -96,6 +96,8 @@ pub(crate) enum Reply {
     Session { session: u32, event: SessionEvent },
     /// The device that measured live sessions was given up, for this reason: the CPU goes on.
     GateLost { reason: String },
+    /// The device that measures live sessions was late with a batch: the CPU measured it.
+    GateLate,
     /// The device that was to decode live sessions opens no more, for this reason: the CPU decodes.
     DecoderLost { reason: String },
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
@@ -138,6 +140,7 @@ wire_enum!(Reply, "reply", {
     10 => GateLost { reason },
     11 => Program { codec },
     12 => DecoderLost { reason },
+    13 => GateLate,
 });
 wire_enum!(Source, "source", {
     1 => File { len },

@@ -9,6 +9,8 @@
 mod device;
 mod filter;
 mod program;
+#[cfg(test)]
+mod signals;
 
 use std::{fmt, fs, io};
 

@@ -4,6 +4,7 @@
 //! a process of its own. Needs `g++`; says so loudly where it is missing.
 
 use std::{
+    fs,
     path::Path,
     process::{Command, Output},
 };
@@ -107,14 +108,42 @@ fn a_function_that_the_driver_lacks_is_an_error() {
     assert!(output.status.success() && named, "{said}");
 }
 
-#[test]
-fn a_machine_without_a_driver_is_told_so() {
+/// Opening a device, the loader looking into `folder` first.
+fn opening(folder: &Path) -> Output {
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
     test.args(["--exact", "device::opening", "--ignored", "--nocapture"]);
-    let output = test.output().expect("this test starts");
+    test.env("LD_LIBRARY_PATH", folder).output().expect("this test starts")
+}
+
+#[test]
+fn a_file_that_is_no_library_is_told_from_one_that_is_not_there() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-library");
+    fs::create_dir_all(&folder).expect("our own directory");
+    let text = "no library\n";
+    for (case, text, expected) in [
+        ("empty", String::new(), "file too short"),
+        ("a line", text.to_owned(), "file too short"),
+        ("longer than a library's head", text.repeat(100), "invalid ELF header"),
+    ] {
+        // A machine with a driver has one of the first name as well.
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            fs::write(folder.join(name), &text).expect("our own directory");
+        }
+        let output = opening(&folder);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let file = folder.join("libcuda.so.1");
+        let expected = format!("Unavailable: no NVIDIA driver: {}: {expected}", file.display());
+        assert!(output.status.success() && said.contains(&expected), "{case}: {said}");
+    }
+}
+
+#[test]
+fn a_machine_without_a_driver_is_told_so() {
+    let output = opening(Path::new("/nonexistent"));
     let said = String::from_utf8_lossy(&output.stdout);
-    let expected = ["Unavailable: no NVIDIA driver", "Unavailable: the NVIDIA driver", "opened "];
+    let missing = "Unavailable: no NVIDIA driver: libcuda.so.1: cannot open shared object file";
+    let expected = [missing, "Unavailable: the NVIDIA driver", "opened "];
     let known = expected.iter().any(|expected| said.contains(expected));
     assert!(output.status.success() && known, "{said}");
 }

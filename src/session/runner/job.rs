@@ -252,7 +252,8 @@ impl Job {
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(frames, pts_ms);
             }
-            JobEvent::Measured(MeasuredBy { measurer, lost }) => {
+            JobEvent::Measured(MeasuredBy { measurer, lost, late }) => {
+                self.runner.parts.metrics.gate_batches_late.inc_by(u64::from(late));
                 if let Some(reason) = lost {
                     self.runner.parts.metrics.gate_devices_lost.inc();
                     let run = self.log.run.id();

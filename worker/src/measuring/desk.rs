@@ -8,6 +8,7 @@ use std::{
     io, mem,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread,
@@ -26,6 +27,8 @@ const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
 pub(super) struct Desk {
     asks: SyncSender<Ask>,
     fate: Arc<Fate>,
+    /// Batches that whoever asked has back, as the device was late.
+    late: AtomicU32,
 }
 
 /// What becomes of the device.
@@ -63,18 +66,26 @@ impl Desk {
         thread::Builder::new()
             .name("gate-device".to_owned())
             .spawn(move || answer_all(device, &asked, &told))?;
-        Ok(Desk { asks, fate })
+        Ok(Desk { asks, fate, late: AtomicU32::new(0) })
     }
 
     /// Of a device that is there no more.
     pub fn closed(backend: &'static str, reason: String) -> Desk {
         let fate = Fate::of(backend, Patience::GPU);
         fate.lose(reason);
-        Desk { asks: sync_channel(0).0, fate }
+        Desk { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
     }
 
     /// Asks the device to measure, and waits for it.
     pub fn measure(&self, frames: &[Frame]) -> Answer {
+        let answer = self.ask(frames);
+        if matches!(answer, Err(MeasureError::Late { .. })) {
+            self.late.fetch_add(1, Relaxed);
+        }
+        answer
+    }
+
+    fn ask(&self, frames: &[Frame]) -> Answer {
         self.fate.may_ask()?;
         let patience = self.fate.watch().patience();
         let (answer, answered) = sync_channel(1);
@@ -106,6 +117,11 @@ impl Desk {
     /// The device is there and not late.
     pub fn takes(&self) -> bool {
         self.fate.may_ask().is_ok()
+    }
+
+    /// Batches that the device was late with.
+    pub fn late(&self) -> u32 {
+        self.late.load(Relaxed)
     }
 
     /// Why the device is not asked any more.
@@ -229,5 +245,6 @@ mod tests {
         };
         let kept = frames.iter().filter(is_kept).count();
         assert!(kept <= 1, "{kept} batches");
+        assert_eq!(desk.late() as usize, frames.len(), "each is counted");
     }
 }

@@ -5,6 +5,7 @@ use std::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
+    thread,
     time::Duration,
 };
 
@@ -48,6 +49,19 @@ pub(crate) fn lost_after(batches: usize) -> (Measuring, Given) {
 pub(crate) fn refusing(error: MeasureError) -> (Measuring, Given) {
     let refuses = move |batch| if batch % 3 == 1 { Err(error.clone()) } else { Ok(()) };
     scripted(Box::new(refuses), PATIENT)
+}
+
+/// A device that is late with its second batch, and is sound.
+pub(crate) fn late_once() -> (Measuring, Given) {
+    // Other batches are in time on all but the slowest machine.
+    let late = Duration::from_millis(200);
+    let slow = move |batch| {
+        if batch == 1 {
+            thread::sleep(2 * late);
+        }
+        Ok(())
+    };
+    scripted(Box::new(slow), Patience { late, ..PATIENT })
 }
 
 /// A device that says nothing more after so many batches, for as long as it is held.

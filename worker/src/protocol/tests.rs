@@ -319,8 +319,8 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<u64>(), any::<u64>()).prop_map(|(decode_us, gate_us)| {
             Reply::Job(JobEvent::Spent(Spent { decode_us, gate_us }))
         }),
-        (".{0,9}", option::of(".{0,9}")).prop_map(|(measurer, lost)| {
-            Reply::Job(JobEvent::Measured(MeasuredBy { measurer, lost }))
+        (".{0,9}", option::of(".{0,9}"), any::<u32>()).prop_map(|(measurer, lost, late)| {
+            Reply::Job(JobEvent::Measured(MeasuredBy { measurer, lost, late }))
         }),
         chunk().prop_map(|chunk| Reply::Job(JobEvent::Chunk(chunk))),
         fault().prop_map(Reply::Failed),
@@ -328,6 +328,7 @@ fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(session, event)| Reply::Session { session, event }),
         any::<u32>().prop_map(|session| Reply::Taken { session }),
         ".{0,9}".prop_map(|reason| Reply::GateLost { reason }),
+        Just(Reply::GateLate),
         ".{0,9}".prop_map(|reason| Reply::DecoderLost { reason }),
         codec().prop_map(|codec| Reply::Program { codec }),
         (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(

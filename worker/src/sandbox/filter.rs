@@ -221,7 +221,7 @@ pub(super) mod tests {
         })
     }
 
-    fn confinement(has_driver: bool, has_program: bool) -> Confinement {
+    pub(in crate::sandbox) fn confinement(has_driver: bool, has_program: bool) -> Confinement {
         let spec = DeviceSpec { backend: Backend::Nvdec, device: None, capabilities: None };
         Confinement {
             memory_bytes: 1 << 30,

@@ -94,7 +94,7 @@ fn restrict_paths(confinement: &ProgramConfinement) -> io::Result<()> {
     landlock_outcome(status.landlock, status.ruleset).1
 }
 
-fn filter() -> io::Result<Filter> {
+pub(super) fn filter() -> io::Result<Filter> {
     let mut filter = Filter::default();
     filter.allow(ALLOWED);
     filter.allow(ALLOWED_PROGRAM);

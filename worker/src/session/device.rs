@@ -5,10 +5,10 @@
 //! same integers. What the device is late with the CPU measures here: a batch is a few of its frames.
 
 use std::{
-    io,
+    io, mem,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::SyncSender,
     },
     thread,
@@ -22,7 +22,7 @@ use super::{
     batches::{Batches, Rule, Size},
     pool::{Mourner, Slot, Task, Work},
 };
-use crate::{Fault, SessionEvent, job::bytes_to_send, measuring::Measuring};
+use crate::{Fault, SessionEvent, job::bytes_to_send, measuring::Measuring, protocol::Reply};
 
 /// A frame of every session of a full worker, or as many bytes as a device takes at once.
 const RULE: Rule = Rule {
@@ -58,8 +58,8 @@ pub(super) struct Held {
     bytes: u64,
 }
 
-/// Hears why the device was given up.
-pub(super) type OnLoss = Box<dyn FnOnce(String) + Send>;
+/// Takes what there is to say of the device.
+pub(super) type Tell = Box<dyn Fn(&Reply) + Send + Sync>;
 
 /// The way to the thread.
 #[derive(Clone)]
@@ -70,8 +70,8 @@ struct Shared {
     wake: Condvar,
     measuring: Measuring,
     held: Arc<AtomicU64>,
-    /// Until it has been told.
-    on_loss: Mutex<Option<OnLoss>>,
+    tell: Tell,
+    is_loss_told: AtomicBool,
 }
 
 struct State {
@@ -84,7 +84,7 @@ impl DeviceLane {
     pub fn start(
         measuring: Measuring,
         done: SyncSender<Work>,
-        on_loss: OnLoss,
+        tell: Tell,
     ) -> io::Result<DeviceLane> {
         let state = State { batches: Batches::new(RULE), is_closed: false };
         let shared = Arc::new(Shared {
@@ -92,7 +92,8 @@ impl DeviceLane {
             wake: Condvar::new(),
             measuring,
             held: Arc::default(),
-            on_loss: Mutex::new(Some(on_loss)),
+            tell,
+            is_loss_told: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
@@ -146,9 +147,8 @@ impl Shared {
     /// Tells once that the device was given up, if it was.
     fn tell_loss(&self) {
         let Some(reason) = self.measuring.lost() else { return };
-        let on_loss = self.on_loss.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(on_loss) = on_loss {
-            on_loss(reason);
+        if !self.is_loss_told.swap(true, Relaxed) {
+            (self.tell)(&Reply::GateLost { reason });
         }
     }
 
@@ -178,8 +178,12 @@ impl Shared {
 fn measure_off(shared: &Shared, done: &SyncSender<Work>) {
     let _mourner = Mourner;
     let mut measurer = shared.measuring.measurer();
+    let mut late = shared.measuring.late();
     while let Some(batch) = shared.next() {
-        for (offered, measured) in measure(measurer.as_mut(), batch) {
+        let done_with = measure(measurer.as_mut(), batch);
+        let told = mem::replace(&mut late, shared.measuring.late());
+        (told..late).for_each(|_| (shared.tell)(&Reply::GateLate));
+        for (offered, measured) in done_with {
             let Offered { decoded, held } = offered;
             let Decoded { number, slot, frames, events, is_last } = decoded;
             let task = Task::Measured { frames, measured, events, is_last, held };

@@ -171,11 +171,11 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             return self.tell_gone();
         }
         let line = Arc::clone(&self.line);
-        let on_loss = Box::new(move |reason| {
+        let tell = Box::new(move |reply: &Reply| {
             // A server that is gone needs no word.
-            line.send(&Reply::GateLost { reason }).ok();
+            line.send(reply).ok();
         });
-        let lane = DeviceLane::start(self.measuring.clone(), self.work.clone(), on_loss)?;
+        let lane = DeviceLane::start(self.measuring.clone(), self.work.clone(), tell)?;
         self.device = Some(lane);
         Ok(())
     }

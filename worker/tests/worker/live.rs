@@ -83,6 +83,7 @@ impl Listener {
         said.late += usize::from(said.ended.is_some());
         match event {
             LiveEvent::Ended(error) => said.ended = Some(error),
+            LiveEvent::GateLate => {}
             LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
                 said.lost = Some(reason);
             }

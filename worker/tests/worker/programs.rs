@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use decode::Backend;
@@ -20,9 +20,6 @@ use crate::{
     mutants::{Dice, PATIENCE, mutate},
     support::{Heard, alone, clip, long_clip, program, rendered, run, skip, spec},
 };
-
-/// Between what a worker takes for small pictures and what it takes with an ffmpeg beside it.
-const LIMIT_BYTES: u64 = 72 << 20;
 
 fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, Selection), SelectError> {
     select_beside(GateBackend::Cpu, ffmpeg)
@@ -148,16 +145,33 @@ fn files_say_what_they_say_without_it() {
     }
 }
 
-/// Processes whose parent is this one and whose program is ffmpeg.
-fn running() -> Vec<i32> {
+/// The `/proc/<pid>/<file>` of every process whose parent is this one, with its number and its name.
+fn children(file: &str) -> Vec<(i32, String, String)> {
     let of = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         let (name, rest) = stat.rsplit_once(')')?;
         let parent: u32 = rest.split_whitespace().nth(1)?.parse().ok()?;
-        (name.ends_with("(ffmpeg") && parent == std::process::id()).then_some(pid)
+        let name = name.split_once('(')?.1.to_owned();
+        let text = fs::read_to_string(entry.path().join(file)).ok()?;
+        (parent == std::process::id()).then_some((pid, name, text))
     };
     fs::read_dir("/proc").expect("mounted").filter_map(|entry| of(entry.ok()?)).collect()
+}
+
+/// Processes whose parent is this one and whose program is ffmpeg.
+fn running() -> Vec<i32> {
+    let children = children("stat").into_iter();
+    children.filter_map(|(pid, name, _)| (name == "ffmpeg").then_some(pid)).collect()
+}
+
+/// What workers and their programs have in memory at this moment.
+fn resident_bytes() -> u64 {
+    let of = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    children("status").iter().filter_map(|(_, _, status)| of(status)).sum::<u64>() << 10
 }
 
 #[test]
@@ -216,19 +230,37 @@ fn damaged_files_end_as_they_do_without_it() {
     assert!(decoded > 0);
 }
 
+/// A job's result, and what its processes had in memory at most.
+fn weighed(supervisor: &Supervisor, spec: JobSpec) -> (Heard, u64) {
+    let (mut heard, mut most, mut looked) = (Heard::default(), 0, Instant::now());
+    let mut hear = |event| {
+        if looked.elapsed() > Duration::from_millis(10) {
+            most = most.max(resident_bytes());
+            looked = Instant::now();
+        }
+        heard.take(event)
+    };
+    supervisor.run_job(spec, &CancelToken::new(), &mut hear).expect("decodes");
+    (heard, most)
+}
+
 #[test]
 fn a_program_that_takes_too_much_is_done_without() {
     let _alone = alone();
     let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
     let path = rendered("small-pictures.mp4", "testsrc2=s=320x180:r=25:d=60", &[]);
-    let expected = settled(run(spec(&path)).expect("decodes"));
-    // A worker alone keeps within it; a worker and an ffmpeg, whose libraries are large, do not.
-    let limits = Limits { memory_bytes: LIMIT_BYTES, ..Limits::default() };
-    let limited = JobSpec { limits, ..spec(&path) };
-    let mut heard = Heard::default();
-    let report = supervisor.run_job(limited, &CancelToken::new(), &mut |event| heard.take(event));
-    let report = report.expect("goes on");
-    assert!(report.fallback.is_some_and(|reason| reason.contains("ffmpeg")));
+    let (expected, without) = weighed(&crate::support::supervisor(), spec(&path));
+    let expected = settled(expected);
+    let (heard, with) = weighed(&supervisor, spec(&path));
+    let fallback = |heard: &Heard| heard.done.clone().expect("told").fallback;
+    assert_eq!(fallback(&heard), None, "it may take {with} bytes");
+    // Most of an ffmpeg is its libraries, and each system's weigh something else.
+    println!("{without} bytes without it, {with} with it");
+    assert!(with > without + (8 << 20), "{without} bytes without it, {with} with it");
+    // A worker alone keeps within it; a worker and the program do not.
+    let limits = Limits { memory_bytes: without.midpoint(with), ..Limits::default() };
+    let (heard, _) = weighed(&supervisor, JobSpec { limits, ..spec(&path) });
+    assert!(fallback(&heard).is_some_and(|reason| reason.contains("ffmpeg")), "{with} bytes");
     assert!(settled(heard) == expected, "every frame once");
 }
 

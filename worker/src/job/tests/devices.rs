@@ -62,6 +62,14 @@ fn a_device_that_refuses_a_batch_is_kept_and_the_cpu_measures_it() {
 }
 
 #[test]
+fn a_batch_that_a_device_is_late_with_is_counted_and_the_cpu_measures_it() {
+    for (_, Played { told, sizes }) in play("late once", scripted::late_once) {
+        assert!(told.late > 0, "{told:?}, {sizes:?}");
+        assert_eq!((told.measurer.as_str(), told.lost), ("scripted:of a test", None));
+    }
+}
+
+#[test]
 fn a_device_that_hangs_is_given_up_and_the_cpu_goes_on() {
     for batches in [0, 2] {
         let holds = std::cell::RefCell::new(Vec::new());

@@ -39,7 +39,7 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
 /// What the sessions say.
 type Said = BTreeMap<u32, Vec<SessionEvent>>;
 
-/// What the sessions say, and why a device was said to be lost, however often.
+/// What the sessions say, and what is said of a device: why it was lost, or that it was late, however often.
 fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
     play_by(Decoders::software(), measuring, count)
 }
@@ -85,6 +85,7 @@ fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec
                 None => open -= 1,
             },
             Some(Reply::GateLost { reason } | Reply::DecoderLost { reason }) => losses.push(reason),
+            Some(Reply::GateLate) => losses.push(LATE.to_owned()),
             Some(other) => panic!("{other:?}"),
             None => assert!(incoming.wait(ours.as_fd()).expect("open") > 0, "closed"),
         }
@@ -93,6 +94,7 @@ fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec
 }
 
 const COUNT: usize = 24;
+const LATE: &str = "late";
 
 /// What the sessions say on the CPU.
 fn expected() -> Said {
@@ -165,6 +167,17 @@ fn a_device_that_refuses_a_batch_is_kept_and_costs_no_session_anything() {
 }
 
 #[test]
+fn a_batch_that_a_device_is_late_with_is_told_and_costs_no_session_anything() {
+    let expected = expected();
+    let (measuring, given) = scripted::late_once();
+    let (said, told) = play(measuring.clone(), COUNT);
+    assert!(said == expected, "the CPU's events");
+    assert!(!told.is_empty(), "{:?}", given.sizes());
+    assert!(told.iter().all(|told| told == LATE), "{told:?}");
+    assert_eq!(told.len(), measuring.late() as usize, "each once");
+}
+
+#[test]
 fn a_device_that_hangs_costs_no_session_anything() {
     let expected = expected();
     for batches in [0, 1, 9] {
@@ -174,6 +187,7 @@ fn a_device_that_hangs_costs_no_session_anything() {
         assert!(said == expected, "hangs after {batches}");
         // A slow machine may find it late before it hangs.
         assert!(given.sizes().len() <= batches + 1, "not asked again: {:?}", given.sizes());
+        let losses: Vec<String> = losses.into_iter().filter(|told| told != LATE).collect();
         assert_eq!(losses.len(), 1, "{losses:?}");
         assert!(losses[0].contains("not answered"), "{losses:?}");
     }
