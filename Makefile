@@ -4,7 +4,7 @@ CARGO ?= cargo
 VIDEO ?=
 OUT ?= demo-out
 # Everything is tested with them; without them, and with cuda-embed, it is linted.
-FEATURES := --features sightline/h3-experimental,sightline/wgpu-gate,sightline/cuda-gate
+FEATURES := --features sightline/h3-experimental,sightline/dma-buf,sightline/cuda-gate
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 
 .PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean

@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing and the demo need; does nothing when all are there.
 set -eu
 
-packages="build-essential chromium clang cmake coturn curl ffmpeg gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libavcodec-dev libavformat-dev libavutil-dev libclang-dev libffmpeg-nvenc-dev libva-dev mesa-vulkan-drivers nasm nginx-light pkg-config postgresql prometheus python3-gi python3-venv shellcheck"
+packages="build-essential chromium clang cmake coturn curl ffmpeg gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libavcodec-dev libavformat-dev libavutil-dev libclang-dev libffmpeg-nvenc-dev libva-dev libvulkan-dev mesa-vulkan-drivers nasm nginx-light pkg-config postgresql prometheus python3-gi python3-venv shellcheck"
 
 missing=""
 for package in $packages; do
