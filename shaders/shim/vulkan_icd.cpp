@@ -1,275 +1,407 @@
-// A driver of Vulkan that imports dma-bufs: lavapipe, and what it lacks for that.
+// A Vulkan driver that imports dma-bufs, for tests: Mesa's for CPUs, and a copy in the place of the import.
 //
-// Everything goes to lavapipe unchanged but an image that is imported: it becomes a linear one of
-// lavapipe's own, and the rows of the dma-buf (any file that can be mapped) are copied into it when its memory
-// is bound. Takes rows in a row alone (modifier 0). Settings: SHIM_IMPORTS (how many succeed).
+// Everything is passed on as it comes, handles too, but what has to do with dma-bufs. An image of one is a
+// linear image of Mesa's, which is given the rows of the file when its memory is bound. Any file that can be
+// mapped plays a dma-buf. What is asked must be as the specification says, or is refused.
+//
+// SHIM_IMPORTS: how many imports succeed before one is refused.
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <map>
-#include <mutex>
-#include <vector>
-
 #include <vulkan/vk_icd.h>
 #include <vulkan/vulkan.h>
 
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "../../kernels/shim/settings.hpp"
 
-static const char* const ADDED[] = {
+namespace {
+
+const uint64_t LINEAR = 0;
+// Of an image that is compressed, in a plane of its own: I915_FORMAT_MOD_Y_TILED_CCS.
+const uint64_t COMPRESSED = (uint64_t{1} << 56) | 4;
+
+const char* const EXTENSIONS[] = {
     VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME,
     VK_EXT_IMAGE_DRM_FORMAT_MODIFIER_EXTENSION_NAME,
 };
 
-// Where the rows of an image are in what is bound to it.
+// Where an image's rows are in a file.
 struct Rows {
-    uint64_t offset, pitch, row_bytes;
-    uint32_t count;
+    uint64_t offset, pitch, row_bytes, count;
 };
 
-static std::mutex lock;
-typedef std::lock_guard<std::mutex> Guard;
-static std::map<VkImage, Rows> images;
-static std::map<VkDeviceMemory, int> memories;
-static long long imports;
-static VkInstance instance_of_all;
+std::mutex lock;
+std::map<VkImage, Rows> images;
+std::set<VkImage> copied, readable;
+std::map<VkDeviceMemory, int> imported;
+long long imports = 0;
 
-static PFN_vkVoidFunction of_lavapipe(VkInstance instance, const char* name) {
-    static void* lavapipe = dlopen("libvulkan_lvp.so", RTLD_NOW);
-    if (lavapipe == nullptr) {
-        fprintf(stderr, "shim: %s\n", dlerror());
-        return nullptr;
-    }
-    static auto find = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(lavapipe, "vk_icdGetInstanceProcAddr"));
-    return find(instance, name);
+// The one that lives.
+VkInstance instance = VK_NULL_HANDLE;
+
+// The library that Mesa's manifest names.
+void* mesa() {
+    static void* const library = [] {
+        const std::string folder = "/usr/share/vulkan/icd.d/";
+        std::string path;
+        DIR* listing = opendir(folder.c_str());
+        while (const dirent* entry = listing ? readdir(listing) : nullptr) {
+            if (strncmp(entry->d_name, "lvp_icd.", 8) != 0) continue;
+            std::ifstream manifest(folder + entry->d_name);
+            const std::string text(std::istreambuf_iterator<char>(manifest), {});
+            const size_t key = text.find("\"library_path\"");
+            const size_t start = text.find('"', text.find(':', key)) + 1;
+            if (key != std::string::npos) path = text.substr(start, text.find('"', start) - start);
+        }
+        if (listing) closedir(listing);
+        return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }();
+    return library;
 }
 
 template <typename Function>
-static Function real(const char* name) {
-    return reinterpret_cast<Function>(of_lavapipe(instance_of_all, name));
+Function exported(const char* name) {
+    return mesa() ? reinterpret_cast<Function>(dlsym(mesa(), name)) : nullptr;
 }
 
-template <typename Wanted>
-static const Wanted* chained(const void* next, VkStructureType type) {
-    for (auto* at = static_cast<const VkBaseInStructure*>(next); at != nullptr; at = at->pNext) {
-        if (at->sType == type) return reinterpret_cast<const Wanted*>(at);
+PFN_vkVoidFunction of_instance(VkInstance owner, const char* name) {
+    static const auto get = exported<PFN_vkGetInstanceProcAddr>("vk_icdGetInstanceProcAddr");
+    return get ? get(owner, name) : nullptr;
+}
+
+PFN_vkVoidFunction of_device(VkDevice owner, const char* name) {
+    const auto get = of_instance(instance, "vkGetDeviceProcAddr");
+    return reinterpret_cast<PFN_vkGetDeviceProcAddr>(get)(owner, name);
+}
+
+#define OF_INSTANCE(name) reinterpret_cast<PFN_##name>(of_instance(instance, #name))
+#define OF_DEVICE(name) reinterpret_cast<PFN_##name>(of_device(owner, #name))
+
+// The structure of this type in a chain.
+template <typename Structure>
+Structure* find(const void* chain, VkStructureType type) {
+    for (auto* at = static_cast<const VkBaseInStructure*>(chain); at; at = at->pNext) {
+        if (at->sType == type) return reinterpret_cast<Structure*>(const_cast<VkBaseInStructure*>(at));
     }
     return nullptr;
 }
 
-static VkResult create_instance(const VkInstanceCreateInfo* info, const VkAllocationCallbacks* memory,
-                                VkInstance* made) {
-    auto create = reinterpret_cast<PFN_vkCreateInstance>(of_lavapipe(nullptr, "vkCreateInstance"));
-    VkResult result = create(info, memory, made);
-    if (result == VK_SUCCESS) instance_of_all = *made;
-    return result;
-}
-
-static VkResult extensions(VkPhysicalDevice device, const char* layer, uint32_t* count,
-                           VkExtensionProperties* told) {
-    auto list = real<PFN_vkEnumerateDeviceExtensionProperties>("vkEnumerateDeviceExtensionProperties");
-    uint32_t known = 0;
-    list(device, layer, &known, nullptr);
-    std::vector<VkExtensionProperties> all(known);
-    list(device, layer, &known, all.data());
-    for (const char* name : ADDED) {
-        bool is_there = false;
-        for (const VkExtensionProperties& one : all) is_there |= strcmp(one.extensionName, name) == 0;
-        VkExtensionProperties added = {};
-        snprintf(added.extensionName, sizeof added.extensionName, "%s", name);
-        added.specVersion = 1;
-        if (!is_there) all.push_back(added);
-    }
-    uint32_t room = told == nullptr ? 0 : *count;
-    *count = static_cast<uint32_t>(all.size());
-    if (told == nullptr) return VK_SUCCESS;
-    uint32_t given = std::min(room, *count);
-    memcpy(told, all.data(), given * sizeof *told);
-    VkResult result = given < *count ? VK_INCOMPLETE : VK_SUCCESS;
-    *count = given;
-    return result;
-}
-
-static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
-                              const VkAllocationCallbacks* memory, VkDevice* made) {
-    std::vector<const char*> names;
-    for (uint32_t at = 0; at < info->enabledExtensionCount; at++) {
-        const char* name = info->ppEnabledExtensionNames[at];
-        bool is_ours = false;
-        for (const char* added : ADDED) is_ours |= strcmp(name, added) == 0;
-        if (!is_ours) names.push_back(name);
-    }
-    VkDeviceCreateInfo theirs = *info;
-    theirs.enabledExtensionCount = static_cast<uint32_t>(names.size());
-    theirs.ppEnabledExtensionNames = names.data();
-    return real<PFN_vkCreateDevice>("vkCreateDevice")(physical, &theirs, memory, made);
-}
-
-static void format_properties(VkPhysicalDevice device, VkFormat format, VkFormatProperties2* told) {
-    real<PFN_vkGetPhysicalDeviceFormatProperties2>("vkGetPhysicalDeviceFormatProperties2")(device, format, told);
-    auto* found = chained<VkDrmFormatModifierPropertiesListEXT>(
-        told->pNext, VK_STRUCTURE_TYPE_DRM_FORMAT_MODIFIER_PROPERTIES_LIST_EXT);
-    auto* list = const_cast<VkDrmFormatModifierPropertiesListEXT*>(found);
-    if (list == nullptr) return;
-    if (list->pDrmFormatModifierProperties != nullptr && list->drmFormatModifierCount > 0) {
-        *list->pDrmFormatModifierProperties = {0, 1, told->formatProperties.linearTilingFeatures};
-    }
-    list->drmFormatModifierCount = 1;
-}
-
-static uint32_t bytes_of(VkFormat format) {
+// Bytes of a texel of what is imported; 0 of anything else.
+uint64_t texel_bytes(VkFormat format) {
     switch (format) {
         case VK_FORMAT_R8_UINT: return 1;
-        case VK_FORMAT_R8G8_UINT: return 2;
+        case VK_FORMAT_R8G8_UINT:
         case VK_FORMAT_R16_UINT: return 2;
         case VK_FORMAT_R16G16_UINT: return 4;
         default: return 0;
     }
 }
 
-static VkResult create_image(VkDevice device, const VkImageCreateInfo* info, const VkAllocationCallbacks* memory,
-                             VkImage* made) {
-    auto create = real<PFN_vkCreateImage>("vkCreateImage");
-    if (info->tiling != VK_IMAGE_TILING_DRM_FORMAT_MODIFIER_EXT) return create(device, info, memory, made);
-    auto* wanted = chained<VkImageDrmFormatModifierExplicitCreateInfoEXT>(
-        info->pNext, VK_STRUCTURE_TYPE_IMAGE_DRM_FORMAT_MODIFIER_EXPLICIT_CREATE_INFO_EXT);
-    uint64_t pixel = bytes_of(info->format);
-    if (wanted == nullptr || wanted->drmFormatModifier != 0 || wanted->drmFormatModifierPlaneCount != 1 || pixel == 0) {
+VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
+                                               const VkAllocationCallbacks* allocator, VkInstance* made) {
+    const auto real = reinterpret_cast<PFN_vkCreateInstance>(of_instance(VK_NULL_HANDLE, "vkCreateInstance"));
+    if (!real) return VK_ERROR_INITIALIZATION_FAILED;
+    const VkResult result = real(info, allocator, made);
+    if (result == VK_SUCCESS) instance = *made;
+    return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_instance(VkInstance owner, const VkAllocationCallbacks* allocator) {
+    const auto real = of_instance(owner, "vkDestroyInstance");
+    if (owner == instance) instance = VK_NULL_HANDLE;
+    reinterpret_cast<PFN_vkDestroyInstance>(real)(owner, allocator);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL list_extensions(VkPhysicalDevice adapter, const char* layer, uint32_t* count,
+                                               VkExtensionProperties* properties) {
+    const auto real = OF_INSTANCE(vkEnumerateDeviceExtensionProperties);
+    uint32_t known = 0;
+    VkResult result = real(adapter, layer, &known, nullptr);
+    if (result != VK_SUCCESS) return result;
+    std::vector<VkExtensionProperties> all(known);
+    result = real(adapter, layer, &known, all.data());
+    if (result != VK_SUCCESS) return result;
+    for (const char* name : EXTENSIONS) {
+        VkExtensionProperties own = {};
+        strncpy(own.extensionName, name, sizeof own.extensionName - 1);
+        own.specVersion = 1;
+        all.push_back(own);
+    }
+    const uint32_t total = static_cast<uint32_t>(all.size());
+    const uint32_t room = properties ? *count : 0;
+    *count = properties && room < total ? room : total;
+    if (!properties) return VK_SUCCESS;
+    std::copy_n(all.begin(), *count, properties);
+    return room < total ? VK_INCOMPLETE : VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice adapter, const VkDeviceCreateInfo* info,
+                                             const VkAllocationCallbacks* allocator, VkDevice* made) {
+    std::vector<const char*> passed;
+    for (uint32_t at = 0; at < info->enabledExtensionCount; at++) {
+        const std::string name = info->ppEnabledExtensionNames[at];
+        bool ours = false;
+        for (const char* own : EXTENSIONS) ours = ours || name == own;
+        if (!ours) passed.push_back(info->ppEnabledExtensionNames[at]);
+    }
+    VkDeviceCreateInfo stripped = *info;
+    stripped.enabledExtensionCount = static_cast<uint32_t>(passed.size());
+    stripped.ppEnabledExtensionNames = passed.data();
+    return OF_INSTANCE(vkCreateDevice)(adapter, &stripped, allocator, made);
+}
+
+VKAPI_ATTR void VKAPI_CALL format_properties(VkPhysicalDevice adapter, VkFormat format,
+                                             VkFormatProperties2* properties) {
+    OF_INSTANCE(vkGetPhysicalDeviceFormatProperties2)(adapter, format, properties);
+    auto* list = find<VkDrmFormatModifierPropertiesListEXT>(
+        properties, VK_STRUCTURE_TYPE_DRM_FORMAT_MODIFIER_PROPERTIES_LIST_EXT);
+    if (!list) return;
+    const VkFormatFeatureFlags copied = VK_FORMAT_FEATURE_TRANSFER_SRC_BIT;
+    const VkDrmFormatModifierPropertiesEXT known[] = {{COMPRESSED, 2, copied}, {LINEAR, 1, copied}};
+    const uint32_t total = texel_bytes(format) ? 2 : 0;
+    auto* room = list->pDrmFormatModifierProperties;
+    list->drmFormatModifierCount = room ? std::min(list->drmFormatModifierCount, total) : total;
+    if (room) std::copy_n(known, list->drmFormatModifierCount, room);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL image_properties(VkPhysicalDevice adapter,
+                                                const VkPhysicalDeviceImageFormatInfo2* info,
+                                                VkImageFormatProperties2* properties) {
+    const auto real = OF_INSTANCE(vkGetPhysicalDeviceImageFormatProperties2);
+    if (info->tiling != VK_IMAGE_TILING_DRM_FORMAT_MODIFIER_EXT) return real(adapter, info, properties);
+    const auto* arranged = find<VkPhysicalDeviceImageDrmFormatModifierInfoEXT>(
+        info, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_IMAGE_DRM_FORMAT_MODIFIER_INFO_EXT);
+    const auto* external = find<VkPhysicalDeviceExternalImageFormatInfo>(
+        info, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_IMAGE_FORMAT_INFO);
+    auto* outside = find<VkExternalImageFormatProperties>(properties,
+                                                          VK_STRUCTURE_TYPE_EXTERNAL_IMAGE_FORMAT_PROPERTIES);
+    if (!arranged || arranged->drmFormatModifier != LINEAR) return VK_ERROR_FORMAT_NOT_SUPPORTED;
+    if (external && external->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT) {
+        return VK_ERROR_FORMAT_NOT_SUPPORTED;
+    }
+    VkPhysicalDeviceImageFormatInfo2 linear = *info;
+    linear.pNext = nullptr;
+    linear.tiling = VK_IMAGE_TILING_LINEAR;
+    VkImageFormatProperties2 answer = {VK_STRUCTURE_TYPE_IMAGE_FORMAT_PROPERTIES_2, nullptr, {}};
+    const VkResult result = real(adapter, &linear, &answer);
+    properties->imageFormatProperties = answer.imageFormatProperties;
+    const VkExternalMemoryHandleTypeFlags type = VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT;
+    const VkExternalMemoryFeatureFlags features = VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+    if (outside) outside->externalMemoryProperties = {features, type, type};
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_image(VkDevice owner, const VkImageCreateInfo* info,
+                                            const VkAllocationCallbacks* allocator, VkImage* made) {
+    const auto real = OF_DEVICE(vkCreateImage);
+    if (info->tiling != VK_IMAGE_TILING_DRM_FORMAT_MODIFIER_EXT) return real(owner, info, allocator, made);
+    const auto* arranged = find<VkImageDrmFormatModifierExplicitCreateInfoEXT>(
+        info, VK_STRUCTURE_TYPE_IMAGE_DRM_FORMAT_MODIFIER_EXPLICIT_CREATE_INFO_EXT);
+    const auto* external = find<VkExternalMemoryImageCreateInfo>(
+        info, VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMAGE_CREATE_INFO);
+    const uint64_t row_bytes = info->extent.width * texel_bytes(info->format);
+    const bool sound = arranged && arranged->drmFormatModifier == LINEAR &&
+                       arranged->drmFormatModifierPlaneCount == 1 && row_bytes > 0 && external &&
+                       external->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT &&
+                       info->initialLayout == VK_IMAGE_LAYOUT_UNDEFINED;
+    if (!sound) return VK_ERROR_INVALID_DRM_FORMAT_MODIFIER_PLANE_LAYOUT_EXT;
+    const VkSubresourceLayout& plane = arranged->pPlaneLayouts[0];
+    if (plane.rowPitch < row_bytes || plane.size != 0 || plane.arrayPitch != 0 || plane.depthPitch != 0) {
         return VK_ERROR_INVALID_DRM_FORMAT_MODIFIER_PLANE_LAYOUT_EXT;
     }
     VkImageCreateInfo linear = *info;
-    linear.tiling = VK_IMAGE_TILING_LINEAR;
     linear.pNext = nullptr;
-    VkResult result = create(device, &linear, memory, made);
+    linear.tiling = VK_IMAGE_TILING_LINEAR;
+    const VkResult result = real(owner, &linear, allocator, made);
     if (result != VK_SUCCESS) return result;
-    Guard guard(lock);
-    const VkSubresourceLayout& plane = *wanted->pPlaneLayouts;
-    images[*made] = {plane.offset, plane.rowPitch, info->extent.width * pixel, info->extent.height};
+    const std::lock_guard<std::mutex> guard(lock);
+    images[*made] = {plane.offset, plane.rowPitch, row_bytes, info->extent.height};
     return VK_SUCCESS;
 }
 
-static void destroy_image(VkDevice device, VkImage image, const VkAllocationCallbacks* memory) {
-    real<PFN_vkDestroyImage>("vkDestroyImage")(device, image, memory);
-    Guard guard(lock);
-    images.erase(image);
-}
-
-static VkResult fd_properties(VkDevice, VkExternalMemoryHandleTypeFlagBits, int, VkMemoryFdPropertiesKHR* told) {
-    told->memoryTypeBits = ~0u;
-    return VK_SUCCESS;
-}
-
-static VkResult allocate(VkDevice device, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* memory,
-                         VkDeviceMemory* made) {
-    auto take = real<PFN_vkAllocateMemory>("vkAllocateMemory");
-    auto* import = chained<VkImportMemoryFdInfoKHR>(info->pNext, VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
-    if (import == nullptr || import->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT) {
-        return take(device, info, memory, made);
+VKAPI_ATTR void VKAPI_CALL destroy_image(VkDevice owner, VkImage image,
+                                         const VkAllocationCallbacks* allocator) {
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        // The barrier may be recorded after the copy, and be given to the queue before it.
+        if (images.erase(image) && copied.erase(image) > readable.erase(image)) {
+            fputs("an imported image was made readable by no barrier\n", stderr);
+            abort();
+        }
     }
-    Guard guard(lock);
-    // Counted while there is the setting.
-    long long most = setting("SHIM_IMPORTS", -1);
-    if (most >= 0 && imports++ >= most) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    OF_DEVICE(vkDestroyImage)(owner, image, allocator);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL fd_properties(VkDevice, VkExternalMemoryHandleTypeFlagBits type, int fd,
+                                             VkMemoryFdPropertiesKHR* properties) {
+    const bool ours = type == VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT && fd >= 0;
+    if (!ours) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    properties->memoryTypeBits = UINT32_MAX;
+    return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice owner, const VkMemoryAllocateInfo* info,
+                                        const VkAllocationCallbacks* allocator, VkDeviceMemory* made) {
+    const auto real = OF_DEVICE(vkAllocateMemory);
+    const auto* file =
+        find<VkImportMemoryFdInfoKHR>(info, VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
+    if (!file || file->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT) {
+        return real(owner, info, allocator, made);
+    }
+    const std::lock_guard<std::mutex> guard(lock);
+    if (imports >= setting("SHIM_IMPORTS", INT64_MAX)) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
     VkMemoryAllocateInfo own = *info;
     own.pNext = nullptr;
-    VkResult result = take(device, &own, memory, made);
-    if (result == VK_SUCCESS) memories[*made] = import->fd;
-    return result;
-}
-
-static void release(VkDevice device, VkDeviceMemory given, const VkAllocationCallbacks* memory) {
-    real<PFN_vkFreeMemory>("vkFreeMemory")(device, given, memory);
-    Guard guard(lock);
-    auto found = memories.find(given);
-    if (found == memories.end()) return;
-    close(found->second);
-    memories.erase(found);
-}
-
-static VkResult copy_rows(const Rows& rows, int fd, char* to, uint64_t pitch) {
-    struct stat file;
-    if (fstat(fd, &file) != 0) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
-    uint64_t end = rows.offset + (rows.count - 1) * rows.pitch + rows.row_bytes;
-    if (rows.row_bytes > rows.pitch || end > static_cast<uint64_t>(file.st_size)) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
-    void* mapped = mmap(nullptr, end, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
-    for (uint32_t row = 0; row < rows.count; row++) {
-        const char* from = static_cast<const char*>(mapped) + rows.offset + row * rows.pitch;
-        memcpy(to + row * pitch, from, rows.row_bytes);
-    }
-    munmap(mapped, end);
+    const VkResult result = real(owner, &own, allocator, made);
+    if (result != VK_SUCCESS) return result;
+    imports++;
+    imported[*made] = file->fd;
     return VK_SUCCESS;
 }
 
-static VkResult bind(VkDevice device, VkImage image, VkDeviceMemory memory, VkDeviceSize offset) {
-    VkResult bound = real<PFN_vkBindImageMemory>("vkBindImageMemory")(device, image, memory, offset);
-    Guard guard(lock);
-    if (bound != VK_SUCCESS || images.count(image) == 0 || memories.count(memory) == 0) return bound;
-    VkImageSubresource whole = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0};
+VKAPI_ATTR void VKAPI_CALL release(VkDevice owner, VkDeviceMemory memory,
+                                   const VkAllocationCallbacks* allocator) {
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        const auto found = imported.find(memory);
+        if (found != imported.end()) {
+            close(found->second);
+            imported.erase(found);
+        }
+    }
+    OF_DEVICE(vkFreeMemory)(owner, memory, allocator);
+}
+
+// Writes the file's rows where Mesa reads the image's.
+VkResult copy_rows(VkDevice owner, VkImage image, VkDeviceMemory memory, VkDeviceSize at, const Rows& rows,
+                   int fd) {
+    struct stat file;
+    const uint64_t end = rows.offset + rows.pitch * (rows.count - 1) + rows.row_bytes;
+    if (fstat(fd, &file) != 0 || static_cast<uint64_t>(file.st_size) < end) {
+        return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    }
+    const VkImageSubresource whole = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0};
     VkSubresourceLayout layout;
-    real<PFN_vkGetImageSubresourceLayout>("vkGetImageSubresourceLayout")(device, image, &whole, &layout);
-    void* mapped;
-    VkResult result = real<PFN_vkMapMemory>("vkMapMemory")(device, memory, 0, VK_WHOLE_SIZE, 0, &mapped);
+    OF_DEVICE(vkGetImageSubresourceLayout)(owner, image, &whole, &layout);
+    void* from = mmap(nullptr, end, PROT_READ, MAP_SHARED, fd, 0);
+    if (from == MAP_FAILED) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    void* to = nullptr;
+    const VkResult mapped = OF_DEVICE(vkMapMemory)(owner, memory, 0, VK_WHOLE_SIZE, 0, &to);
+    if (mapped == VK_SUCCESS) {
+        auto* source = static_cast<const char*>(from) + rows.offset;
+        auto* target = static_cast<char*>(to) + at + layout.offset;
+        for (uint64_t row = 0; row < rows.count; row++) {
+            memcpy(target + row * layout.rowPitch, source + row * rows.pitch, rows.row_bytes);
+        }
+        OF_DEVICE(vkUnmapMemory)(owner, memory);
+    }
+    munmap(from, end);
+    return mapped;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL bind(VkDevice owner, VkImage image, VkDeviceMemory memory, VkDeviceSize at) {
+    const VkResult result = OF_DEVICE(vkBindImageMemory)(owner, image, memory, at);
     if (result != VK_SUCCESS) return result;
-    char* to = static_cast<char*>(mapped) + offset + layout.offset;
-    result = copy_rows(images[image], memories[memory], to, layout.rowPitch);
-    real<PFN_vkUnmapMemory>("vkUnmapMemory")(device, memory);
-    return result;
+    const std::lock_guard<std::mutex> guard(lock);
+    const auto rows = images.find(image);
+    const auto file = imported.find(memory);
+    if (rows == images.end() || file == imported.end()) return VK_SUCCESS;
+    return copy_rows(owner, image, memory, at, rows->second, file->second);
 }
 
-static PFN_vkVoidFunction of_device(VkDevice device, const char* name);
-static PFN_vkVoidFunction of_instance(VkInstance instance, const char* name);
-
-static PFN_vkVoidFunction ours(const char* name) {
-#define OURS(theirs, own) \
-    if (strcmp(name, #theirs) == 0) return reinterpret_cast<PFN_vkVoidFunction>(static_cast<PFN_##theirs>(own));
-    OURS(vkGetInstanceProcAddr, of_instance)
-    OURS(vkGetDeviceProcAddr, of_device)
-    OURS(vkCreateInstance, create_instance)
-    OURS(vkEnumerateDeviceExtensionProperties, extensions)
-    OURS(vkCreateDevice, create_device)
-    OURS(vkGetPhysicalDeviceFormatProperties2, format_properties)
-    OURS(vkGetPhysicalDeviceFormatProperties2KHR, format_properties)
-    OURS(vkCreateImage, create_image)
-    OURS(vkDestroyImage, destroy_image)
-    OURS(vkGetMemoryFdPropertiesKHR, fd_properties)
-    OURS(vkAllocateMemory, allocate)
-    OURS(vkFreeMemory, release)
-    OURS(vkBindImageMemory, bind)
-    return nullptr;
+// A transition from the undefined layout may lose what is in an image: of an imported one it is a fault.
+VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkPipelineStageFlags to,
+                                   VkDependencyFlags flags, uint32_t memories, const VkMemoryBarrier* memory,
+                                   uint32_t buffers, const VkBufferMemoryBarrier* buffer, uint32_t count,
+                                   const VkImageMemoryBarrier* image) {
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        for (uint32_t at = 0; at < count; at++) {
+            const bool discards = image[at].oldLayout == VK_IMAGE_LAYOUT_UNDEFINED;
+            if (discards && images.count(image[at].image)) {
+                fputs("an imported image is discarded\n", stderr);
+                abort();
+            }
+            const bool reads = image[at].newLayout == VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL;
+            if (reads && images.count(image[at].image)) readable.insert(image[at].image);
+        }
+    }
+    const auto real = OF_INSTANCE(vkCmdPipelineBarrier);
+    real(commands, from, to, flags, memories, memory, buffers, buffer, count, image);
 }
 
-static PFN_vkVoidFunction of_device(VkDevice device, const char* name) {
-    PFN_vkVoidFunction own = ours(name);
-    return own != nullptr ? own : real<PFN_vkGetDeviceProcAddr>("vkGetDeviceProcAddr")(device, name);
+VKAPI_ATTR void VKAPI_CALL copy(VkCommandBuffer commands, VkImage image, VkImageLayout layout, VkBuffer buffer,
+                                uint32_t count, const VkBufferImageCopy* regions) {
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        if (images.count(image)) copied.insert(image);
+    }
+    OF_INSTANCE(vkCmdCopyImageToBuffer)(commands, image, layout, buffer, count, regions);
 }
 
-static PFN_vkVoidFunction of_instance(VkInstance instance, const char* name) {
-    PFN_vkVoidFunction own = ours(name);
-    return own != nullptr ? own : of_lavapipe(instance, name);
+PFN_vkVoidFunction ours(const std::string& name);
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice owner, const char* name) {
+    const PFN_vkVoidFunction own = ours(name);
+    return own ? own : of_device(owner, name);
 }
 
+PFN_vkVoidFunction ours(const std::string& name) {
+#define OURS(theirs, function) \
+    {theirs, reinterpret_cast<PFN_vkVoidFunction>(function)}
+    static const std::map<std::string, PFN_vkVoidFunction> functions = {
+        OURS("vkCreateInstance", create_instance),
+        OURS("vkDestroyInstance", destroy_instance),
+        OURS("vkEnumerateDeviceExtensionProperties", list_extensions),
+        OURS("vkCreateDevice", create_device),
+        OURS("vkGetDeviceProcAddr", device_function),
+        OURS("vkGetPhysicalDeviceFormatProperties2", format_properties),
+        OURS("vkGetPhysicalDeviceFormatProperties2KHR", format_properties),
+        OURS("vkGetPhysicalDeviceImageFormatProperties2", image_properties),
+        OURS("vkGetPhysicalDeviceImageFormatProperties2KHR", image_properties),
+        OURS("vkCreateImage", create_image),
+        OURS("vkDestroyImage", destroy_image),
+        OURS("vkGetMemoryFdPropertiesKHR", fd_properties),
+        OURS("vkAllocateMemory", allocate),
+        OURS("vkFreeMemory", release),
+        OURS("vkBindImageMemory", bind),
+        OURS("vkCmdPipelineBarrier", barrier),
+        OURS("vkCmdCopyImageToBuffer", copy),
+    };
+    const auto found = functions.find(name);
+    return found == functions.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+// What the loader asks of a driver.
 extern "C" {
 
 VKAPI_ATTR VkResult VKAPI_CALL vk_icdNegotiateLoaderICDInterfaceVersion(uint32_t* version) {
-    // Without the functions of later ones.
-    if (*version > 4) *version = 4;
-    return VK_SUCCESS;
+    const auto real =
+        exported<PFN_vkNegotiateLoaderICDInterfaceVersion>("vk_icdNegotiateLoaderICDInterfaceVersion");
+    return real ? real(version) : VK_ERROR_INCOMPATIBLE_DRIVER;
 }
 
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInstance instance, const char* name) {
-    return of_instance(instance, name);
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInstance owner, const char* name) {
+    const PFN_vkVoidFunction own = ours(name);
+    return own ? own : of_instance(owner, name);
 }
 
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetPhysicalDeviceProcAddr(VkInstance instance, const char* name) {
-    (void)instance;
-    // The loader knows those that are ours.
-    bool is_of_physical = strstr(name, "vkGetPhysicalDevice") == name;
-    return is_of_physical ? of_instance(instance_of_all, name) : nullptr;
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetPhysicalDeviceProcAddr(VkInstance owner, const char* name) {
+    const PFN_vkVoidFunction own = ours(name);
+    static const auto real = exported<PFN_vkGetInstanceProcAddr>("vk_icdGetPhysicalDeviceProcAddr");
+    return own || !real ? own : real(owner, name);
 }
-
-}  // extern "C"
+}

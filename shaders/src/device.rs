@@ -10,7 +10,7 @@ use std::{
 
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
 
-use crate::{WgpuError, import::Importer};
+use crate::{WgpuError, import};
 
 /// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost, well before
 /// a worker in which nothing moves is.
@@ -40,8 +40,6 @@ pub(crate) struct Device {
     pub faults: Arc<Faults>,
     /// The adapter is a CPU.
     pub is_cpu: bool,
-    /// `None` where no picture is imported.
-    pub importer: Option<Importer>,
 }
 
 impl Device {
@@ -69,8 +67,8 @@ impl Device {
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gate"),
+            required_features: import::features(adapter),
             required_limits: limits.clone(),
-            required_features: Importer::features(adapter),
             ..Default::default()
         };
         let (device, queue) =
@@ -84,8 +82,7 @@ impl Device {
             loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
         });
         let is_cpu = adapter.get_info().device_type == DeviceType::Cpu;
-        let importer = Importer::of(&device);
-        Ok(Device { name, limits, device, queue, faults, is_cpu, importer })
+        Ok(Device { name, limits, device, queue, faults, is_cpu })
     }
 
     /// Longest wait for a dispatch.

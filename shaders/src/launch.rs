@@ -20,38 +20,31 @@ use crate::{
     buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
     device::{Device, Faults, Refusal},
     import::Imported,
-    picture::Placed,
 };
 
-/// How the samples of a batch get among those of a dispatch.
-pub(crate) enum Sent {
-    /// From the host.
-    Up,
-    /// From textures, those of each picture.
-    Imported(Vec<Imported>),
+/// Where the samples of a batch are before they are in a buffer of the device.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// In host memory.
+    Host,
+    /// In textures, which live until the batch was waited for.
+    Textures(&'a Imported),
 }
 
-/// Measures frames, which fit in `buffers`, and appends to `out`.
+/// Measures `frames`, which fit in `buffers`, and appends to `out`.
 ///
 /// After an error other than of the frames the buffers are of no use any more.
 pub(crate) fn run(
     device: &Device,
     pipeline: &wgpu::ComputePipeline,
     buffers: &Buffers,
-    (frames, sent): (&[Frame], &Sent),
+    frames: &[Frame],
+    source: Source<'_>,
     out: &mut Vec<Measurements>,
 ) -> Result<(), MeasureError> {
     let ran = contained(|| {
-        let mut encoder = device.device.create_command_encoder(&Default::default());
-        match sent {
-            Sent::Up => {
-                let bytes = write(buffers, frames)?;
-                let (from, to) = (&buffers.upload, &buffers.samples);
-                encoder.copy_buffer_to_buffer(from, HEAD_BYTES, to, 0, bytes);
-            }
-            Sent::Imported(textures) => gather(&mut encoder, buffers, frames, textures)?,
-        }
-        submit(device, pipeline, buffers, encoder, frames.len() as u32);
+        let bytes = write(buffers, frames, source)?;
+        submit(device, pipeline, buffers, (bytes, source), frames.len() as u32);
         wait(device, buffers, frames.len())?;
         read(buffers, frames, out)
     });
@@ -106,10 +99,26 @@ fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError
     }
 }
 
-/// Fills the upload buffer; the bytes of samples.
-fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
+/// Fills the upload buffer; the bytes of samples in it.
+fn write(buffers: &Buffers, frames: &[Frame], source: Source<'_>) -> Result<u64, Stopped> {
     let mut view =
         buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
+    let bytes = match source {
+        Source::Host => write_samples(&mut view, frames)?,
+        Source::Textures(imported) => {
+            imported.surfaces().zip((0..).step_by(SURFACE_BYTES)).for_each(|(surfaces, head)| {
+                write_surfaces(&mut view, head, &surfaces);
+            });
+            0
+        }
+    };
+    drop(view);
+    buffers.upload.unmap();
+    Ok(bytes)
+}
+
+/// Surfaces and samples of host pictures; the bytes of the samples.
+fn write_samples(view: &mut wgpu::BufferViewMut, frames: &[Frame]) -> Result<u64, Stopped> {
     let mut bytes = 0;
     for (frame, head) in frames.iter().zip((0..).step_by(SURFACE_BYTES)) {
         let planes = HostPlanes::new(frame).map_err(|error| Stopped(error.to_string()))?;
@@ -118,60 +127,36 @@ fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
             view.slice(at..at + row.len()).copy_from_slice(row);
         });
         bytes += planes.packed_bytes();
-        write_head(&mut view, head, surfaces);
+        write_surfaces(view, head, &surfaces);
     }
-    drop(view);
-    buffers.upload.unmap();
     Ok(bytes)
 }
 
-fn write_head(view: &mut wgpu::BufferViewMut, head: usize, surfaces: [Surface; SURFACES]) {
+/// The surfaces of one picture, `head` bytes from the first.
+fn write_surfaces(view: &mut wgpu::BufferViewMut, head: usize, surfaces: &[Surface; SURFACES]) {
     let words = surfaces.iter().flat_map(|surface| surface.words());
     for (word, at) in words.zip((head..).step_by(4)) {
         view.slice(at..at + 4).copy_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Has the device copy what is in textures among the samples; the upload buffer says where.
-fn gather(
-    encoder: &mut wgpu::CommandEncoder,
-    buffers: &Buffers,
-    frames: &[Frame],
-    textures: &[Imported],
-) -> Result<(), Stopped> {
-    let mut view =
-        buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
-    let mut bytes = 0;
-    let heads = (0..).step_by(SURFACE_BYTES);
-    for ((frame, textures), head) in frames.iter().zip(textures).zip(heads) {
-        let elsewhere = || Stopped("a picture that is not in dma-bufs".to_owned());
-        let placed = Placed::at(bytes, frame).ok_or_else(elsewhere)?;
-        for (plane, texture) in placed.planes.iter().zip(textures) {
-            let layout = wgpu::TexelCopyBufferLayout {
-                offset: plane.offset,
-                bytes_per_row: Some(plane.stride),
-                rows_per_image: None,
-            };
-            let to = wgpu::TexelCopyBufferInfo { buffer: &buffers.samples, layout };
-            encoder.copy_texture_to_buffer(texture.as_image_copy(), to, texture.size());
-        }
-        bytes = placed.end();
-        write_head(&mut view, head, placed.surfaces());
-    }
-    drop(view);
-    buffers.upload.unmap();
-    Ok(())
-}
-
 fn submit(
     device: &Device,
     pipeline: &wgpu::ComputePipeline,
     buffers: &Buffers,
-    mut encoder: wgpu::CommandEncoder,
+    (bytes, source): (u64, Source<'_>),
     pictures: u32,
 ) {
+    let mut encoder = device.device.create_command_encoder(&Default::default());
     let head = u64::from(pictures) * SURFACE_BYTES as u64;
     encoder.copy_buffer_to_buffer(&buffers.upload, 0, &buffers.surfaces, 0, head);
+    match source {
+        Source::Host => {
+            let (from, to) = (&buffers.upload, &buffers.samples);
+            encoder.copy_buffer_to_buffer(from, HEAD_BYTES, to, 0, bytes);
+        }
+        Source::Textures(imported) => imported.copy(&mut encoder, &buffers.samples),
+    }
     {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(pipeline);

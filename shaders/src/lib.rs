@@ -2,20 +2,19 @@
 //!
 //! Promises that no error of the driver is a panic, that no buffer is made per batch, and that
 //! what opens has measured as the reference does. Frames go up from host memory, which costs more
-//! than measuring them on the CPU: it pays where the CPU has no time. With the feature `dma-buf`
-//! pictures in dma-bufs are read where they are. Does not fall back: [`gate::FallbackMeasurer`] does.
+//! than measuring them on the CPU: it pays where the CPU has no time. With the feature `dma-buf`, pictures that
+//! another driver left in dma-bufs are measured where they are; one that the adapter refuses is uploaded, as are
+//! all after it. Does not fall back: [`gate::FallbackMeasurer`] does.
 #![deny(unsafe_code)]
 
 mod buffer;
 mod device;
 mod error;
-#[cfg(feature = "dma-buf")]
-mod import;
-#[cfg(not(feature = "dma-buf"))]
-#[path = "no_import.rs"]
+#[cfg_attr(not(feature = "dma-buf"), path = "no_import.rs")]
 mod import;
 mod launch;
 mod module;
+#[cfg(feature = "dma-buf")]
 mod picture;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,8 +31,8 @@ pub use error::WgpuError;
 use crate::{
     buffer::{Buffers, FILL_BYTES, PICTURES_MAX},
     device::Device,
-    launch::Sent,
-    picture::{Placed, first_batch},
+    import::Importer,
+    launch::Source,
 };
 
 const NAME: &str = "wgpu";
@@ -45,8 +44,10 @@ pub struct WgpuMeasurer {
     /// `None` until the first batch.
     buffers: Option<Buffers>,
     buffers_made: u64,
-    imported: u64,
+    /// `None` where the device imports nothing.
+    importer: Option<Importer>,
     import_refusal: Option<String>,
+    pictures_imported: u64,
 }
 
 impl WgpuMeasurer {
@@ -60,13 +61,15 @@ impl WgpuMeasurer {
         let device = Device::open(choice)?;
         module::check_limits(&device)?;
         let pipeline = module::compile(&device)?;
+        let importer = Importer::of(&device);
         let mut measurer = WgpuMeasurer {
             device,
             pipeline,
             buffers: None,
             buffers_made: 0,
-            imported: 0,
+            importer,
             import_refusal: None,
+            pictures_imported: 0,
         };
         conformance::smoke(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
             adapter: measurer.device.name.clone(),
@@ -85,21 +88,6 @@ impl WgpuMeasurer {
         self.device.is_cpu
     }
 
-    /// Pictures in dma-bufs are measured where they are.
-    pub fn imports(&self) -> bool {
-        self.device.importer.is_some() && self.import_refusal.is_none()
-    }
-
-    /// Pictures measured where they were.
-    pub fn imported(&self) -> u64 {
-        self.imported
-    }
-
-    /// Why an import was refused: from then on pictures are fetched and sent up.
-    pub fn import_refusal(&self) -> Option<&str> {
-        self.import_refusal.as_deref()
-    }
-
     /// How often buffers were made: once, and once more for each step of larger pictures.
     pub fn buffers_made(&self) -> u64 {
         self.buffers_made
@@ -110,10 +98,30 @@ impl WgpuMeasurer {
         self.device.device.destroy();
     }
 
+    /// Pictures in dma-bufs are measured where they are, as far as is known: the first may be refused yet.
+    pub fn imports(&self) -> bool {
+        self.importer.is_some() && self.import_refusal.is_none()
+    }
+
+    /// Why pictures in dma-bufs are uploaded, though the device imports some.
+    pub fn import_refusal(&self) -> Option<&str> {
+        self.import_refusal.as_deref()
+    }
+
+    /// How many pictures were measured where they were.
+    pub fn pictures_imported(&self) -> u64 {
+        self.pictures_imported
+    }
+
+    /// Most bytes of samples of a dispatch of more than one picture.
+    fn fill(&self) -> u64 {
+        FILL_BYTES.min(buffer::bytes_max(&self.device.limits))
+    }
+
     fn measure_batch(
         &mut self,
         batch: &Batch<'_>,
-        sent: &Sent,
+        source: Source<'_>,
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
         let fits = |kept: &mut Buffers| kept.capacity >= batch.bytes;
@@ -125,14 +133,9 @@ impl WgpuMeasurer {
                 made
             }
         };
-        launch::run(&self.device, &self.pipeline, &buffers, (batch.frames, sent), out)?;
+        launch::run(&self.device, &self.pipeline, &buffers, batch.frames, source, out)?;
         self.buffers = Some(buffers);
         Ok(())
-    }
-
-    /// Bytes of samples that a dispatch is filled up to.
-    fn fill_bytes(&self) -> u64 {
-        FILL_BYTES.min(buffer::bytes_max(&self.device.limits))
     }
 
     /// Measures pictures that are sent up first.
@@ -141,13 +144,13 @@ impl WgpuMeasurer {
         frames: &[Frame],
         out: &mut Vec<Measurements>,
     ) -> Result<(), MeasureError> {
-        for batch in batches(frames, PICTURES_MAX, self.fill_bytes()) {
-            self.measure_batch(&batch?, &Sent::Up, out)?;
+        for batch in batches(frames, PICTURES_MAX, self.fill()) {
+            self.measure_batch(&batch?, Source::Host, out)?;
         }
         Ok(())
     }
 
-    /// Measures pictures where they are; those that the driver refuses, and all after them, are sent up.
+    /// Measures pictures where they are; those from the first batch on that is refused are sent up.
     fn measure_there(
         &mut self,
         frames: &[Frame],
@@ -155,22 +158,28 @@ impl WgpuMeasurer {
     ) -> Result<(), MeasureError> {
         let mut rest = frames;
         while !rest.is_empty() {
-            let Some(importer) = &self.device.importer else { break };
-            let (frames, bytes) = first_batch(rest, PICTURES_MAX, self.fill_bytes());
-            match importer.import(&self.device.device, frames) {
-                Ok(textures) => {
-                    let sent = Sent::Imported(textures);
-                    self.measure_batch(&Batch { frames, bytes }, &sent, out)?;
-                    self.imported += frames.len() as u64;
-                    rest = &rest[frames.len()..];
-                }
-                Err(reason) => {
-                    self.import_refusal = Some(reason);
-                    break;
+            let Some(importer) = self.importer.as_ref().filter(|_| self.imports()) else {
+                return self.measure_here(rest, out);
+            };
+            let batch = first_batch(rest, self.fill(), |frame| importer.bytes(frame));
+            match importer.import(&self.device, batch.frames) {
+                Ok(imported) => self.measure_batch(&batch, Source::Textures(&imported), out)?,
+                Err(refusal) => {
+                    self.import_refusal = Some(refusal);
+                    continue;
                 }
             }
+            self.pictures_imported += batch.frames.len() as u64;
+            rest = &rest[batch.frames.len()..];
         }
-        self.measure_here(rest, out)
+        Ok(())
+    }
+
+    /// The device takes the picture from where it is.
+    fn takes(&self, frame: &Frame) -> bool {
+        let room = buffer::bytes_max(&self.device.limits);
+        let bytes = self.importer.as_ref().and_then(|importer| importer.bytes(frame));
+        self.imports() && bytes.is_some_and(|bytes| bytes <= room)
     }
 
     /// Measures all frames, as many at once as fit.
@@ -182,15 +191,36 @@ impl WgpuMeasurer {
         if let Some(reason) = self.device.faults.loss() {
             return Err(MeasureError::DeviceLost { backend: NAME, reason });
         }
-        let is_there = |frame: &Frame| Placed::at(0, frame).is_some();
-        for alike in frames.chunk_by(|one, next| is_there(one) == is_there(next)) {
-            match self.imports() && is_there(&alike[0]) {
-                true => self.measure_there(alike, out)?,
-                false => self.measure_here(alike, out)?,
+        let mut rest = frames;
+        while let [first, ..] = rest {
+            let there = self.takes(first);
+            let alike = rest.iter().take_while(|frame| self.takes(frame) == there).count();
+            let (now, after) = rest.split_at(alike);
+            match there {
+                true => self.measure_there(now, out)?,
+                false => self.measure_here(now, out)?,
             }
+            rest = after;
         }
         Ok(())
     }
+}
+
+/// The first of `frames` that fit in one dispatch, at least one.
+fn first_batch(
+    frames: &[Frame],
+    fill_bytes: u64,
+    bytes_of: impl Fn(&Frame) -> Option<u64>,
+) -> Batch<'_> {
+    let (mut count, mut bytes) = (0, 0);
+    for own in frames.iter().take(PICTURES_MAX).map_while(bytes_of) {
+        if count > 0 && bytes + own > fill_bytes {
+            break;
+        }
+        count += 1;
+        bytes += own;
+    }
+    Batch { frames: &frames[..count], bytes }
 }
 
 impl Measurer for WgpuMeasurer {

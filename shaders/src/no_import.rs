@@ -1,23 +1,37 @@
-//! Nothing is imported: built without `dma-buf`.
+//! In the place of `import` in builds without `dma-buf`: no device imports anything.
 
+use gate::device::{SURFACES, Surface};
 use media::Frame;
 
-/// No texture of a picture.
-pub(crate) type Imported = [wgpu::Texture; 2];
+use crate::device::Device;
 
-/// There is none.
 pub(crate) enum Importer {}
+pub(crate) enum Imported {}
+
+pub(crate) fn features(_: &wgpu::Adapter) -> wgpu::Features {
+    wgpu::Features::empty()
+}
 
 impl Importer {
-    pub fn features(_: &wgpu::Adapter) -> wgpu::Features {
-        wgpu::Features::empty()
-    }
-
-    pub fn of(_: &wgpu::Device) -> Option<Importer> {
+    pub fn of(_: &Device) -> Option<Importer> {
         None
     }
 
-    pub fn import(&self, _: &wgpu::Device, _: &[Frame]) -> Result<Vec<Imported>, String> {
+    pub fn bytes(&self, _: &Frame) -> Option<u64> {
+        match *self {}
+    }
+
+    pub fn import(&self, _: &Device, _: &[Frame]) -> Result<Imported, String> {
+        match *self {}
+    }
+}
+
+impl Imported {
+    pub fn surfaces(&self) -> std::iter::Empty<[Surface; SURFACES]> {
+        match *self {}
+    }
+
+    pub fn copy(&self, _: &mut wgpu::CommandEncoder, _: &wgpu::Buffer) {
         match *self {}
     }
 }
