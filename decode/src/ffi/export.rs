@@ -12,7 +12,10 @@ use std::{
 
 use ffmpeg_next::ffi;
 use media::DmaBufPlane;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
+};
 
 use super::{AvError, picture::RawFrame};
 
@@ -115,7 +118,9 @@ impl Exported {
         for (object, ..) in places {
             let (fd, _) = self.object(object);
             let timeout = Timespec::try_from(WAIT_MAX).map_err(|error| error.to_string())?;
-            let ready = poll(&mut [PollFd::new(&fd.as_fd(), PollFlags::IN)], Some(&timeout));
+            let ready = retry_on_intr(|| {
+                poll(&mut [PollFd::new(&fd.as_fd(), PollFlags::IN)], Some(&timeout))
+            });
             match ready {
                 Ok(0) => return Err(format!("a picture is not there after {WAIT_MAX:?}")),
                 Ok(_) => {}
