@@ -3,32 +3,40 @@
 CARGO ?= cargo
 VIDEO ?=
 OUT ?= demo-out
-# Everything is tested with them; without them, and with cuda-embed, it is linted.
-FEATURES := --features sightline/h3-experimental,sightline/dma-buf,sightline/cuda-gate
+# The demo and the tests build with the same ones, so that nothing is built twice.
+FEATURES := --features sightline/h3-experimental,sightline/wgpu-gate,sightline/cuda-gate
+ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
+endif
 
-.PHONY: help setup build demo demo-live test test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
+.PHONY: help build demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Install the system packages the build, tests and demo need (Debian, Ubuntu)
-	@deploy/setup.sh
-
-build: setup ## Build the release binaries
+build: ## Build the release binaries
+	@deploy/setup.sh build
 	$(CARGO) build --release --locked --bins --workspace
 
-demo: build ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT
-	target/release/sightline demo --server-binary target/release/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
+# Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
+demo-binaries:
+	@deploy/setup.sh demo
+	$(CARGO) build --locked --bins --workspace $(FEATURES)
 
-demo-live: build ## Publish VIDEO=path (default: a clip found or drawn) over and over to a server; Ctrl-C ends it
-	VIDEO="$(VIDEO)" deploy/demo-live.sh target/release
+demo: demo-binaries ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT
+	target/debug/sightline demo --server-binary target/debug/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
 
-test: setup ## Run every test
-	$(CARGO) build --locked --workspace --bins --examples $(FEATURES)
+demo-live: demo-binaries ## Publish VIDEO=path (default: a clip found or drawn) over and over to a server; Ctrl-C ends it
+	VIDEO="$(VIDEO)" deploy/demo-live.sh target/debug
+
+test: ## Run every test
+	@deploy/setup.sh test
 	deploy/run-tests.sh $(FEATURES)
 
-check: setup fmt lint test ## What CI runs: format, lint, every test
+test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
+	SIGHTLINE_TEST_LONG=1 $(MAKE) test
+
+check: fmt lint test ## What CI runs: format, lint, every test
 
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
@@ -44,7 +52,7 @@ test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p shaders
 
 schemas: ## Write schemas/openapi.json anew from the code
-	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
+	$(CARGO) run --locked -q -p sightline $(FEATURES) -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 
 bench: bench-decode bench-gate bench-live bench-webrtc bench-log ## The benches of benches/BASELINE.md that need nothing else

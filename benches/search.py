@@ -14,7 +14,8 @@ AT_ONCE = 4
 
 class Server:
     def __init__(self, data):
-        env = dict(os.environ, SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_DATA_DIR=data, SERVICE_API_KEYS="bench:key")
+        env = dict(os.environ, SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_DATA_DIR=data, SERVICE_API_KEYS="bench:key-of-the-bench",
+                   SERVICE_RATE_LIMIT_GLOBAL_RPS="0", SERVICE_RATE_LIMIT_TENANT_RPS="0")
         started = time.time()
         self.process = subprocess.Popen([program], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.addr = next(line.split("listening addr=")[1].split()[0] for line in self.process.stdout if "listening addr=" in line)
@@ -23,7 +24,7 @@ class Server:
     def search(self, query, **more):
         connection = http.client.HTTPConnection(self.addr)
         started = time.time()
-        headers = {"x-api-key": "key", "content-type": "application/json"}
+        headers = {"x-api-key": "key-of-the-bench", "content-type": "application/json"}
         connection.request("POST", "/v1/search", json.dumps({"query": query, **more}), headers)
         answer = connection.getresponse()
         body = json.loads(answer.read())

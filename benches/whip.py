@@ -23,6 +23,7 @@ SDP = "\r\n".join([
 data = tempfile.TemporaryDirectory()
 keys = ",".join(f"user{at}:key-{at:04}-{'x' * 24}" for at in range(KEYS))
 environ = dict(os.environ, SERVICE_DATA_DIR=os.path.join(data.name, "data"), SERVICE_BIND_ADDR="127.0.0.1:0", SERVICE_API_KEYS=keys,
+               SERVICE_RATE_LIMIT_GLOBAL_RPS="0", SERVICE_RATE_LIMIT_TENANT_RPS="0",
                SERVICE_ACTIVE_STREAM_LIMIT=str(LIMIT), SERVICE_MEDIA_MEMORY_BUDGET_BYTES=str(1 << 40), RUST_LOG="info")
 log = open(os.path.join(data.name, "server.log"), "w")
 server = subprocess.Popen([server_binary], env=environ, stdout=log, stderr=subprocess.DEVNULL)

@@ -1,8 +1,25 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and the demo need; does nothing when all are there.
+# Installs the Debian packages that a purpose needs; does nothing when all are there.
+#   deploy/setup.sh build|demo|test    each includes the one before it; with --list it only names them
 set -eu
 
-packages="build-essential chromium clang cmake coturn curl ffmpeg gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libavcodec-dev libavformat-dev libavutil-dev libclang-dev libffmpeg-nvenc-dev libva-dev libvulkan-dev mesa-vulkan-drivers nasm nginx-light pkg-config postgresql prometheus python3-gi python3-venv shellcheck"
+build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config"
+demo="ffmpeg"
+test="chromium coturn curl gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libffmpeg-nvenc-dev mesa-vulkan-drivers nginx-light postgresql prometheus python3-gi python3-venv shellcheck"
+
+case "${1:-}" in
+build) packages=$build ;;
+demo) packages="$build $demo" ;;
+test) packages="$build $demo $test" ;;
+*)
+    echo "usage: deploy/setup.sh build|demo|test [--list]" >&2
+    exit 2
+    ;;
+esac
+if [ "${2:-}" = --list ]; then
+    echo "$packages"
+    exit 0
+fi
 
 missing=""
 for package in $packages; do

@@ -15,6 +15,7 @@ mod idempotency;
 mod infer;
 mod ingest;
 mod interactions;
+mod jobs;
 mod limits;
 mod linger;
 mod markers;
@@ -52,10 +53,11 @@ use crate::{
     config::Principal,
 };
 
-use error::ApiError;
+pub use error::ApiError;
 
 pub use envelope::refusal_headers;
-pub use rate::Rates;
+pub use jobs::Desk;
+pub use rate::{FAILURES_MAX, Rates};
 pub use unsent::accounts as unsent_accounts;
 
 type ApiResult = Result<Response, ApiError>;
@@ -73,6 +75,8 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::stop))
         .routes(routes!(runs::keepalive))
         .routes(routes!(runs::state))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::fetch, jobs::cancel))
         .routes(routes!(events::list))
         .routes(routes!(markers::list))
         .routes(routes!(interactions::list))
@@ -99,11 +103,16 @@ fn protected() -> OpenApiRouter<Arc<App>> {
 fn acting_once() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(runs::create))
+        .routes(routes!(infer::infer))
+        .routes(routes!(infer::infer_batch))
+}
+
+/// Likewise, whose work is a job of a run.
+fn working() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
         .routes(routes!(ingest::ingest))
         .routes(routes!(analyze::analyze))
         .routes(routes!(reason::reason))
-        .routes(routes!(infer::infer))
-        .routes(routes!(infer::infer_batch))
 }
 
 /// Likewise, with bodies that are not read whole before they are acted on.
@@ -125,7 +134,9 @@ pub fn router(app: Arc<App>) -> Router {
     let once = from_fn_with_state(Arc::clone(&app), idempotency::once);
     let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::once_at_its_end);
     let streamed = Router::from(streamed()).route_layer(once_at_its_end).route_layer(keyed.clone());
-    let acting_once = Router::from(acting_once()).route_layer(once);
+    let as_job = from_fn_with_state(Arc::clone(&app), jobs::as_job);
+    let working = Router::from(working()).route_layer(as_job);
+    let acting_once = Router::from(acting_once()).merge(working).route_layer(once);
     let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
     let protected = protected.route_layer(map_request(linger::linger));
     Router::from(open())
@@ -138,7 +149,12 @@ pub fn router(app: Arc<App>) -> Router {
 /// The OpenAPI document of [`router`].
 pub fn document() -> utoipa::openapi::OpenApi {
     openapi::complete(
-        protected().merge(acting_once()).merge(streamed()).merge(open()).into_openapi(),
+        protected()
+            .merge(acting_once())
+            .merge(working())
+            .merge(streamed())
+            .merge(open())
+            .into_openapi(),
     )
 }
 

@@ -16,10 +16,10 @@ use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
 use worker::{Supervisor, WorkerError, WorkerProgram};
 
 use crate::{
-    api::{Rates, unsent_accounts},
+    api::{ApiError, Desk, Rates, unsent_accounts},
     backend::Workers,
     clock::{AgeClock, wall_now},
-    config::{Config, Principal, Serving},
+    config::{Config, KeyRing, Principal, Serving},
     database::{Database, Mirror},
     delivery::{sse::Streams, webhook::Webhooks},
     descriptors,
@@ -34,6 +34,7 @@ use crate::{
     quota::Quota,
     retention::{Behind, Retention},
     search::Search,
+    secret,
     session::{
         admission::Admission,
         registry::{Registry, RunLimits},
@@ -144,6 +145,7 @@ struct Stores {
 
 impl Stores {
     fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Stores, StartError> {
+        let former = config.keys.as_ref().map(KeyRing::former).unwrap_or_default();
         let log_dir = config.data_dir.join("log");
         let (timeline, recovery) = Timeline::open(&log_dir, log_options(metrics))?;
         tracing::info!(?recovery, "log opened");
@@ -155,7 +157,7 @@ impl Stores {
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
         let quota = Quota::new(config.quotas);
-        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now())?;
+        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
         Ok(Stores { registry, blobs, ledger, quota })
@@ -212,6 +214,8 @@ pub struct App {
     pub workers: Workers,
     /// File jobs at once.
     pub jobs: usize,
+    /// The jobs under way, and who waits for them.
+    pub desk: Desk,
     /// Where analyses run; each may take the memory of half a million frames.
     pub analyses: Admission,
     /// The way to the models.
@@ -228,12 +232,15 @@ pub struct App {
 impl App {
     /// Opens the log and everything that rests on it.
     pub fn open(
-        config: Config,
+        mut config: Config,
         worker: WorkerProgram,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<App>, StartError> {
         let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
         fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
+        let secret = secret::open(&config.data_dir).map_err(data_dir)?;
+        config.keys.iter_mut().chain(&mut config.metrics_keys).for_each(|ring| ring.seal(&secret));
+        tracing::info!(path = %config.data_dir.display(), "data directory");
         let labels = load_labels(&config)?;
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
         let egress = Egress::new(&config.egress)?;
@@ -279,6 +286,7 @@ impl App {
             registry: Arc::clone(&registry),
             blobs: blobs.clone(),
             ledger: ledger.clone(),
+            clock,
             reserve: Arc::clone(&reserve),
             supervisor: supervisor.clone(),
             remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
@@ -332,6 +340,7 @@ impl App {
             draining,
             workers,
             jobs,
+            desk: Desk::default(),
             analyses: Admission::new(jobs, ANALYSES_WAITING),
             inference,
             live,
@@ -342,10 +351,13 @@ impl App {
     }
 
     /// Opens the file that `uri` names: an upload of the caller's, or one beneath a root.
-    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, SourceError> {
+    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
         match self.uploads.named(caller, &path_of(uri)?) {
-            Some(name) => self.uploads.open_file(caller, &name?),
-            None => self.roots.open_source(uri),
+            Some(name) => {
+                let upload = self.uploads.find(caller, &name?)?;
+                Ok(self.uploads.open_file(&upload.ok_or(SourceError::NotFound)?)?)
+            }
+            None => Ok(self.roots.open_source(uri)?),
         }
     }
 

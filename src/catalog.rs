@@ -1,4 +1,8 @@
-//! Names a caller may use: analysis modes and the curated models.
+//! Names a caller may use: analysis modes and models.
+
+use std::collections::HashSet;
+
+use media::Label;
 
 /// How thorough an analysis is asked to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +70,8 @@ impl Tier {
 pub struct Model {
     /// Id on the wire.
     pub id: &'static str,
+    /// Name under which its makers publish it, which stock servers list.
+    pub upstream: &'static str,
     /// What it asks for.
     pub tier: Tier,
     family: Family,
@@ -81,8 +87,8 @@ enum Family {
     Gemini,
 }
 
-const fn model_of(family: Family, tier: Tier, id: &'static str) -> Model {
-    Model { id, tier, family }
+const fn model_of(family: Family, tier: Tier, id: &'static str, upstream: &'static str) -> Model {
+    Model { id, upstream, tier, family }
 }
 
 /// The curated models: families together, within a family from the least to the most able.
@@ -90,33 +96,33 @@ pub const MODELS: [Model; 27] = {
     use Family::{Gemini, Gemma3, InternVl3, Qwen3Vl, Qwen25Vl, SmolVlm2};
     use Tier::{Cloud, Medium, Small};
     [
-        model_of(Qwen3Vl, Small, "qwen3-vl-2b"),
-        model_of(Qwen3Vl, Small, "qwen3-vl-4b"),
-        model_of(Qwen3Vl, Small, "qwen3-vl-8b"),
-        model_of(Qwen3Vl, Medium, "qwen3-vl-30b-a3b"),
-        model_of(Qwen3Vl, Medium, "qwen3-vl-32b"),
-        model_of(Qwen3Vl, Medium, "qwen3-vl-235b-a22b"),
-        model_of(Qwen25Vl, Small, "qwen2.5-vl-3b"),
-        model_of(Qwen25Vl, Small, "qwen2.5-vl-7b"),
-        model_of(Qwen25Vl, Medium, "qwen2.5-vl-32b"),
-        model_of(Qwen25Vl, Medium, "qwen2.5-vl-72b"),
-        model_of(InternVl3, Small, "internvl3-1b"),
-        model_of(InternVl3, Small, "internvl3-2b"),
-        model_of(InternVl3, Small, "internvl3-8b"),
-        model_of(InternVl3, Medium, "internvl3-14b"),
-        model_of(InternVl3, Medium, "internvl3-38b"),
-        model_of(InternVl3, Medium, "internvl3-78b"),
-        model_of(Gemma3, Small, "gemma-3-4b"),
-        model_of(Gemma3, Medium, "gemma-3-12b"),
-        model_of(Gemma3, Medium, "gemma-3-27b"),
-        model_of(SmolVlm2, Small, "smolvlm2-256m"),
-        model_of(SmolVlm2, Small, "smolvlm2-500m"),
-        model_of(SmolVlm2, Small, "smolvlm2-2.2b"),
-        model_of(Gemini, Cloud, "gemini-2.0-flash"),
-        model_of(Gemini, Cloud, "gemini-2.5-flash-lite"),
-        model_of(Gemini, Cloud, "gemini-2.5-flash"),
-        model_of(Gemini, Cloud, "gemini-2.5-pro"),
-        model_of(Gemini, Cloud, "gemini-3-pro"),
+        model_of(Qwen3Vl, Small, "qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct"),
+        model_of(Qwen3Vl, Small, "qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct"),
+        model_of(Qwen3Vl, Small, "qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct"),
+        model_of(Qwen3Vl, Medium, "qwen3-vl-30b-a3b", "Qwen/Qwen3-VL-30B-A3B-Instruct"),
+        model_of(Qwen3Vl, Medium, "qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct"),
+        model_of(Qwen3Vl, Medium, "qwen3-vl-235b-a22b", "Qwen/Qwen3-VL-235B-A22B-Instruct"),
+        model_of(Qwen25Vl, Small, "qwen2.5-vl-3b", "Qwen/Qwen2.5-VL-3B-Instruct"),
+        model_of(Qwen25Vl, Small, "qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct"),
+        model_of(Qwen25Vl, Medium, "qwen2.5-vl-32b", "Qwen/Qwen2.5-VL-32B-Instruct"),
+        model_of(Qwen25Vl, Medium, "qwen2.5-vl-72b", "Qwen/Qwen2.5-VL-72B-Instruct"),
+        model_of(InternVl3, Small, "internvl3-1b", "OpenGVLab/InternVL3-1B"),
+        model_of(InternVl3, Small, "internvl3-2b", "OpenGVLab/InternVL3-2B"),
+        model_of(InternVl3, Small, "internvl3-8b", "OpenGVLab/InternVL3-8B"),
+        model_of(InternVl3, Medium, "internvl3-14b", "OpenGVLab/InternVL3-14B"),
+        model_of(InternVl3, Medium, "internvl3-38b", "OpenGVLab/InternVL3-38B"),
+        model_of(InternVl3, Medium, "internvl3-78b", "OpenGVLab/InternVL3-78B"),
+        model_of(Gemma3, Small, "gemma-3-4b", "google/gemma-3-4b-it"),
+        model_of(Gemma3, Medium, "gemma-3-12b", "google/gemma-3-12b-it"),
+        model_of(Gemma3, Medium, "gemma-3-27b", "google/gemma-3-27b-it"),
+        model_of(SmolVlm2, Small, "smolvlm2-256m", "HuggingFaceTB/SmolVLM2-256M-Video-Instruct"),
+        model_of(SmolVlm2, Small, "smolvlm2-500m", "HuggingFaceTB/SmolVLM2-500M-Video-Instruct"),
+        model_of(SmolVlm2, Small, "smolvlm2-2.2b", "HuggingFaceTB/SmolVLM2-2.2B-Instruct"),
+        model_of(Gemini, Cloud, "gemini-2.0-flash", "models/gemini-2.0-flash"),
+        model_of(Gemini, Cloud, "gemini-2.5-flash-lite", "models/gemini-2.5-flash-lite"),
+        model_of(Gemini, Cloud, "gemini-2.5-flash", "models/gemini-2.5-flash"),
+        model_of(Gemini, Cloud, "gemini-2.5-pro", "models/gemini-2.5-pro"),
+        model_of(Gemini, Cloud, "gemini-3-pro", "gemini-3-pro-preview"),
     ]
 };
 
@@ -130,15 +136,16 @@ impl Model {
     }
 }
 
-/// The curated model called `id`.
-pub fn model(id: &str) -> Option<Model> {
-    MODELS.into_iter().find(|model| model.id == id)
+/// The curated model called `name`, by the service or by its makers.
+pub fn model(name: &str) -> Option<Model> {
+    MODELS.into_iter().find(|model| model.id == name || model.upstream == name)
 }
 
-/// The models that a caller can name: the curated ones, and those that backends are configured for.
+/// The models that a caller can name: the curated ones, those that backends are configured for, and
+/// those that backends list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    configured: Vec<(String, Tier)>,
+    others: Vec<(String, Tier)>,
 }
 
 /// A model of a [`Catalog`].
@@ -151,21 +158,24 @@ pub struct Listed<'a> {
 }
 
 impl Catalog {
-    /// The curated models and the `configured` ones, each with whether only its maker runs it.
-    pub fn new(configured: impl IntoIterator<Item = (String, bool)>) -> Catalog {
-        let mut catalog = Catalog::default();
-        for (id, is_cloud) in configured {
-            if !catalog.contains(&id) {
+    /// The curated models and the `others`, each with whether only its maker runs it; names that no
+    /// request can hold are left out.
+    pub fn new(others: impl IntoIterator<Item = (String, bool)>) -> Catalog {
+        let (mut catalog, mut known) = (Catalog::default(), HashSet::new());
+        for (id, is_cloud) in others {
+            let is_new = model(&id).is_none() && !known.contains(&id);
+            if is_new && id.parse::<Label>().is_ok() {
                 let tier = if is_cloud { Tier::Cloud } else { tier_of(&id) };
-                catalog.configured.push((id, tier));
+                known.insert(id.clone());
+                catalog.others.push((id, tier));
             }
         }
         catalog
     }
 
-    /// Whether a caller can name `id`.
-    pub fn contains(&self, id: &str) -> bool {
-        model(id).is_some() || self.configured.iter().any(|(known, _)| known == id)
+    /// Whether a caller can name `name`.
+    pub fn contains(&self, name: &str) -> bool {
+        model(name).is_some() || self.others.iter().any(|(known, _)| known == name)
     }
 
     /// The ids of every model, the curated ones first.
@@ -176,8 +186,8 @@ impl Catalog {
     /// Every model, the curated ones first.
     pub fn models(&self) -> impl Iterator<Item = Listed<'_>> {
         let curated = MODELS.into_iter().map(|model| Listed { id: model.id, tier: model.tier });
-        let configured = self.configured.iter().map(|(id, tier)| Listed { id, tier: *tier });
-        curated.chain(configured)
+        let others = self.others.iter().map(|(id, tier)| Listed { id, tier: *tier });
+        curated.chain(others)
     }
 }
 
@@ -210,7 +220,7 @@ mod tests {
             ("far-1b", true, Tier::Cloud),
         ];
         let listed = configured.iter().map(|(id, is_cloud, _)| ((*id).to_owned(), *is_cloud));
-        let again = [("house".to_owned(), false), ("qwen3-vl-2b".to_owned(), false)];
+        let again = [("house".to_owned(), false), ("google/gemma-3-4b-it".to_owned(), false)];
         let catalog = Catalog::new(listed.chain(again));
         assert_eq!(catalog.models().count(), MODELS.len() + configured.len());
         for (id, _, tier) in configured {
@@ -218,6 +228,7 @@ mod tests {
             assert_eq!((found.tier, catalog.contains(id)), (tier, true), "{id}");
         }
         assert!(catalog.contains("qwen3-vl-2b") && !catalog.contains("house-8b"));
+        assert!(catalog.contains("Qwen/Qwen3-VL-8B-Instruct"), "as its makers call it");
     }
 
     #[test]
@@ -230,8 +241,10 @@ mod tests {
         assert_eq!(fallbacks("gemma-3-27b"), ["gemma-3-12b", "gemma-3-4b"]);
         assert_eq!(fallbacks("smolvlm2-256m"), [""; 0]);
         for (at, found) in MODELS.into_iter().enumerate() {
-            let first = MODELS.into_iter().position(|model| model.id == found.id);
-            assert_eq!(first, Some(at), "{}", found.id);
+            for name in [found.id, found.upstream] {
+                let named = |known: Model| known.id == name || known.upstream == name;
+                assert_eq!(MODELS.into_iter().position(named), Some(at), "{name}");
+            }
             let prefix = found.id.split('-').next().expect("a name");
             assert!(found.fallbacks().all(|model| model.id.starts_with(prefix)), "{}", found.id);
         }

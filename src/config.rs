@@ -10,13 +10,14 @@ mod inference;
 mod keys;
 mod live;
 mod novelty;
+mod places;
 mod remote;
 mod serving;
 mod tools;
 mod vars;
 
 use std::{
-    env,
+    env, io,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
@@ -26,6 +27,7 @@ use std::{
 use gate::GateConfig;
 use http::HeaderValue;
 use media::Score;
+use timeline::held::{FileError, read_named};
 use tracing_subscriber::EnvFilter;
 use transport::egress::EgressConfig;
 
@@ -40,13 +42,16 @@ use vars::Vars;
 
 pub use collector::Collector;
 pub use inference::InferenceConfig;
-pub use keys::{KeyRing, Principal};
+pub use keys::{KEY_BYTES_MIN, KeyRing, Principal};
 pub use live::{IceServer, LiveConfig};
 pub use novelty::{EyesConfig, NoveltyConfig};
 pub use remote::RemoteConfig;
 pub use serving::{H3, Serving};
 pub use tools::Tool;
 pub use vars::{Shown, VarError};
+
+/// Most bytes of a file that a setting names.
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Which browser origins may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +69,7 @@ pub struct Config {
     pub bind_addr: SocketAddr,
     /// How it is served there, and where else.
     pub serving: Serving,
-    /// Log, blobs and columns.
+    /// Log, blobs and columns; absolute.
     pub data_dir: PathBuf,
     /// Accepted keys; `None` lets everybody act as one principal.
     pub keys: Option<KeyRing>,
@@ -170,17 +175,19 @@ impl Config {
                  SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
             );
         }
-        let warnings = ring.warnings().collect();
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
+        let mut metrics_ring = ring.clone();
+        add_listed(&mut vars, &mut metrics_ring, "SERVICE_METRICS_API_KEYS");
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
+        let (data_dir, ingest_roots) = places::places(&mut vars);
         let mut config = Config {
             bind_addr,
             serving: serving::serving(&mut vars, cfg!(feature = "h3-experimental")),
-            data_dir: vars.read("SERVICE_DATA_DIR", ".sightline-data", |text| Ok(text.into())),
-            metrics_keys: metrics_need_key.then(|| ring.clone()),
+            data_dir,
+            metrics_keys: metrics_need_key.then_some(metrics_ring),
             keys: require_keys.then_some(ring),
             require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
-            ingest_roots: vars.read("SERVICE_INGEST_FILE_ROOTS", "", directories),
+            ingest_roots,
             active_limit: vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize,
             run_ttl: Duration::from_secs(vars.read(
                 "SERVICE_STREAM_TTL_SECS",
@@ -216,8 +223,8 @@ impl Config {
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
                 as usize,
             connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
-            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", rate),
-            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "0", rate),
+            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
+            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
             inference: inference::inference(&mut vars),
@@ -226,7 +233,7 @@ impl Config {
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", filter),
             shown: Vec::new(),
-            warnings,
+            warnings: Vec::new(),
         };
         if require_keys && config.cors_origins == Origins::Any {
             vars.refuse(
@@ -243,26 +250,37 @@ impl Config {
 
 fn key_ring(vars: &mut Vars) -> KeyRing {
     let mut ring = KeyRing::default();
-    let listed = vars.secret("SERVICE_API_KEYS").unwrap_or_default();
-    let file = vars.read("SERVICE_API_KEYS_FILE", "", optional_path);
-    for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        if let Err(problem) = ring.add(entry, "SERVICE_API_KEYS") {
-            vars.refuse("SERVICE_API_KEYS", problem);
-        }
-    }
-    let Some(file) = file else { return ring };
-    match std::fs::read_to_string(&file) {
+    add_listed(vars, &mut ring, "SERVICE_API_KEYS");
+    let Some(file) = vars.read("SERVICE_API_KEYS_FILE", "", optional_path) else { return ring };
+    match text_of(&file) {
         Ok(text) => {
-            let entries = text.lines().flat_map(|line| line.split(',')).map(str::trim);
-            for entry in entries.filter(|entry| !entry.is_empty() && !entry.starts_with('#')) {
-                if let Err(problem) = ring.add(entry, "SERVICE_API_KEYS_FILE") {
-                    vars.refuse("SERVICE_API_KEYS_FILE", problem);
-                }
-            }
+            let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            lines.for_each(|line| add(vars, &mut ring, "SERVICE_API_KEYS_FILE", line));
         }
         Err(error) => vars.refuse("SERVICE_API_KEYS_FILE", format!("cannot be read: {error}")),
     }
     ring
+}
+
+/// Adds the keys of a variable.
+fn add_listed(vars: &mut Vars, ring: &mut KeyRing, variable: &'static str) {
+    let listed = vars.secret(variable).unwrap_or_default();
+    add(vars, ring, variable, &listed);
+}
+
+fn add(vars: &mut Vars, ring: &mut KeyRing, variable: &'static str, listed: &str) {
+    for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        if let Err(problem) = ring.add(entry) {
+            vars.refuse(variable, problem);
+        }
+    }
+}
+
+/// The text of a file that a setting names.
+fn text_of(path: &Path) -> Result<String, FileError> {
+    let bytes = read_named(path, FILE_BYTES_MAX)?;
+    let text = String::from_utf8(bytes);
+    text.map_err(|error| FileError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 fn gate(vars: &mut Vars) -> GateConfig {

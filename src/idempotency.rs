@@ -216,12 +216,38 @@ impl Idempotency {
         let owner = &attempt.scope.owner;
         let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
         if let Some(at) = full {
-            let left_ms = at.epoch_ms.saturating_sub(oldest.epoch_ms);
-            let frees_in = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
-            return Ok(Begun::Full { frees_in });
+            return Ok(Begun::Full { frees_in: until_over(at, oldest) });
         }
         attempt.write(fingerprint, head)?;
         Ok(Begun::Fresh(attempt))
+    }
+
+    /// When room for a further answer of `owner` frees, where there is none now.
+    pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, LedgerError> {
+        let oldest = oldest_kept(self.now().counted);
+        let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
+        Ok(full.map(|at| until_over(at, oldest)))
+    }
+
+    /// Keeps the answer to what was asked under `scope`, whoever asked before.
+    pub fn keep(
+        &self,
+        scope: &Scope,
+        fingerprint: Fingerprint,
+        answer: Answer,
+    ) -> Result<(), LedgerError> {
+        let answered = State::Answered(fingerprint, answer);
+        self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))
+    }
+
+    /// The answer that is kept under `scope`.
+    pub fn kept(&self, scope: &Scope) -> Result<Option<Answer>, LedgerError> {
+        let oldest = oldest_kept(self.now().counted);
+        let found = self.ledger.read(|view| records::find(view, scope))?;
+        Ok(found.filter(|record| record.at >= oldest).and_then(|record| match record.state {
+            State::Answered(_, answer) => Some(answer),
+            State::Begun(_) => None,
+        }))
     }
 
     /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
@@ -277,8 +303,15 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-fn oldest_kept(now: WallTime) -> WallTime {
+/// The oldest of what is kept at `now`.
+pub fn oldest_kept(now: WallTime) -> WallTime {
     WallTime { epoch_ms: now.epoch_ms.saturating_sub(KEPT.as_millis() as i64) }
+}
+
+/// Time until a record from `at` is older than those of `oldest`.
+fn until_over(at: WallTime, oldest: WallTime) -> Duration {
+    let left_ms = at.epoch_ms.saturating_sub(oldest.epoch_ms);
+    Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
 }
 
 /// A request that is being carried out under its key, until dropped.

@@ -7,13 +7,17 @@
 
 mod days;
 mod error;
+mod models;
 mod spans;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, RwLock},
+    time::Duration,
+};
 
 use infer::{
-    Admission, Answer, BackendConfig, Chain, Described, InferError, Permit, Probe, Request, Tiered,
+    Admission, Answer, Chain, Described, InferError, Permit, Request, Tiered,
     scheduler::{Ask, Class, Limits, Load, Refused, Use},
 };
 use media::{RequestId, Seq, WallTime};
@@ -23,7 +27,7 @@ use tracing::{Instrument, Span, field::Empty};
 use transport::tls::{Trust, client_config, roots};
 
 use crate::{
-    catalog::Catalog,
+    catalog::{self, Catalog},
     clock::wall_now,
     config::{Config, Principal},
     ledger::Ledger,
@@ -76,7 +80,7 @@ impl Asker {
 /// The backends and the way to them.
 pub struct Inference {
     chain: Chain,
-    catalog: Arc<Catalog>,
+    catalog: RwLock<Arc<Catalog>>,
     admission: Admission,
     days: Arc<TokenDays>,
     limits: Limits,
@@ -93,14 +97,10 @@ impl Inference {
         metrics: Arc<Metrics>,
     ) -> Result<Inference, InferenceStartError> {
         let (backends, limits) = (&config.inference.backends, config.inference.limits);
-        let configured = backends.iter().filter_map(|backend| {
-            Some((backend.model.clone()?, backend.api == infer::Api::Gemini))
-        });
-        let catalog = Arc::new(Catalog::new(configured));
-        let known = Arc::clone(&catalog);
         let tls = client_config(Trust::Roots(roots(config.egress.ca_path.as_deref())?))?;
         metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
-        let chain = Chain::new(backends.clone(), (*tls).clone(), move |id| known.contains(id))?
+        let curated = |name: &str| catalog::model(name).map(|model| model.id);
+        let chain = Chain::new(backends.clone(), (*tls).clone(), curated)?
             .observed_by(Arc::new(metrics.inference.clone()));
         let days = Arc::new(TokenDays::open(ledger, today())?);
         let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
@@ -109,12 +109,16 @@ impl Inference {
         for (principal, day, used) in days.used() {
             admission.restore(principal, day, used);
         }
+        let catalog = RwLock::new(Arc::new(models::known(&chain)));
         Ok(Inference { chain, catalog, admission, days, limits, registry, metrics })
     }
 
-    /// Keeps what is used of the day on disk, until `stop`.
-    pub fn start(&self, stop: CancellationToken) {
-        tokio::spawn(Arc::clone(&self.days).run(stop));
+    /// Keeps what is used of the day on disk, until `stop`, and logs what the backends have.
+    pub fn start(self: &Arc<Self>, stop: CancellationToken) {
+        tokio::spawn(Arc::clone(&self.days).run(stop.clone()));
+        let inference = Arc::clone(self);
+        let look = async move { inference.tell_models().await };
+        tokio::spawn(stop.run_until_cancelled_owned(look));
     }
 
     /// Writes what was used of the day; waits for the disk.
@@ -122,45 +126,9 @@ impl Inference {
         self.days.flush();
     }
 
-    /// The models that a caller can name.
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
     /// Some backend is configured.
     pub fn is_configured(&self) -> bool {
         self.chain.backends().next().is_some()
-    }
-
-    /// The model of the first backend that names one, or else the first of the catalog that any
-    /// backend lists; `None` while none does.
-    pub async fn offered_model(&self) -> Option<String> {
-        let named = self.chain.backends().find_map(|backend| backend.model.clone());
-        if named.is_some() {
-            return named;
-        }
-        let probes = self.probe().await;
-        let offered = |id: &&str| {
-            let mut backends = self.chain.candidates(id);
-            backends.any(|config| probes.iter().any(|probe| probe.offers(config, id)))
-        };
-        self.catalog.ids().find(offered).map(str::to_owned)
-    }
-
-    /// The first of the catalog that any backend serves, for all that its configuration says.
-    pub fn served_model(&self) -> Option<String> {
-        let served = |id: &&str| self.chain.candidates(id).next().is_some();
-        self.catalog.ids().find(served).map(str::to_owned)
-    }
-
-    /// Whether each backend can be reached, at most five seconds ago.
-    pub async fn probe(&self) -> Arc<[Probe]> {
-        self.chain.probe().await
-    }
-
-    /// The backends that serve `model`, in the order in which they are asked.
-    pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
-        self.chain.candidates(model)
     }
 
     /// Names of the backends that serve `model`, in the order in which they are asked.

@@ -12,7 +12,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Value, error::Category};
 
 pub use bounds::{Int, Text};
-pub use fields::{Fields, boolean, digits, integer, name, number, parsed, score, signed, text};
+pub use fields::{
+    Fields, boolean, digits, integer, name, number, parsed, said, score, signed, text,
+};
 
 /// What is wrong with one field, in words for whoever sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,17 @@
 //!
 //! Exact match on the normalised label; `*` speaks for tenants without an entry of their own.
 
-use std::{borrow::Cow, collections::HashMap, fs, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
 use infer::finding::normalised;
 use media::EventType;
 use serde_json::Value;
+use timeline::held::{FileError, read_named};
 
-use crate::json::{self, Detail, JsonError, Problem};
+use crate::{
+    config::FILE_BYTES_MAX,
+    json::{self, Detail, JsonError, Problem},
+};
 
 /// Why a label map file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +49,8 @@ impl LabelMaps {
     /// Reads the maps from a JSON file.
     pub fn load(path: &Path) -> Result<LabelMaps, LabelError> {
         let name = || path.display().to_string();
-        let bytes = fs::read(path).map_err(|source| LabelError::Read { path: name(), source })?;
+        let read = |error: FileError| LabelError::Read { path: name(), source: error.into() };
+        let bytes = read_named(path, FILE_BYTES_MAX).map_err(read)?;
         LabelMaps::parse(&bytes).map_err(|source| LabelError::Content { path: name(), source })
     }
 

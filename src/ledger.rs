@@ -20,6 +20,7 @@ use redb::{
     Value, WriteTransaction,
 };
 use rustix::fs::Advice;
+use timeline::held::HeldDir;
 
 /// Memory that pages may stay in; the system's page cache is behind it.
 const CACHE_BYTES: usize = 8 << 20;
@@ -184,7 +185,7 @@ impl Ledger {
             }
             let mut closed = database.write().unwrap_or_else(PoisonError::into_inner);
             if closed.is_none() {
-                forget_cached(path).map_err(redb::Error::Io)?;
+                forget_cached(path)?;
                 *closed = Some(open(path)?);
             }
         }
@@ -211,14 +212,23 @@ pub fn table<K: Key + 'static, V: Value + 'static>(
 }
 
 fn open(path: &Path) -> Result<Database, redb::Error> {
+    let file = file(path)?;
     let mut builder = Database::builder();
-    Ok(builder.set_cache_size(CACHE_BYTES).create(path)?)
+    Ok(builder.set_cache_size(CACHE_BYTES).create_file(file)?)
+}
+
+/// The file of the ledger, made when there is none: a regular file, and none that a link names.
+fn file(path: &Path) -> Result<File, redb::Error> {
+    let dir = HeldDir::new(path.parent().unwrap_or(Path::new("")));
+    let opened = dir.file_to_write(Path::new(path.file_name().unwrap_or_default()));
+    opened.map_err(|error| redb::Error::Io(error.into()))
 }
 
 /// After a failed sync the system's memory may hold what the disk does not: the file is to be
 /// judged by what is on disk.
-fn forget_cached(path: &Path) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(File::open(path)?, 0, None, Advice::DontNeed)?)
+fn forget_cached(path: &Path) -> Result<(), redb::Error> {
+    let dropped = rustix::fs::fadvise(file(path)?, 0, None, Advice::DontNeed);
+    dropped.map_err(|error| redb::Error::Io(error.into()))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod per_owner;
 pub mod quota;
 pub mod retention;
 pub mod search;
+mod secret;
 pub mod server;
 pub mod session;
 pub mod source;

@@ -48,7 +48,7 @@ use crate::{
     inference::{Asker, Inference},
     metrics::Metrics,
     session::{
-        registry::{JobGuard, Origin, Registry, Run, RunError},
+        registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
         runner::INTERRUPTED,
     },
 };
@@ -314,7 +314,7 @@ impl Live {
             session: Some(id),
         };
         let run = registry.create(origin, who.request_id).await?;
-        let begun = run.begin_job().and_then(|guard| {
+        let begun = run.begin_job(JobToken::default()).and_then(|guard| {
             // A stop or a delete came first; one that comes later finds the job.
             run.check_active()?;
             Ok(guard)

@@ -21,7 +21,7 @@ use crate::session::Lifecycle;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
-pub use inference::{Inference, RefusedAsk};
+pub use inference::{ChunkEnd, Inference, RefusedAsk};
 pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
 pub use remote::RemoteFailure;
 
@@ -161,6 +161,10 @@ series! {
     inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
     /// Days of principals of which nine tenths of the tokens were spent.
     token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
+    /// Chunks of reasonings, by what came of asking models about them.
+    reason_chunks: Counters<ChunkEnd> = Counters::new, "service_reason_chunks_total", "outcome";
+    /// Descriptions of live video that models gave in plain text where JSON was asked for.
+    live_plain_text: IntCounter = family::counter, "service_live_plain_text_total";
     /// Live sessions.
     live_sessions: IntGauge = family::gauge, "service_live_sessions";
     /// Live sessions whose publisher has connected.
@@ -337,6 +341,8 @@ pub enum Refusal {
     GlobalRate,
     /// The requests of one principal.
     PrincipalRate,
+    /// Failed authentications of one address.
+    FailedAuthentications,
     /// File jobs that wait.
     FileJobs,
     /// Bytes of answers that wait to be taken.
@@ -373,6 +379,7 @@ impl Label for Refusal {
     const ALL: &'static [Refusal] = &[
         Refusal::GlobalRate,
         Refusal::PrincipalRate,
+        Refusal::FailedAuthentications,
         Refusal::FileJobs,
         Refusal::Unsent,
         Refusal::Readers,
@@ -393,6 +400,7 @@ impl Label for Refusal {
     fn value(self) -> &'static str {
         match self {
             Refusal::GlobalRate => "global_rate",
+            Refusal::FailedAuthentications => "failed_authentications",
             Refusal::PrincipalRate => "principal_rate",
             Refusal::FileJobs => "file_jobs",
             Refusal::Unsent => "unsent",

@@ -65,7 +65,8 @@ impl Lifecycle {
             EventKind::RunFailed => Lifecycle::Failed,
             EventKind::StopRequested => Lifecycle::Cancelled,
             EventKind::RunExpired => Lifecycle::Expired,
-            EventKind::IngestReceived
+            EventKind::IngestStarted
+            | EventKind::IngestReceived
             | EventKind::FramesDecoded
             | EventKind::MarkerEmitted
             | EventKind::AnalysisGenerated

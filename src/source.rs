@@ -8,15 +8,11 @@ pub mod remote;
 use std::{
     fs::File,
     io,
-    os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
 };
 
 use media::ErrorKind;
-use rustix::{
-    fs::{FileType, Mode, OFlags, ResolveFlags},
-    io::Errno,
-};
+use timeline::held::{FileError, HeldDir, Links};
 use transport::egress::EgressError;
 
 use crate::session::remote::RemoteSource;
@@ -54,6 +50,9 @@ pub enum SourceError {
     /// A file without a byte.
     #[error("is empty")]
     Empty,
+    /// An upload whose file is another one by now.
+    #[error("is not the file that was uploaded: it {0}")]
+    Replaced(#[source] FileError),
     /// The system refused otherwise.
     #[error("cannot be opened: {0}")]
     Io(#[source] io::Error),
@@ -64,6 +63,7 @@ impl SourceError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             SourceError::Io(_) => ErrorKind::Internal,
+            SourceError::Replaced(_) => ErrorKind::DataLoss,
             _ => ErrorKind::InvalidInput,
         }
     }
@@ -86,13 +86,12 @@ pub struct Roots(Vec<Root>);
 struct Root {
     /// How it was named, and where that led: a caller may use either.
     names: [PathBuf; 2],
-    directory: OwnedFd,
+    directory: HeldDir,
 }
 
 impl Root {
     fn open(path: &Path) -> io::Result<Root> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let directory = HeldDir::open(path)?;
         Ok(Root { names: [path.to_owned(), path.canonicalize()?], directory })
     }
 
@@ -109,13 +108,6 @@ impl Roots {
     /// Holds `paths` open, so that a root that is replaced later changes nothing.
     pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
-    }
-
-    /// Opens the file at `path` beneath the first root that has it; an empty one too.
-    pub fn open_any(&self, path: &str) -> Result<File, SourceError> {
-        let found = self.0.iter().map(|root| open_file(&root.directory, Path::new(path)));
-        let mut found = found.filter(|outcome| !matches!(outcome, Err(SourceError::NotFound)));
-        found.next().unwrap_or(Err(SourceError::NotFound))
     }
 
     /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
@@ -163,7 +155,7 @@ fn percent_decoded(text: &str) -> Result<String, SourceError> {
 }
 
 /// Opens the regular file at `path`, which must not lead out of `root` and has a byte at least.
-pub fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
+fn open_beneath(root: &HeldDir, path: &Path) -> Result<File, SourceError> {
     let file = open_file(root, path)?;
     match file.metadata() {
         Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
@@ -172,29 +164,19 @@ pub fn open_beneath(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
     }
 }
 
-fn open_file(root: &OwnedFd, path: &Path) -> Result<File, SourceError> {
-    // NONBLOCK: a FIFO must not hold us until somebody writes to it.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let fd = match rustix::fs::openat2(root, path, flags, Mode::empty(), beneath) {
-        Ok(fd) => fd,
-        Err(Errno::XDEV) => return Err(SourceError::LinkOut),
-        Err(Errno::LOOP) => return Err(SourceError::Malformed("symbolic links go in circles")),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Err(SourceError::NotFound),
-        Err(Errno::NAMETOOLONG) => return Err(SourceError::Malformed("the path is too long")),
-        Err(Errno::ACCESS | Errno::PERM) => return Err(SourceError::Denied),
-        // What opening a socket, or a device without a driver, says.
-        Err(Errno::NXIO | Errno::NODEV) => return Err(SourceError::NotAFile("a socket or device")),
-        Err(error) => return Err(SourceError::Io(error.into())),
-    };
-    let stat = rustix::fs::fstat(&fd).map_err(|error| SourceError::Io(error.into()))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(File::from(fd)),
-        FileType::Directory => Err(SourceError::NotAFile("a directory")),
-        FileType::Fifo => Err(SourceError::NotAFile("a FIFO")),
-        _ => Err(SourceError::NotAFile("a device")),
-    }
+fn open_file(root: &HeldDir, path: &Path) -> Result<File, SourceError> {
+    root.file(path, Links::Beneath).map_err(|error| match error {
+        FileError::LinkOut => SourceError::LinkOut,
+        FileError::Link => SourceError::Malformed("symbolic links go in circles"),
+        FileError::NotFound => SourceError::NotFound,
+        FileError::NotAFile(found) => SourceError::NotAFile(found),
+        FileError::Io(error) => match error.kind() {
+            io::ErrorKind::InvalidFilename => SourceError::Malformed("the path is too long"),
+            io::ErrorKind::PermissionDenied => SourceError::Denied,
+            _ => SourceError::Io(error),
+        },
+        error => SourceError::Io(error.into()),
+    })
 }
 
 #[cfg(test)]
@@ -219,7 +201,8 @@ mod tests {
         symlink("loop.mp4", root.join("loop.mp4")).expect("linked");
         let fifo = root.join("fifo.mp4");
         let cwd = rustix::fs::CWD;
-        rustix::fs::mknodat(cwd, &fifo, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(cwd, &fifo, kind, mode, 0).expect("a FIFO");
         let _socket = std::os::unix::net::UnixListener::bind(root.join("s.mp4")).expect("a socket");
         let at = |name: &str| root.join(name).display().to_string();
         let cases = [

@@ -15,21 +15,20 @@ use std::{
     collections::HashSet,
     fs::{self, File},
     io,
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use media::{BlobHash, ErrorKind, WallTime};
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
-use rustix::fs::{Mode, OFlags};
+use timeline::held::{FileError, HeldDir, Links, check_size};
 
 use crate::{
     config::Principal,
     ledger::{self, Ledger, LedgerError},
     per_owner::Whose,
     quota::{Quota, QuotaError},
-    source::{self, SourceError},
+    source::SourceError,
 };
 
 use folder::{folder_of, is_folder, list, sync_parent};
@@ -145,7 +144,7 @@ pub struct New<'a> {
 pub struct Uploads {
     /// As it was named, and where that leads: a caller may use either.
     dirs: [PathBuf; 2],
-    root: OwnedFd,
+    root: HeldDir,
     ledger: Ledger,
     quota: Arc<Quota>,
     under_way: Arc<UnderWay>,
@@ -160,9 +159,7 @@ impl Uploads {
         let absolute = std::path::absolute(dir).map_err(failed("find the upload directory"))?;
         let real = dir.canonicalize().map_err(failed("find the upload directory"))?;
         sync_parent(&real)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&real, flags, Mode::empty());
-        let root = root.map_err(|error| failed("open the upload directory")(error.into()))?;
+        let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
         let under_way = Arc::default();
         let uploads = Uploads { dirs: [absolute, real], root, ledger, quota, under_way };
         let swept = uploads.sweep()?;
@@ -338,10 +335,17 @@ impl Uploads {
         Ok(true)
     }
 
-    /// Opens the owner's file of this name.
-    pub fn open_file(&self, owner: &Principal, name: &StoredName) -> Result<File, SourceError> {
-        let beneath = Path::new(&folder_of(owner)).join(name.as_str());
-        source::open_beneath(&self.root, &beneath)
+    /// Opens the upload, which is as long as it was recorded to be.
+    pub fn open_file(&self, upload: &Upload) -> Result<File, SourceError> {
+        let beneath = Path::new(&folder_of(&upload.owner)).join(upload.name.as_str());
+        let opened = self.root.file(&beneath, Links::Never).and_then(|file| {
+            check_size(&file, upload.bytes)?;
+            Ok(file)
+        });
+        opened.map_err(|error| match error {
+            FileError::NotFound => SourceError::NotFound,
+            error => SourceError::Replaced(error),
+        })
     }
 
     /// The upload that `path` names: by its path on this server, or by its name alone.

@@ -19,12 +19,16 @@ mod database;
 mod edges;
 #[path = "api/examples.rs"]
 mod examples;
+#[path = "api/failing_models.rs"]
+mod failing_models;
 #[path = "api/feedback.rs"]
 mod feedback;
 #[path = "api/files.rs"]
 mod files;
 #[path = "api/gates.rs"]
 mod gates;
+#[path = "api/headers.rs"]
+mod headers;
 #[path = "api/idempotency.rs"]
 mod idempotency;
 #[path = "api/infer.rs"]
@@ -45,8 +49,12 @@ mod infer_waits;
 mod ingest;
 #[path = "api/interactions.rs"]
 mod interactions;
+#[path = "api/jobs.rs"]
+mod jobs;
 #[path = "api/json_suite.rs"]
 mod json_suite;
+#[path = "api/keys.rs"]
+mod keys;
 #[path = "api/ledger.rs"]
 mod ledger;
 #[path = "api/lifecycle.rs"]
@@ -101,6 +109,8 @@ mod search;
 mod shutdown;
 #[path = "api/slow.rs"]
 mod slow;
+#[path = "api/stock_models.rs"]
+mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
 #[path = "api/traces.rs"]
@@ -115,3 +125,5 @@ mod webhook_failures;
 mod webhooks;
 #[path = "api/whip.rs"]
 mod whip;
+#[path = "api/whole.rs"]
+mod whole;

@@ -159,11 +159,11 @@ fn fixtures_are_accepted_and_refused_for_the_reason_in_their_names() {
 
 #[test]
 fn what_a_real_analysis_answers_is_valid() {
-    let Some(clips) = clips("what_a_real_analysis_answers_is_valid") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).start();
     let run = server.create_run();
-    let ingest = json!({"source_uri": "talk_friday.mp4", "sample_fps": 5, "max_frames": 60});
+    let ingest = json!({"source_uri": "talk.mp4", "sample_fps": 5, "max_frames": 60});
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
     assert_valid(&component("IngestAnswer"), &ingested.json());
 
@@ -173,9 +173,9 @@ fn what_a_real_analysis_answers_is_valid() {
         "flicker_score": 0.1, "ghosting_score": 0.9, "noise_variance_score": 0.1,
     });
     for body in [
-        json!({"model": "m"}),
-        json!({"model": "m", "mode": "detailed", "trace_id": "trace-1", "window_size": 2}),
-        json!({"model": "m", "frames": [frame]}),
+        json!({"model": "qwen3-vl-8b"}),
+        json!({"model": "qwen3-vl-8b", "mode": "detailed", "trace_id": "trace-1", "window_size": 2}),
+        json!({"model": "qwen3-vl-8b", "frames": [frame]}),
     ] {
         let answer = server.post(&format!("/v1/runs/{run}/analyze"), &body);
         assert_valid(&component("AnalyzeAnswer"), &answer.json());
@@ -187,7 +187,7 @@ fn what_a_real_analysis_answers_is_valid() {
     }
     let reasoned = server.create_run();
     let body = json!({
-        "source_uri": "talk_friday.mp4", "max_frames": 40, "model": "qwen3-vl-4b",
+        "source_uri": "talk.mp4", "max_frames": 40, "model": "qwen3-vl-4b",
         "semantic_prompt": "What moves?",
     });
     let answer = server.post(&format!("/v1/runs/{reasoned}/reason"), &body).json();
@@ -204,6 +204,7 @@ fn what_a_real_analysis_answers_is_valid() {
         "analysis_generated",
         "frames_decoded",
         "ingest_received",
+        "ingest_started",
         "keyframe_stored",
         "marker_emitted",
         "run_created",

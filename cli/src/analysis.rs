@@ -176,6 +176,12 @@ pub fn container(stream: &StreamInfo) -> String {
 
 /// What a reader of the results must know about their limits.
 pub fn warning(report: &FileReport) -> Option<String> {
+    if report.more_frames {
+        let frames = grouped(report.frames);
+        return Some(format!(
+            "The source goes on after {frames} frames: --max-frames asks for more."
+        ));
+    }
     match (report.truncated, report.damaged_packets) {
         (true, 0) => Some("The source ends early; everything before that is shown.".to_owned()),
         (true, n) => Some(format!("The source ends early and {} packets are damaged.", grouped(n))),

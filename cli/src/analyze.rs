@@ -32,7 +32,7 @@ The object that --json prints:
             source_fps, duration_ms, declared_frames (null where the file does not say)
   decoder   the decoder really used, such as \"software:h264\"
   sampling  policy (\"source_fps_adaptive\" or \"fixed\") and fixed_fps
-  frames    analysed, source, truncated, damaged_packets
+  frames    analysed, source, more (the source goes on), truncated, damaged_packets
   markers   as GET /v1/runs/{id}/markers gives them
   signals   one a frame, as in the event frames_decoded, with the gate's reason, selected and
             loop_entered
@@ -109,6 +109,7 @@ struct SamplingRecord {
 struct Frames {
     analysed: u64,
     source: u64,
+    more: bool,
     truncated: bool,
     damaged_packets: u64,
 }
@@ -283,6 +284,7 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
         frames: Frames {
             analysed: report.frames,
             source: report.source_frames,
+            more: report.more_frames,
             truncated: report.truncated,
             damaged_packets: report.damaged_packets,
         },

@@ -106,6 +106,7 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out)
         .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
     let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;
+    let video = video::apart(video, &args.out)?;
     eprintln!("video:  {}", printable(&video.to_string_lossy()));
 
     let server = server::Server::start(&args.server_binary, &args.out, &video, &cancel)?;
@@ -276,7 +277,7 @@ fn stills<'a>(
     let mut from_seq = 0;
     loop {
         let reply = keyframes(client, run, from_seq)?;
-        let last = reply.matches.len() < PAGE as usize;
+        let last = !reply.has_more;
         from_seq = reply.next_from_seq;
         for still in reply.matches.iter().filter_map(|event| parse(event.payload.get())) {
             if cancel.is_cancelled() {

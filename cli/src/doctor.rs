@@ -1,10 +1,12 @@
-//! `sightline doctor`: what this machine can decode, measure and embed, and why not.
+//! `sightline doctor`: what this machine can decode, measure and embed, what a server here has for
+//! models, and why not.
 //!
 //! Nothing is believed that can be tried: each backend decodes a tiny clip of every codec in a real,
 //! sandboxed worker, bit for bit, the worker tries what its sandbox must refuse, and the embedding
 //! model embeds a picture.
 
 mod checks;
+mod server;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,7 @@ use serde::Serialize;
 use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted, WorkerProgram};
 
 use crate::{
+    client::ServerArgs,
     environment,
     error::CliError,
     interrupt,
@@ -31,6 +34,8 @@ pub struct DoctorArgs {
     data_dir: PathBuf,
     #[command(flatten)]
     decode: DecodeArgs,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Image encoder of novelty in ONNX form; without it the built-in one is tried
     #[arg(long, value_name = "PATH", env = "SERVICE_NOVELTY_MODEL_PATH")]
     model: Option<PathBuf>,
@@ -155,6 +160,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));
     checks.push(checks::program("SERVICE_FFPROBE_PATH", "ffprobe"));
     checks.push(checks::data_dir(&args.data_dir));
+    checks.extend(server::checks(&args.server));
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);
     }

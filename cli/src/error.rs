@@ -122,8 +122,10 @@ impl std::fmt::Display for ApiError {
             write!(f, ", {id}")?;
         }
         f.write_str(")")?;
-        for (field, message) in &self.details {
-            write!(f, "\n  {field}: {message}")?;
+        let named = self.details.iter().map(|(field, message)| format!("{field}: {message}"));
+        // The message of a refused field is that of the first.
+        for detail in named.filter(|detail| *detail != self.message) {
+            write!(f, "\n  {detail}")?;
         }
         Ok(())
     }
@@ -214,13 +216,15 @@ mod tests {
     fn an_api_error_names_fields_and_request() {
         let error = ApiError {
             status: 422,
-            message: "validation failed".to_owned(),
-            details: vec![("source_uri".to_owned(), "not found".to_owned())],
+            message: "source_uri: not found".to_owned(),
+            details: [("source_uri", "not found"), ("fixed_fps", "is required")]
+                .map(|(field, message)| (field.to_owned(), message.to_owned()))
+                .into(),
             request_id: Some("req-0011223344556677".to_owned()),
         };
         assert_eq!(
             error.to_string(),
-            "validation failed (HTTP 422, req-0011223344556677)\n  source_uri: not found"
+            "source_uri: not found (HTTP 422, req-0011223344556677)\n  fixed_fps: is required"
         );
     }
 }

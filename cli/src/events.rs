@@ -72,7 +72,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
         let reply = ask(&client, &query, args.follow)?;
         print(args, &reply.matches, &mut table)?;
         from_seq = reply.next_from_seq;
-        let whole = reply.matches.len() < PAGE as usize;
+        let whole = !reply.has_more;
         let ended = reply.matches.iter().any(|event| ENDS.contains(&event.kind.as_str()));
         if whole && (!args.follow || ended) {
             return Ok(());

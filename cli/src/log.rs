@@ -156,7 +156,7 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
         }
     };
     // Each with the runs that may still show it.
-    let mut stills: BTreeMap<BlobHash, BTreeSet<RunId>> = BTreeMap::new();
+    let mut stills: BTreeMap<(BlobHash, u64), BTreeSet<RunId>> = BTreeMap::new();
     let mut deleted: BTreeSet<RunId> = BTreeSet::new();
     let named = timeline::cat(dir, |event| {
         let head = event.head;
@@ -166,7 +166,7 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
         if head.kind == EventKind::KeyframeStored
             && let Ok(Event::KeyframeStored(still)) = event.decode()
         {
-            let runs = stills.entry(still.image_sha256).or_default();
+            let runs = stills.entry((still.image_sha256, still.image_bytes)).or_default();
             runs.extend(kept_from.is_none_or(|from| head.at >= from).then_some(head.run));
         }
         ControlFlow::Continue(())
@@ -175,8 +175,8 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
         problems.extend(named.err());
     }
     let mut intact = 0;
-    for (hash, runs) in stills {
-        match blobs.get(&hash) {
+    for ((hash, bytes), runs) in stills {
+        match blobs.get(&hash, bytes) {
             Ok(Some(_)) => intact += 1,
             Ok(None) if runs.is_subset(&deleted) => {}
             Ok(None) => problems.push(TimelineError::Damaged {

@@ -85,9 +85,9 @@ struct IngestArgs {
     /// Analyse so many frames a second instead of all
     #[arg(long, value_name = "RATE")]
     fps: Option<f64>,
-    /// Most frames to analyse
-    #[arg(long, value_name = "N", default_value_t = 500_000)]
-    max_frames: u64,
+    /// Most frames to analyse, 500000 at most [default: the server's, 512]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<u64>,
     /// Name of the stream
     #[arg(long, value_name = "NAME")]
     stream_id: Option<String>,
@@ -181,26 +181,26 @@ pub fn run(args: &RunsArgs) -> Result<(), CliError> {
                 source_uri,
                 sampling_policy: ingest.fps.map(|_| "fixed"),
                 fixed_fps: ingest.fps,
-                max_frames: Some(ingest.max_frames),
+                max_frames: ingest.max_frames,
                 stream_id: ingest.stream_id.clone(),
             };
             let spinner = Spinner::start("decoding on the server");
             let reply = client.post(&path(&ingest.run, "/ingest")?, &body, LONG);
             spinner.clear();
-            say(args.json, &reply?, |reply| ingested(reply, ingest.max_frames))
+            say(args.json, &reply?, ingested)
         }
         RunsCommand::Analyze(analyze) => self::analyze(&client, args.json, analyze),
     }
 }
 
 /// What an ingest came to, and that there is more where it stopped at its limit.
-fn ingested(reply: &Value, max_frames: u64) -> String {
+fn ingested(reply: &Value) -> String {
     let frames = &reply["decoded_frames"];
     let line = format!("{frames} frames decoded ({})", text(&reply["decoder"]));
-    if frames.as_u64() == Some(max_frames) {
-        return format!("{line}, as many as --max-frames allows");
+    match reply["more_frames"].as_bool() {
+        Some(true) => format!("{line}; the source has more: --max-frames asks for them"),
+        _ => line,
     }
-    line
 }
 
 fn analyze(client: &Client, json: bool, args: &AnalyzeArgs) -> Result<(), CliError> {

@@ -143,6 +143,7 @@ pub struct EventRecord {
 pub struct QueryReply {
     pub matches: Vec<EventRecord>,
     pub next_from_seq: u64,
+    pub has_more: bool,
 }
 
 /// Answer of `GET /v1/runs/{id}/markers`.

@@ -10,7 +10,6 @@ mod cuda;
 mod device;
 mod driver;
 mod error;
-mod export;
 mod format;
 mod guard;
 mod holes;

@@ -91,6 +91,8 @@ pub struct FileReport {
     pub source_rate: Option<Rate>,
     /// The source ended before it should have, or reading it failed.
     pub truncated: bool,
+    /// The source goes on after the last of so many frames, as far as its packets tell.
+    pub more_frames: bool,
     /// Packets that the demuxer or the decoder flagged or refused.
     pub damaged_packets: u64,
     /// Size of the first frame.
@@ -153,6 +155,7 @@ pub fn decode_file_by<S: FrameSink>(
         source_frames: collector.position.source_frames,
         source_rate,
         truncated: facts.truncated,
+        more_frames: collector.has_more || facts.has_more,
         damaged_packets,
         first_extent: collector.first_extent,
     })
@@ -210,6 +213,8 @@ struct Collector {
     decoders: Vec<String>,
     damaged_packets: u64,
     first_extent: Option<Extent>,
+    /// The last segment has frames past as many as are wanted.
+    has_more: bool,
 }
 
 impl Collector {
@@ -263,6 +268,8 @@ impl Collector {
         let flagged = job.segment.units.iter().filter(|unit| unit.payload.is_corrupt()).count();
         self.damaged_packets += decoded.damaged_packets + flagged as u64;
         self.first_extent = self.first_extent.or(decoded.first_extent);
+        let is_full = self.position.sampled >= schedule.task.options.max_frames;
+        self.has_more |= is_full && schedule.task.exceeds(&job.segment, job.start);
         if is_new && !self.decoders.contains(&decoded.decoder) {
             self.decoders.push(decoded.decoder);
         }

@@ -68,7 +68,8 @@ pub struct Answer {
     pub fallback_used: bool,
     /// The text, hidden reasoning left out.
     pub text: String,
-    /// The text as JSON, valid by the request's schema; `None` without a schema.
+    /// The text as JSON, valid by the request's schema; `None` without a schema, and where the schema's
+    /// reader takes plain words and the model gave no JSON.
     pub json: Option<Value>,
     /// Why the model stopped.
     pub finish: FinishReason,

@@ -1,5 +1,6 @@
 //! One backend: its state, and a request taken through to an answer or a failure.
 
+mod listed;
 mod permit;
 
 use std::{
@@ -12,16 +13,19 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderName},
 };
 use serde_json::Value;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout_at},
+};
 use tracing::Instrument;
 
 use crate::{
     Failure, FinishReason, Purse, Request, Tokens,
     breaker::{Breaker, Shown, Shut, Turn},
     config::{Api, BackendConfig},
-    http::{Http, Lost, key_header, timed_out},
+    http::{Http, key_header, timed_out},
     judges::Judges,
-    listing,
+    names::Names,
     observe::{Attempt, Observer},
     rest::Rest,
     turns::{Judged, Next, Turns},
@@ -32,7 +36,7 @@ use permit::{Permit, shown};
 /// use with another backend: a longer rest is waited for without one.
 const REST_HERE_MAX: Duration = Duration::from_secs(2);
 
-/// Time for a look at whether a backend is there at all.
+/// Time for a look at whether a backend is there at all, and at what it lists.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// What one backend gave.
@@ -71,7 +75,10 @@ pub(crate) struct Spent {
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub config: BackendConfig,
+    names: Arc<Names>,
     state: Mutex<State>,
+    /// When its list of models was looked at for a question, and whether it gave one.
+    looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     /// Counts the trials that ended, of all backends of the chain.
     trials: Arc<watch::Sender<u64>>,
 }
@@ -81,6 +88,10 @@ struct State {
     breaker: Breaker,
     rest: Rest,
     last_failure: Option<Failure>,
+    /// The models that it listed when it was last looked at.
+    listed: Option<Arc<[String]>>,
+    /// What it called the model of the last question that it answered.
+    answers_to: Option<String>,
     /// One principal's asks keep failing, and nobody else's are known to.
     is_in_doubt: bool,
 }
@@ -101,16 +112,13 @@ pub(crate) struct Terms<'a> {
 }
 
 impl Backend {
-    pub fn new(config: BackendConfig, trials: Arc<watch::Sender<u64>>) -> Backend {
-        Backend { config, state: Mutex::default(), trials }
-    }
-
-    /// It answers for the model that the service calls `model`.
-    pub fn serves(&self, model: &str, is_curated: bool) -> bool {
-        match &self.config.model {
-            Some(own) => own == model,
-            None => is_curated && self.config.api.serves_family(model),
-        }
+    pub fn new(
+        config: BackendConfig,
+        names: Arc<Names>,
+        trials: Arc<watch::Sender<u64>>,
+    ) -> Backend {
+        let (state, looked) = (Mutex::default(), tokio::sync::Mutex::default());
+        Backend { config, names, state, looked, trials }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,8 +155,13 @@ impl Backend {
         spent: &mut Spent,
     ) -> Result<Given, Ungiven> {
         let deadline = Instant::now() + terms.limit;
+        if self.shut(&terms.purse.payer(), Instant::now()).is_none() {
+            // What there is no time for is missed below.
+            timeout_at(deadline.into(), self.look(terms.http)).await.ok();
+        }
         let model = self.upstream_model(&request.model);
-        let mut turns = Turns::new(self.config.api, Arc::clone(request), model);
+        let mut turns = Turns::new(self.config.api, Arc::clone(request), &model)
+            .hiding(self.config.api_key.clone());
         if !terms.may_correct {
             turns = turns.uncorrected();
         }
@@ -212,6 +225,9 @@ impl Backend {
             return Err(failure);
         };
         permit.record(judged.failure.as_ref(), left);
+        if judged.failure.is_none() {
+            self.state().answers_to = Some(model);
+        }
         terms.purse.spend(cost(&judged, estimate));
         tell(judged.failure.as_ref(), judged.tokens);
         spent.tokens = spent.tokens + judged.tokens;
@@ -273,10 +289,6 @@ impl Backend {
         }
     }
 
-    fn upstream_model<'a>(&'a self, model: &'a str) -> &'a str {
-        self.config.upstream_model.as_deref().unwrap_or(model)
-    }
-
     fn question_url(&self, model: &str) -> Url {
         match self.config.api {
             Api::Openai(_) => self.config.base_url.endpoint(&["chat", "completions"]),
@@ -295,35 +307,6 @@ impl Backend {
             Api::Openai(_) => key_header(AUTHORIZATION, "Bearer ", key),
             // In a header and not in the query, which proxies log.
             Api::Gemini => key_header(HeaderName::from_static("x-goog-api-key"), "", key),
-        }
-    }
-
-    /// Whether it lists its models within `limit`, how long that took, and the list.
-    pub async fn probe(
-        &self,
-        http: &Http,
-        limit: Duration,
-    ) -> Result<(Duration, Option<Vec<String>>), Failure> {
-        let started = Instant::now();
-        let mut url = self.config.base_url.endpoint(&["models"]);
-        if self.config.api == Api::Gemini {
-            // A page has fifty otherwise.
-            url.query_pairs_mut().append_pair("pageSize", "1000");
-        }
-        let got = match http.get(url.clone(), self.headers(), limit).await {
-            Err(Lost { is_stale: true, .. }) => {
-                let left = limit.saturating_sub(started.elapsed());
-                http.get(url, self.headers(), left).await
-            }
-            got => got,
-        };
-        let response = got.map_err(|lost| lost.failure)?;
-        match response.status {
-            200..=299 => Ok((started.elapsed(), listing::models(self.config.api, &response.body))),
-            // Some list nothing.
-            404 | 405 | 501 => Ok((started.elapsed(), None)),
-            429 => Err(Failure::RateLimited { retry_after: response.retry_after }),
-            status => Err(Failure::Http { status }),
         }
     }
 }

@@ -18,15 +18,13 @@ use crate::{
     Answer, Failed, InferError, ProviderKind, Purse, Request, TIMEOUT_DEFAULT, Tokens,
     backend::{Backend, Spent, Terms, Ungiven},
     breaker::Shut,
-    config::BackendConfig,
+    config::{Api, BackendConfig},
     http::{Http, SetupError},
     judges::Judges,
+    names::Names,
     observe::Observer,
     probe::Probed,
 };
-
-/// Says whether the service has a model of this id in its catalog.
-type Known = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The backends, in the order of their priorities.
 pub struct Chain {
@@ -34,7 +32,6 @@ pub struct Chain {
     pub(crate) http: Arc<Http>,
     pub(crate) probed: Mutex<Option<Probed>>,
     judges: Judges,
-    known: Known,
     observer: Arc<dyn Observer>,
     /// Counts the trials of backends that ended.
     trials: Arc<watch::Sender<u64>>,
@@ -47,22 +44,23 @@ impl fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// The chain of `configs`; of equal priorities the earlier is asked first. `known` says which ids
-    /// are curated, for the backends that name no model.
+    /// The chain of `configs`; of equal priorities the earlier is asked first. `curated` gives the
+    /// curated id of a model's name, for the backends that name no model and for what they list.
     pub fn new(
         mut configs: Vec<BackendConfig>,
         tls: rustls::ClientConfig,
-        known: impl Fn(&str) -> bool + Send + Sync + 'static,
+        curated: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static,
     ) -> Result<Chain, SetupError> {
         configs.sort_by_key(|config| config.priority);
         let trials = Arc::new(watch::Sender::new(0));
-        let backend = |config| Arc::new(Backend::new(config, Arc::clone(&trials)));
+        let names = Arc::new(Names::new(curated));
+        let backend =
+            |config| Arc::new(Backend::new(config, Arc::clone(&names), Arc::clone(&trials)));
         Ok(Chain {
             backends: configs.into_iter().map(backend).collect(),
             http: Arc::new(Http::new(tls)?),
             probed: Mutex::new(None),
             judges: Judges::default(),
-            known: Box::new(known),
             observer: Arc::new(()),
             trials,
         })
@@ -116,9 +114,17 @@ impl Chain {
         }
     }
 
-    fn serving(&self, model: &str) -> impl Iterator<Item = &Arc<Backend>> {
-        let is_curated = (self.known)(model);
-        self.backends.iter().filter(move |backend| backend.serves(model, is_curated))
+    pub(crate) fn serving(&self, model: &str) -> impl Iterator<Item = &Arc<Backend>> {
+        self.backends.iter().filter(move |backend| backend.serves(model))
+    }
+
+    /// The models that backends list and nobody curated, as far as they were looked at.
+    pub fn listed_beside(&self) -> impl Iterator<Item = (String, Api)> {
+        let listed = |backend: &Arc<Backend>| {
+            let api = backend.config.api;
+            backend.listed_beside().into_iter().map(move |name| (name, api))
+        };
+        self.backends.iter().flat_map(listed)
     }
 
     /// Whom to ask, in order: those of the kind asked for first. The flag says that the first of them

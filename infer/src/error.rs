@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use media::ErrorKind;
 
-use crate::{ProviderKind, Tokens};
+use crate::{ProviderKind, Tokens, excerpt::cleaned};
 
 /// How one backend failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,10 +22,13 @@ pub enum Failure {
         after: Duration,
     },
     /// An error status.
-    #[error("answered {}: status {status}", self.class())]
+    #[error("answered {}: status {status}{}", self.class(), after_colon(.said))]
     Http {
         /// The status.
         status: u16,
+        /// What it said, short and cleaned; empty where it said nothing, and where others than the
+        /// caller are told.
+        said: String,
     },
     /// It wants fewer requests.
     #[error("is rate limited")]
@@ -73,10 +76,30 @@ fn after_colon(problem: &str) -> String {
 }
 
 impl Failure {
+    /// An error status about which nothing is said.
+    pub const fn http(status: u16) -> Failure {
+        Failure::Http { status, said: String::new() }
+    }
+
+    /// The class and, in one line, what is known beyond it: `http 404: The model x does not exist`.
+    pub fn brief(&self) -> String {
+        let (class, more) = match self {
+            Failure::Http { status, said } => (format!("http {status}"), said.clone()),
+            Failure::Timeout { after } => {
+                (self.class().to_owned(), format!("no whole answer within {after:?}"))
+            }
+            Failure::Malformed { problem } => (self.class().to_owned(), (*problem).to_owned()),
+            Failure::Schema { problem } => (self.class().to_owned(), cleaned(problem, None)),
+            _ => (self.class().to_owned(), String::new()),
+        };
+        class + &after_colon(&more)
+    }
+
     /// The same without anything of the question or the answer: for those who did not ask.
     pub(crate) fn without_content(&self) -> Failure {
         match self {
             Failure::Schema { .. } => Failure::Schema { problem: String::new() },
+            Failure::Http { status, .. } => Failure::http(*status),
             other => other.clone(),
         }
     }
@@ -98,8 +121,8 @@ impl Failure {
             Failure::Refused => "refused",
             Failure::Closed => "closed",
             Failure::Timeout { .. } => "timeout",
-            Failure::Http { status: 500..=599 } => "http 5xx",
-            Failure::Http { status: 400..=499 } => "http 4xx",
+            Failure::Http { status: 500..=599, .. } => "http 5xx",
+            Failure::Http { status: 400..=499, .. } => "http 4xx",
             Failure::Http { .. } => "http other",
             Failure::RateLimited { .. } => "rate limited",
             Failure::Malformed { .. } => "malformed",

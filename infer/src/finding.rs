@@ -50,7 +50,7 @@ pub fn default_answer() -> Arc<OutputSchema> {
         }
         let schema = OutputSchema::compile(default_schema().clone());
         let schema = schema.and_then(|schema| schema.judged_by(judge));
-        Arc::new(schema.expect("a schema of ours is usable"))
+        Arc::new(schema.expect("a schema of ours is usable").or_words())
     });
     Arc::clone(&SCHEMA)
 }
@@ -73,6 +73,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Takes the words of a model that gave no JSON: nothing is known of its type and confidence.
+    pub fn of_words(text: &str) -> Finding {
+        let (description, truncated) = prose(text);
+        Finding { summary: line(&description), description, truncated, ..Finding::default() }
+    }
+
     /// Reads the answer of a model.
     ///
     /// Where there is only one of summary and description it stands for both; where there is

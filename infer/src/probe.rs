@@ -7,11 +7,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{
-    Chain, Failure,
-    config::{Api, BackendConfig},
-    listing,
-};
+use crate::{Chain, Failure, config::Api};
 
 /// How long a probe's result is good for.
 const FRESH: Duration = Duration::from_secs(5);
@@ -34,14 +30,28 @@ pub struct Probe {
     pub last_error: Option<Failure>,
     /// What it listed; `None` where that was no list.
     pub models: Option<Vec<String>>,
+    /// What it is asked for, where it is configured for a model.
+    pub asked_for: Option<String>,
 }
 
-impl Probe {
-    /// It can be reached and has `model`, which `config`, its configuration, has it serve.
-    pub fn offers(&self, config: &BackendConfig, model: &str) -> bool {
-        let is_it = *self.name == *config.name;
-        is_it && self.reachable && listing::has(config, self.models.as_deref(), model)
-    }
+/// How a backend stands to a model that it serves by its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It can be reached and has the model, as far as it says what it has.
+    Ready,
+    /// It can be reached and lists other models.
+    NameNotServed,
+    /// It cannot be reached.
+    Unreachable,
+}
+
+/// A backend that serves a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// Name of the backend.
+    pub name: Arc<str>,
+    /// How it stands to the model.
+    pub standing: Standing,
 }
 
 /// Probes of one moment.
@@ -52,6 +62,25 @@ pub(crate) struct Probed {
 }
 
 impl Chain {
+    /// The backends that serve `model`, in the order in which they are asked, and what `probes` show of
+    /// them.
+    pub fn standing(&self, model: &str, probes: &[Probe]) -> Vec<Serving> {
+        let standing = |name: &str, lacks: bool| {
+            let probe = probes.iter().find(|probe| *probe.name == *name);
+            match probe.is_some_and(|probe| probe.reachable) {
+                true if lacks => Standing::NameNotServed,
+                true => Standing::Ready,
+                false => Standing::Unreachable,
+            }
+        };
+        let serving = self.serving(model).map(|backend| {
+            let name = Arc::clone(&backend.config.name);
+            let standing = standing(&name, backend.lacks(&backend.upstream_model(model)));
+            Serving { name, standing }
+        });
+        serving.collect()
+    }
+
     /// Whether the backends can be reached, in the order of their priorities. Callers that come
     /// together wait for one probe; it takes two seconds at most.
     pub async fn probe(&self) -> Arc<[Probe]> {
@@ -78,10 +107,11 @@ impl Chain {
                 let (name, api) = (Arc::clone(&backend.config.name), backend.config.api);
                 let (latency, models) =
                     shown.map_or((None, None), |(latency, models)| (Some(latency), models));
-                (
-                    place,
-                    Probe { name, api, reachable: latency.is_some(), latency, last_error, models },
-                )
+                let model = backend.config.model.as_ref();
+                let asked_for = model.map(|model| backend.upstream_model(model));
+                let reachable = latency.is_some();
+                let probe = Probe { name, api, reachable, latency, last_error, models, asked_for };
+                (place, probe)
             });
         }
         let mut probes = under_way.join_all().await;

@@ -97,6 +97,7 @@ pub struct OutputSchema {
     value: Value,
     bytes: usize,
     validator: Validator,
+    takes_words: bool,
 }
 
 impl fmt::Debug for OutputSchema {
@@ -135,7 +136,18 @@ impl OutputSchema {
             .with_pattern_options(patterns)
             .build(&value)
             .map_err(|error| refused(&error))?;
-        Ok(OutputSchema { value, bytes, validator })
+        Ok(OutputSchema { value, bytes, validator, takes_words: false })
+    }
+
+    /// The same for a reader who takes plain words where a model gives no JSON.
+    #[must_use]
+    pub fn or_words(self) -> OutputSchema {
+        OutputSchema { takes_words: true, ..self }
+    }
+
+    /// Plain words are an answer too, where there is no JSON.
+    pub fn takes_words(&self) -> bool {
+        self.takes_words
     }
 
     /// The schema as it was given.

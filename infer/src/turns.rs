@@ -13,8 +13,9 @@ use serde_json::Value;
 
 use crate::{
     Failure, FinishReason, Request, Tokens,
-    config::Api,
+    config::{Api, Secret},
     dialect::{Ask, Correction, Form, Reply, refuses_form, retry, text},
+    excerpt::excerpt,
     http::{Lost, Response},
 };
 
@@ -58,6 +59,8 @@ pub(crate) struct Turns {
     api: Api,
     request: Arc<Request>,
     model: String,
+    /// The key that no failure may hold.
+    key: Option<Secret>,
     /// Index in the API's forms.
     form: usize,
     /// Tokens asked for after the model ran out of them.
@@ -76,6 +79,7 @@ impl Turns {
             api,
             request,
             model: model.to_owned(),
+            key: None,
             form: 0,
             room: None,
             compact: false,
@@ -84,6 +88,12 @@ impl Turns {
             paused: false,
             resent: false,
         }
+    }
+
+    /// The same with `key`, which no failure repeats.
+    #[must_use]
+    pub fn hiding(self, key: Option<Secret>) -> Turns {
+        Turns { key, ..self }
     }
 
     /// The same for a request whose answer was corrected once: another backend's is not.
@@ -150,8 +160,27 @@ impl Turns {
         })
     }
 
-    /// Takes in what came back. A rest up to `pause_max` may be waited for.
+    /// Takes in what came back. A rest up to `pause_max` may be waited for. Words that no correction
+    /// made JSON of are the answer where the schema says that they may be.
     pub fn judge(&mut self, came: Result<Response, Lost>, pause_max: Duration) -> Judged {
+        let judged = self.judge_response(came, pause_max);
+        match (&judged.next, self.words()) {
+            (Next::Failed(_), Some(text)) => {
+                let next = Next::Done { text, json: None, finish: FinishReason::Stop };
+                Judged { next, ..judged }
+            }
+            _ => judged,
+        }
+    }
+
+    /// What the model wrote in words where it was asked for JSON, where that is an answer too.
+    fn words(&self) -> Option<String> {
+        let takes_words = self.request.schema.as_ref().is_some_and(|schema| schema.takes_words());
+        let told = self.correction.as_ref().filter(|_| takes_words)?;
+        text::is_words(&told.answer).then(|| told.answer.clone())
+    }
+
+    fn judge_response(&mut self, came: Result<Response, Lost>, pause_max: Duration) -> Judged {
         let response = match came {
             Ok(response) => response,
             Err(Lost { failure, is_stale }) if is_stale && !self.resent => {
@@ -170,7 +199,8 @@ impl Turns {
                 self.judge_limit(said, pause_max)
             }
             status => {
-                let failure = Failure::Http { status };
+                let key = self.key.as_ref().map(Secret::reveal);
+                let failure = Failure::Http { status, said: excerpt(&response.body, key) };
                 let others = self.request.schema.is_some()
                     && self.form + 1 < self.api.forms().len()
                     && refuses_form(status, &response.body);

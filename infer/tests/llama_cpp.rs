@@ -50,7 +50,7 @@ fn chain_after(models: &ModelServer, before: &str, more: &str) -> Chain {
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let roots = rustls::RootCertStore::empty();
     let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Chain::new(configs, tls, |_| false).expect("a chain")
+    Chain::new(configs, tls, |_| None).expect("a chain")
 }
 
 fn schema() -> Arc<OutputSchema> {
@@ -181,7 +181,10 @@ async fn refusals_are_told_by_status_and_hold_no_key() {
     ];
     for (case, key, request, status) in rows {
         let found = failure(&chain(&models, key, ""), &request).await;
-        assert_eq!(found, Failure::Http { status }, "{case}");
+        assert!(
+            matches!(&found, Failure::Http { status: told, .. } if *told == status),
+            "{case}: {found}"
+        );
         assert!(!format!("{found} {found:?}").contains(key), "{case}: {found}");
     }
 }

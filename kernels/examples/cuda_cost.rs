@@ -10,8 +10,8 @@ use cudarc::driver::{CudaContext, DevicePtr};
 use gate::Measurer;
 use kernels::{CudaError, CudaMeasurer};
 use media::{
-    DeviceMemory, DevicePicture, DeviceSurface, Extent, Frame, HostPicture, PixelLayout, Pixels,
-    PixelsLost, Sample, SampleRange, Subsampling, Timestamp,
+    DevicePicture, DeviceSurface, Extent, Frame, HostPicture, PixelLayout, Pixels, PixelsLost,
+    Sample, SampleRange, Subsampling, Timestamp,
 };
 
 const EXTENT: Extent = Extent { width: 1920, height: 1080 };
@@ -40,8 +40,8 @@ fn main() {
 struct There(DeviceSurface);
 
 impl DevicePicture for There {
-    fn memory(&self) -> DeviceMemory<'_> {
-        DeviceMemory::Nvidia(self.0)
+    fn surface(&self) -> DeviceSurface {
+        self.0
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {

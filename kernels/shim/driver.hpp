@@ -1,13 +1,15 @@
 // What the parts of the driver that is not there share.
 //
-// Settings (settings.hpp): SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5), SHIM_MEMORY (bytes),
-// SHIM_LAUNCHES, SHIM_DECODES, SHIM_COPIES and SHIM_FETCHES (how many succeed before the device is lost) and
-// SHIM_ANSWERED (after how many launches it hangs).
+// Settings come from the environment, or as lines NAME=VALUE from a file `settings` beside the library, as
+// a confined process has no environment: SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5),
+// SHIM_MEMORY (bytes), SHIM_LAUNCHES, SHIM_DECODES, SHIM_COPIES and SHIM_FETCHES (how many succeed before the
+// device is lost) and SHIM_ANSWERED (after how many launches it hangs).
 #pragma once
 
 #include <stdint.h>
 
 #include <mutex>
+#include <string>
 
 #include <ffnvcodec/dynlink_cuda.h>
 
@@ -29,6 +31,11 @@ typedef std::lock_guard<std::recursive_mutex> Guard;
 
 // An error stays with the context, as the driver's do.
 extern bool lost;
+
+long long setting(const char* name, long long otherwise);
+
+// The path of a file in the folder of this library.
+std::string beside(const char* name);
 
 extern "C" {
 Result cuMemAlloc_v2(uint64_t* address, size_t bytes);

@@ -4,17 +4,14 @@ use gate::{
     MAX_SIDE,
     device::{SURFACES, Surface},
 };
-use media::{DeviceMemory, DeviceSurface, Frame, Pixels, Sample, Subsampling};
+use media::{DeviceSurface, Frame, Pixels, Sample, Subsampling};
 
 /// Where the kernel reads the frame in the memory of device `number`; `None` for one that is not there
 /// or lies otherwise than the kernel reads: that is uploaded.
 pub(crate) fn surfaces(frame: &Frame, number: u32) -> Option<[Surface; SURFACES]> {
     match &frame.pixels {
         Pixels::Host(_) => None,
-        Pixels::Device(picture) => match picture.memory() {
-            DeviceMemory::Nvidia(there) => readable(frame, there, number),
-            DeviceMemory::DmaBuf(_) => None,
-        },
+        Pixels::Device(picture) => readable(frame, picture.surface(), number),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{DeviceMemory, Extent, PixelLayout, Plane, Timestamp};
+use crate::{DeviceSurface, Extent, PixelLayout, Plane, Timestamp};
 
 /// A decoded picture in host memory, kept alive by whoever decoded it.
 pub trait HostPicture: Send + Sync {
@@ -16,7 +16,7 @@ pub trait HostPicture: Send + Sync {
 /// A decoded picture in a device's memory, kept there by whoever decoded it.
 pub trait DevicePicture: Send + Sync {
     /// Where its planes are, for as long as the picture lives.
-    fn memory(&self) -> DeviceMemory<'_>;
+    fn surface(&self) -> DeviceSurface;
 
     /// The same samples in host memory; copied when first asked for, and kept.
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost>;

@@ -101,6 +101,10 @@ hex_id!(
     WebhookId, "webhook id", "wh-", 16
 );
 hex_id!(
+    /// Names a job of a run: `job-` and 32 hexadecimal digits.
+    JobId, "job id", "job-", 16
+);
+hex_id!(
     /// SHA-256 of a stored blob: 64 hexadecimal digits.
     BlobHash, "SHA-256", "", 32
 );

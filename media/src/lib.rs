@@ -23,12 +23,12 @@ pub use error::{ErrorKind, ParseError};
 pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
 pub use geometry::{Extent, Rotation};
 pub use id::{
-    BlobHash, FeedbackId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId, StreamId,
-    WebhookId,
+    BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId,
+    StreamId, WebhookId,
 };
 pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
-pub use surface::{DeviceMemory, DeviceSurface, DmaBufPlane};
+pub use surface::DeviceSurface;
 pub use time::{Rate, Timebase, Timestamp, WallTime};

@@ -1,65 +1,7 @@
 //! Where a picture lies in a device's memory.
 //!
-//! Only numbers and names: nothing here reads them. Whoever makes one vouches for the memory, so that code which
+//! Only numbers: nothing here reads them. Whoever makes one vouches for the memory, so that code which
 //! has a device read there need not know who decoded the picture.
-
-use std::os::fd::BorrowedFd;
-
-/// Where the planes of a semi-planar 4:2:0 picture (NV12, P010) are.
-#[derive(Clone, Copy, Debug)]
-pub enum DeviceMemory<'a> {
-    /// In the memory of an NVIDIA device.
-    Nvidia(DeviceSurface),
-    /// In memory that another driver of the machine can import: luma, then chroma.
-    DmaBuf([DmaBufPlane<'a>; 2]),
-}
-
-/// One plane in a dma-buf, as the kernel's `drm_fourcc.h` describes memory.
-#[derive(Clone, Copy, Debug)]
-pub struct DmaBufPlane<'a> {
-    fd: BorrowedFd<'a>,
-    modifier: u64,
-    offset: u64,
-    pitch: u64,
-}
-
-impl<'a> DmaBufPlane<'a> {
-    /// A plane `offset` bytes into `fd`, rows `pitch` bytes apart, arranged as `modifier` says.
-    ///
-    /// # Safety
-    ///
-    /// `fd` is a dma-buf with every row of the plane, so arranged. For as long as the
-    /// [`crate::DevicePicture`] that gives it lives, nothing writes there, and what did has ended.
-    #[expect(unsafe_code, reason = "what a dma-buf holds cannot be checked here")]
-    pub unsafe fn new(
-        fd: BorrowedFd<'a>,
-        modifier: u64,
-        offset: u64,
-        pitch: u64,
-    ) -> DmaBufPlane<'a> {
-        DmaBufPlane { fd, modifier, offset, pitch }
-    }
-
-    /// The dma-buf; planes of one picture may share it.
-    pub fn fd(&self) -> BorrowedFd<'a> {
-        self.fd
-    }
-
-    /// How samples are arranged in memory, tiles and compression: a DRM format modifier; 0 is row by row.
-    pub fn modifier(&self) -> u64 {
-        self.modifier
-    }
-
-    /// Bytes before the plane.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Bytes between row starts, where rows are in a row.
-    pub fn pitch(&self) -> u64 {
-        self.pitch
-    }
-}
 
 /// The planes of a semi-planar 4:2:0 picture (NV12, P010) in the memory of an NVIDIA device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

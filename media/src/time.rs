@@ -109,9 +109,11 @@ impl Rate {
     /// From the slowest to the fastest, in frames a second.
     pub const ANALYSED: RangeInclusive<f64> = Rate::SLOWEST.as_f64()..=Rate::FASTEST.as_f64();
 
-    /// `num/den` frames a second, reduced; `None` when either is zero.
+    /// `num/den` frames a second, reduced; `None` unless that lies in [0.000001, 4000], so that
+    /// every rate that is written can be read back.
     pub fn new(num: u32, den: u32) -> Option<Rate> {
-        if num == 0 || den == 0 {
+        let (wide_num, wide_den) = (u64::from(num), u64::from(den));
+        if den == 0 || wide_num * 1_000_000 < wide_den || wide_num > 4000 * wide_den {
             return None;
         }
         let divisor = gcd(num, den);
@@ -126,6 +128,11 @@ impl Rate {
             return None;
         }
         Rate::new((fps * 1e6).round() as u32, 1_000_000)
+    }
+
+    /// [`Rate::from_f64`] of the nearest rate in range: logs of earlier versions hold others.
+    pub fn nearest(fps: f64) -> Option<Rate> {
+        Rate::from_f64(fps.clamp(0.000_001, 4000.0)).filter(|_| fps > 0.0)
     }
 
     /// Frames in `den` seconds.
@@ -223,6 +230,31 @@ mod tests {
             assert_eq!(stamp.cmp_sample(k, rate), Ordering::Equal, "k = {k}");
             assert_eq!(stamp.cmp_sample(k + 1, rate), Ordering::Less, "k = {k}");
         }
+    }
+
+    #[test]
+    fn every_rate_that_is_made_can_be_read_back() {
+        let rows = [
+            (4000, 1, true),
+            (4001, 1, false),
+            (u32::MAX, 1_073_742, true),
+            (u32::MAX, 1, false),
+            (1, 1_000_000, true),
+            (1, 1_000_001, false),
+            (4294, u32::MAX, false),
+            (4295, u32::MAX, true),
+            (0, 1, false),
+            (1, 0, false),
+        ];
+        for (num, den, is_made) in rows {
+            let made = Rate::new(num, den);
+            assert_eq!(made.is_some(), is_made, "{num}/{den}");
+            assert!(made.is_none_or(|rate| Rate::from_f64(rate.as_f64()).is_some()), "{num}/{den}");
+        }
+        let nearest = |fps| Rate::nearest(fps).map(Rate::as_f64);
+        assert_eq!(nearest(90_000.0), Some(4000.0));
+        assert_eq!(nearest(1e-9), Some(1e-6));
+        assert_eq!([0.0, -1.0, f64::NAN].map(nearest), [None; 3]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
 
-use crate::{WgpuError, import};
+use crate::WgpuError;
 
 /// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost, well before
 /// a worker in which nothing moves is.
@@ -67,7 +67,6 @@ impl Device {
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gate"),
-            required_features: import::features(adapter),
             required_limits: limits.clone(),
             ..Default::default()
         };

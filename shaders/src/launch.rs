@@ -10,7 +10,7 @@ use std::{
 
 use gate::{
     MeasureError, Measurements,
-    device::{CELLS, HostPlanes, SURFACES, Surface, said, unpack},
+    device::{CELLS, HostPlanes, said, unpack},
 };
 use media::Frame;
 use wgpu::MapMode;
@@ -19,17 +19,7 @@ use crate::{
     NAME,
     buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
     device::{Device, Faults, Refusal},
-    import::Imported,
 };
-
-/// Where the samples of a batch are before they are in a buffer of the device.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// In host memory.
-    Host,
-    /// In textures, which live until the batch was waited for.
-    Textures(&'a Imported),
-}
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
 ///
@@ -39,12 +29,11 @@ pub(crate) fn run(
     pipeline: &wgpu::ComputePipeline,
     buffers: &Buffers,
     frames: &[Frame],
-    source: Source<'_>,
     out: &mut Vec<Measurements>,
 ) -> Result<(), MeasureError> {
     let ran = contained(|| {
-        let bytes = write(buffers, frames, source)?;
-        submit(device, pipeline, buffers, (bytes, source), frames.len() as u32);
+        let bytes = write(buffers, frames)?;
+        submit(device, pipeline, buffers, bytes, frames.len() as u32);
         wait(device, buffers, frames.len())?;
         read(buffers, frames, out)
     });
@@ -99,26 +88,10 @@ fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError
     }
 }
 
-/// Fills the upload buffer; the bytes of samples in it.
-fn write(buffers: &Buffers, frames: &[Frame], source: Source<'_>) -> Result<u64, Stopped> {
+/// Fills the upload buffer; the bytes of samples.
+fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
     let mut view =
         buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
-    let bytes = match source {
-        Source::Host => write_samples(&mut view, frames)?,
-        Source::Textures(imported) => {
-            imported.surfaces().zip((0..).step_by(SURFACE_BYTES)).for_each(|(surfaces, head)| {
-                write_surfaces(&mut view, head, &surfaces);
-            });
-            0
-        }
-    };
-    drop(view);
-    buffers.upload.unmap();
-    Ok(bytes)
-}
-
-/// Surfaces and samples of host pictures; the bytes of the samples.
-fn write_samples(view: &mut wgpu::BufferViewMut, frames: &[Frame]) -> Result<u64, Stopped> {
     let mut bytes = 0;
     for (frame, head) in frames.iter().zip((0..).step_by(SURFACE_BYTES)) {
         let planes = HostPlanes::new(frame).map_err(|error| Stopped(error.to_string()))?;
@@ -127,36 +100,27 @@ fn write_samples(view: &mut wgpu::BufferViewMut, frames: &[Frame]) -> Result<u64
             view.slice(at..at + row.len()).copy_from_slice(row);
         });
         bytes += planes.packed_bytes();
-        write_surfaces(view, head, &surfaces);
+        let words = surfaces.iter().flat_map(|surface| surface.words());
+        for (word, at) in words.zip((head..).step_by(4)) {
+            view.slice(at..at + 4).copy_from_slice(&word.to_le_bytes());
+        }
     }
+    drop(view);
+    buffers.upload.unmap();
     Ok(bytes)
-}
-
-/// The surfaces of one picture, `head` bytes from the first.
-fn write_surfaces(view: &mut wgpu::BufferViewMut, head: usize, surfaces: &[Surface; SURFACES]) {
-    let words = surfaces.iter().flat_map(|surface| surface.words());
-    for (word, at) in words.zip((head..).step_by(4)) {
-        view.slice(at..at + 4).copy_from_slice(&word.to_le_bytes());
-    }
 }
 
 fn submit(
     device: &Device,
     pipeline: &wgpu::ComputePipeline,
     buffers: &Buffers,
-    (bytes, source): (u64, Source<'_>),
+    bytes: u64,
     pictures: u32,
 ) {
     let mut encoder = device.device.create_command_encoder(&Default::default());
     let head = u64::from(pictures) * SURFACE_BYTES as u64;
     encoder.copy_buffer_to_buffer(&buffers.upload, 0, &buffers.surfaces, 0, head);
-    match source {
-        Source::Host => {
-            let (from, to) = (&buffers.upload, &buffers.samples);
-            encoder.copy_buffer_to_buffer(from, HEAD_BYTES, to, 0, bytes);
-        }
-        Source::Textures(imported) => imported.copy(&mut encoder, &buffers.samples),
-    }
+    encoder.copy_buffer_to_buffer(&buffers.upload, HEAD_BYTES, &buffers.samples, 0, bytes);
     {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(pipeline);

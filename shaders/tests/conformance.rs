@@ -68,7 +68,7 @@ fn the_whole_table_is_measured_as_the_reference_does() {
 #[test]
 fn frames_of_real_clips_are_measured_alike() {
     let Some(mut measurer) = open("the shader on real clips") else { return };
-    let frames = real::real_frames("the shader on real clips");
+    let frames = real::real_frames();
     assert_eq!(first_difference(&mut measurer, &frames), Ok(None));
 }
 

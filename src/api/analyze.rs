@@ -1,10 +1,12 @@
 //! Analyze: signals to markers and frame metadata, by the gate alone.
+//!
+//! Long because it reads every field that an analysis has.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use gate::Reason;
-use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
+use media::{Label, Marker, Rate, RequestId, Signal, StreamId};
 use serde_json::Value;
 use timeline::{
     AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
@@ -17,15 +19,20 @@ use super::{
     error::ApiError,
     extract::{Body, Caller, Owned},
     ingest::{POLICIES, default_stream, rate},
+    jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context},
     openapi::{Fails, terms},
+    reason::model_name,
     wire::MarkerRecord,
 };
 use crate::{
     analysis::{self, FrameResult, Windowing},
-    catalog::Mode,
-    json::{Fields, Int, Problem, Text, name, parsed, score, signed},
-    session::registry::{Run, RunError},
+    catalog::{Catalog, Mode},
+    json::{Fields, Int, Problem, Text, name, parsed, said, score, signed},
+    session::{
+        registry::{Run, RunError},
+        runner::IngestError,
+    },
 };
 
 /// Most frames in a request.
@@ -46,8 +53,8 @@ pub type Index = Int<0, { (1 << 53) - 1 }>;
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 struct AnalyzeRequest {
-    /// A name for the results; no model is asked.
-    model: terms::Label,
+    /// The model that the results are meant for, as elsewhere; none is asked.
+    model: terms::ModelId,
     /// The run's own when missing.
     mode: Option<terms::Mode>,
     /// `main` when missing, or the stream that was decoded last.
@@ -102,7 +109,7 @@ struct AnalyzeAnswer {
     run_id: terms::RunId,
     /// Number of `metadata` objects.
     generated: u64,
-    markers: Vec<MarkerRecord<'static>>,
+    markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
 }
 
@@ -118,9 +125,9 @@ struct Request {
     correction_window_frames: Option<u64>,
 }
 
-fn read(body: &Body) -> Result<Request, ApiError> {
+fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let mut fields = body.fields()?;
-    let model = fields.required("model", parsed);
+    let model = fields.required("model", said(|value| model_name(catalog, value)));
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
     let stream_id = fields.optional("stream_id", parsed);
     let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
@@ -227,7 +234,7 @@ struct Input {
 }
 
 /// The frames of the request, or those that the run's last ingest decoded.
-fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError> {
+fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError> {
     if let Some(signals) = request.frames.take() {
         let policy = request.policy.unwrap_or(SamplingPolicy::SourceFpsAdaptive);
         return Ok(Input {
@@ -239,13 +246,13 @@ fn input(app: &App, run: RunId, request: &mut Request) -> Result<Input, ApiError
         });
     }
     let timeline = app.registry.timeline();
-    let Some((_, decoded)) = timeline.latest_frames(run, request.stream_id.as_ref())? else {
+    let Some((_, decoded)) = timeline.latest_frames(run.id(), request.stream_id.as_ref())? else {
         return Err(match &request.stream_id {
-            Some(_) if timeline.latest(run, EventKind::FramesDecoded).is_some() => {
+            Some(_) if timeline.latest(run.id(), EventKind::FramesDecoded).is_some() => {
                 ApiError::field("stream_id", "names no stream with decoded frames in this run")
             }
-            _ if app.registry.run(run).is_some_and(|run| run.progress().is_some()) => {
-                RunError::Busy.into()
+            _ if run.progress().is_some() => {
+                RunError::Busy { job: run.active_job().map(|job| job.order.id) }.into()
             }
             _ => ApiError::field("frames", "is required: the run has no decoded frames"),
         });
@@ -293,7 +300,7 @@ fn analysis(
     request_id: RequestId,
     mut request: Request,
 ) -> Result<Analysis, ApiError> {
-    let input = input(app, run.id(), &mut request)?;
+    let input = input(app, run, &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
     let frames = analysis::replay(&input.signals, app.config.gate, rename);
@@ -333,6 +340,8 @@ fn analysis(
         sample_fps: input.sample_fps,
         source: input.source,
         asked_model: None,
+        is_included: true,
+        is_asked: false,
         coordinates: None,
     };
     Ok(Analysis { events, markers, frames, windowing, context })
@@ -351,24 +360,38 @@ fn too_many(markers: usize) -> ApiError {
 /// Analyze signals: decide by the gate, emit markers and describe every frame.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/analyze", operation_id = "analyzeRun", tag = "work",
-    params(super::idempotency::IdempotencyKey),
+    params(super::idempotency::IdempotencyKey, Prefer),
     request_body = AnalyzeRequest,
-    responses((status = 200, description = "Analyzed", body = AnalyzeAnswer), Fails<409>, Fails<503>),
+    responses(
+        (status = 200, description = "Analyzed", body = AnalyzeAnswer),
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+            ("location" = String, description = "The job"),
+            ("preference-applied" = String, description = "`respond-async`"),
+        )),
+        Fails<409>, Fails<503>,
+    ),
 )]
 pub async fn analyze(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
+    job: Working,
     body: Body,
 ) -> ApiResult {
-    let request = read(&body)?;
+    let request = read(&body, &*app.inference.catalog_for(&body.models()).await)?;
     app.check_open()?;
     app.quota.check(&run.origin().principal)?;
     let state = run.lifecycle();
     if state.is_terminal() {
         return Err(RunError::Terminal(state).into());
     }
-    let place = app.analyses.enter(&caller.principal).await.map_err(|_| ApiError::AnalysesFull)?;
+    let guard = run.begin_job(job.token.clone())?;
+    let entering = job.token.enter(app.analyses.enter(&caller.principal));
+    let place = entering.await.map_err(|_| ApiError::AnalysesFull)?;
+    job.token.begin_work();
+    if let Some(view) = job.token.view().filter(|_| job.is_left) {
+        app.runner.begin_job(view).await?;
+    }
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done = app
         .blocking(move || {
@@ -377,6 +400,12 @@ pub async fn analyze(
             analysis(&reader, &source, caller.request_id, request)
         })
         .await??;
+    if let Some(last) = done.frames.last() {
+        guard.token().advance(done.frames.len() as u64, last.pts_ms);
+    }
+    if guard.token().is_called_off() {
+        return Err(IngestError::CalledOff.into());
+    }
     app.registry.commit(&run, done.events).await.map_err(|error| match error {
         RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
         error => error.into(),

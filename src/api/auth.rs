@@ -7,9 +7,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{Extensions, HeaderMap, HeaderName, Method, header};
 use media::{Label, RequestId};
 use tracing::Span;
+use transport::Peer;
 
 use super::{App, error::ApiError, extract::Caller, unsent};
 use crate::config::{KeyRing, Principal};
@@ -38,7 +39,7 @@ pub async fn authenticate(
 fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     let principal = match &app.config.keys {
         None => Principal::anonymous(),
-        Some(keys) => principal(keys, request.headers())?,
+        Some(keys) => principal(app, keys, request.extensions(), request.headers())?,
     };
     app.rates.of_principal(&principal)?;
     // A probe asks little, and must hear.
@@ -54,21 +55,41 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
 }
 
 /// Lets whoever may read the metrics pass; they are of no principal and ask for no tenant.
-pub fn check_scraper(app: &App, headers: &HeaderMap) -> Result<(), ApiError> {
+pub fn check_scraper(
+    app: &App,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Result<(), ApiError> {
     let Some(keys) = &app.config.metrics_keys else { return Ok(()) };
     if keys.is_empty() {
         return Err(ApiError::MetricsUnavailable);
     }
-    app.rates.of_principal(&principal(keys, headers)?)
+    app.rates.of_principal(&principal(app, keys, extensions, headers)?)
 }
 
-fn principal(keys: &KeyRing, headers: &HeaderMap) -> Result<Principal, ApiError> {
-    let known = keys.principal(credential(headers)?).cloned();
-    known.ok_or(ApiError::Unauthorized("missing or invalid API key"))
+/// The owner of the credential. One that is given and is none is a failed authentication, of which
+/// an address has so many; who shares the address and has a key is not locked out with it.
+fn principal(
+    app: &App,
+    keys: &KeyRing,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Result<Principal, ApiError> {
+    const MISSING: ApiError = ApiError::Unauthorized("missing or invalid API key");
+    let found = match credential(headers) {
+        Ok(None) => return Err(MISSING),
+        Ok(Some(key)) => keys.principal(key).cloned().ok_or(MISSING),
+        Err(error) => Err(error),
+    };
+    found.or_else(|error| {
+        let Peer(address) = *extensions.get().ok_or(ApiError::Bug("a request from nowhere"))?;
+        app.rates.of_failure(address)?;
+        Err(error)
+    })
 }
 
 /// The one credential of a request, by either header.
-fn credential(headers: &HeaderMap) -> Result<&[u8], ApiError> {
+fn credential(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let keys = headers.get_all(API_KEY).into_iter().map(|value| value.as_bytes());
     let bearers = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
         let (scheme, token) = value.as_bytes().split_at_checked(7)?;
@@ -80,7 +101,7 @@ fn credential(headers: &HeaderMap) -> Result<&[u8], ApiError> {
             return Err(ApiError::Unauthorized("two different credentials in one request"));
         }
     }
-    found.ok_or(ApiError::Unauthorized("missing or invalid API key"))
+    Ok(found)
 }
 
 fn tenant(headers: &HeaderMap, required: bool) -> Result<Option<String>, ApiError> {

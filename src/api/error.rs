@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
-use media::{ErrorKind, RequestId, RunId};
+use media::{ErrorKind, JobId, RequestId, RunId};
 use serde::Serialize;
 use timeline::TimelineError;
 use utoipa::ToSchema;
@@ -139,10 +139,16 @@ pub enum ApiError {
         /// The request.
         request_id: String,
     },
+    /// The job that the request joined has an answer that is too long to be given twice.
+    #[error(
+        "this request joined {0}, whose answer is longer than is kept: read the run's events and \
+         markers"
+    )]
+    AnswerLong(JobId),
     /// The caller has as many answers kept as may be.
     #[error(
-        "as many answers are kept for your Idempotency-Keys as may be: send this one without a \
-         key, or later"
+        "as many answers are kept for your Idempotency-Keys and jobs as may be: send this one \
+         without a key and without Prefer, or later"
     )]
     KeysFull {
         /// When the first of them is forgotten.
@@ -217,9 +223,10 @@ impl ApiError {
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
-            ApiError::UnderWay | ApiError::AnswerLost { .. } | ApiError::AnswerUnknown { .. } => {
-                ErrorKind::Conflict
-            }
+            ApiError::UnderWay
+            | ApiError::AnswerLost { .. }
+            | ApiError::AnswerUnknown { .. }
+            | ApiError::AnswerLong(_) => ErrorKind::Conflict,
             ApiError::Ledger(error) => error.kind(),
             ApiError::Inference(error) => error.kind(),
             ApiError::Live(error) => error.kind(),
@@ -326,6 +333,10 @@ impl ApiError {
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),
             ],
+            ApiError::Run(RunError::Busy { job: Some(job) })
+            | ApiError::Ingest(IngestError::Run(RunError::Busy { job: Some(job) })) => {
+                vec![Detail::new("job_id", job.to_string())]
+            }
             ApiError::Inference(error) => infer::details(error),
             ApiError::AnswerLost { run, .. } => vec![Detail::new("run_id", run.to_string())],
             ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
@@ -356,9 +367,9 @@ impl ApiError {
             ApiError::Plain(_, text) => text.clone(),
             _ => {
                 let ErrorBody { message, details, .. } = self.body(request_id);
-                let named =
-                    details.into_iter().map(|one| format!("; {}: {}", one.field, one.message));
-                named.fold(message, |text, one| text + &one)
+                let named = details.iter().map(|one| format!("{}: {}", one.field, one.message));
+                let more = named.filter(|one| *one != message);
+                more.fold(message.clone(), |text, one| text + "; " + &one)
             }
         };
         let mut response = (status, text).into_response();
@@ -396,7 +407,11 @@ impl ApiError {
             StatusCode::UNPROCESSABLE_ENTITY if matches!(self, ApiError::Live(_)) => {
                 self.to_string()
             }
-            StatusCode::UNPROCESSABLE_ENTITY => "validation failed".to_owned(),
+            // All that many clients print.
+            StatusCode::UNPROCESSABLE_ENTITY => match details.first() {
+                Some(Detail { field, message }) => format!("{field}: {message}"),
+                None => self.to_string(),
+            },
             _ => self.to_string(),
         };
         let request_id = request_id.to_string();
@@ -438,7 +453,7 @@ pub struct Envelope {
 pub struct ErrorBody {
     /// The kind of failure, for programs.
     code: &'static str,
-    /// The failure in words, for people.
+    /// The failure in words, for people; of fields that are not acceptable, the first of `details`.
     message: String,
     #[schema(value_type = terms::RequestId)]
     request_id: String,
@@ -468,8 +483,14 @@ pub struct Carried(pub Arc<ApiError>);
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.status_and_code().0.into_response();
-        response.extensions_mut().insert(Carried(Arc::new(self)));
+        Carried(Arc::new(self)).into_response()
+    }
+}
+
+impl IntoResponse for Carried {
+    fn into_response(self) -> Response {
+        let mut response = self.0.status_and_code().0.into_response();
+        response.extensions_mut().insert(self);
         response
     }
 }

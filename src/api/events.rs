@@ -4,9 +4,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::extract::State;
 use http::Uri;
-use media::{Label, RunId, Seq};
+use media::{Label, Seq};
 use serde_json::Value;
-use timeline::{EventKind, EventParts, Timeline, TimelineError};
+use timeline::{EventKind, EventParts, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -19,17 +19,15 @@ use super::{
         terms,
     },
     page::{PageQuery, linked, paging},
-    pieces::EventsText,
+    pieces::{READING_BYTES, Snapshot, event_texts, list as listed},
 };
 use crate::{
     config::Principal,
     delivery::sse::index_of,
-    json::{Int, Problem, Text, parsed},
+    json::{Int, Problem, parsed},
     session::registry::Run,
 };
 
-/// Events read from the log at a time; a payload is at most a MiB.
-const READ: usize = 16;
 /// A page ends early once its payloads are this long together.
 const PAGE_BYTES: u64 = 8 << 20;
 
@@ -41,12 +39,10 @@ pub type QueryLimit = Int<1, 10_000>;
 pub type WaitMs = Int<0, 30_000>;
 /// Events where a caller gives no limit.
 pub const QUERY_DEFAULT: u64 = 1000;
-type IdText = Text<1, 128>;
 
 /// What to read.
 #[derive(Clone)]
 struct Wanted {
-    run: RunId,
     from: Seq,
     limit: usize,
     kind: Option<EventKind>,
@@ -60,32 +56,33 @@ struct Page {
     more: bool,
 }
 
-fn read(timeline: &Timeline, wanted: &Wanted) -> Result<Page, TimelineError> {
+impl Page {
+    /// What its events hold in memory.
+    fn held_bytes(&self) -> usize {
+        self.events.iter().map(EventParts::held_bytes).sum()
+    }
+}
+
+fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, ApiError> {
     let mut page = Page { events: Vec::new(), next: wanted.from, more: false };
     let mut bytes = 0;
-    loop {
-        // One more than fits says whether there is more.
-        let room = wanted.limit + 1 - page.events.len();
-        let read = timeline.read_parts(wanted.run, page.next, room.min(READ), wanted.kind)?;
-        if read.is_empty() {
-            return Ok(page);
-        }
-        for event in read {
-            let after = Seq(event.head.seq.0 + 1);
-            if wanted.index.is_some() && index_of(&event) != wanted.index {
-                page.next = after;
-                continue;
-            }
-            let full = page.events.len() == wanted.limit;
-            if full || !page.events.is_empty() && bytes + event.payload_bytes() > PAGE_BYTES {
-                page.more = true;
-                return Ok(page);
-            }
+    for event in Snapshot::new(timeline, run, wanted.from, wanted.kind) {
+        let event = event?;
+        let after = Seq(event.head.seq.0 + 1);
+        if wanted.index.is_some() && index_of(&event) != wanted.index {
             page.next = after;
-            bytes += event.payload_bytes();
-            page.events.push(event);
+            continue;
         }
+        let full = page.events.len() == wanted.limit;
+        if full || !page.events.is_empty() && bytes + event.payload_bytes() > PAGE_BYTES {
+            page.more = true;
+            break;
+        }
+        page.next = after;
+        bytes += event.payload_bytes();
+        page.events.push(event);
     }
+    Ok(page)
 }
 
 /// Which events.
@@ -109,11 +106,11 @@ struct RunEvents {
     events: Vec<EventRecord>,
 }
 
-/// List the events of a run in their order.
+/// List the events of a run in their order: all there are when the answer begins, or a page of them.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", operation_id = "getEvents", tag = "timeline",
     params(EventsQuery, PageQuery),
-    responses((status = 200, description = "A page", body = RunEvents), Fails<503>),
+    responses((status = 200, description = "Its events as they are now", body = RunEvents), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -128,15 +125,24 @@ pub async fn list(
     let index = fields.optional("index", parsed);
     fields.finish(|| Some(()))?;
     let from = paging.cursor.or(from).unwrap_or_default();
-    let wanted = Wanted { run: run.id(), from, limit: paging.limit, kind: None, index };
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
+    let end = || "}".to_owned();
     let made = app.reading(&caller.principal, move || {
-        let page = read(&timeline, &wanted)?;
-        let next = page.more.then_some(page.next);
-        let text = EventsText::new(before, page.events, false, "}".to_owned());
-        text.answer().map(|answer| (answer, next))
+        let Some(limit) = paging.limit else {
+            let events = Snapshot::new(&timeline, &run, from, None).filter(move |event| {
+                let event = event.as_ref();
+                index.is_none() || event.map_or(true, |event| index_of(event) == index)
+            });
+            let answer = listed(before, event_texts(events, false), end, READING_BYTES)?;
+            return Ok((answer, None));
+        };
+        let page = read(&timeline, &run, &Wanted { from, limit, kind: None, index })?;
+        let (held, next) = (page.held_bytes(), page.more.then_some(page.next));
+        let events = page.events.into_iter().map(Ok);
+        let answer = listed(before, event_texts(events, false), end, held)?;
+        Ok::<_, ApiError>((answer, next))
     });
     let (answer, next) = made.await??;
     Ok(linked(answer, &uri, next))
@@ -154,8 +160,7 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` reads")]
 struct QueryRequest {
-    #[schema(inline)]
-    run_id: IdText,
+    run_id: terms::RunId,
     /// Only events of this kind.
     kind: Option<terms::Kind>,
     /// The first event that may be in the answer; 0 when missing.
@@ -178,6 +183,8 @@ struct QueryAnswer {
     matches: Vec<MatchRecord>,
     /// The `from_seq` of the next query.
     next_from_seq: u64,
+    /// More can be read at once.
+    has_more: bool,
 }
 
 /// What was looked for.
@@ -198,35 +205,35 @@ struct QueryEcho {
 )]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let mut fields = body.fields()?;
-    let id = fields.required("run_id", IdText::read);
+    let id = fields.required("run_id", parsed);
     let kind = fields.optional("kind", kind);
     let from = fields.optional("from_seq", FromSeq::read).unwrap_or_default();
     let limit = fields.optional("limit", QueryLimit::read).unwrap_or(QUERY_DEFAULT) as usize;
     let wait = fields.optional("wait_ms", WaitMs::read).unwrap_or_default();
     let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
-    let run = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
-    let run = run.ok_or(ApiError::RUN_NOT_FOUND)?;
-    let wanted = Wanted { run: run.id(), from: Seq(from), limit, kind, index: None };
+    let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
+    let wanted = Wanted { from: Seq(from), limit, kind, index: None };
     let wait = Duration::from_millis(wait);
     let page = poll(&app, &caller.principal, &run, wanted, wait).await?;
     let kind = match kind {
         Some(kind) => format!("\"{}\"", kind.as_str()),
         None => "null".to_owned(),
     };
-    let (request_id, run_id, next) = (caller.request_id, run.id(), page.next);
+    let (request_id, run_id, next, more) = (caller.request_id, run.id(), page.next, page.more);
     let before = format!(
         r#"{{"request_id":"{request_id}","query":{{"run_id":"{run_id}","kind":{kind},"from_seq":{from}}},"matches":"#
     );
-    let after = format!(r#","next_from_seq":{next}}}"#);
-    let text = EventsText::new(before, page.events, true, after);
-    Ok(app.blocking(move || text.answer()).await??)
+    let after = format!(r#","next_from_seq":{next},"has_more":{more}}}"#);
+    let held = page.held_bytes();
+    let texts = event_texts(page.events.into_iter().map(Ok), true);
+    app.blocking(move || listed(before, texts, || after, held)).await?
 }
 
-/// The first page that is not empty, or an empty one once `wait` is over.
+/// The first page that is not empty, or an empty one once `wait` or the run is over.
 async fn poll(
     app: &Arc<App>,
     owner: &Principal,
-    run: &Run,
+    run: &Arc<Run>,
     wanted: Wanted,
     wait: Duration,
 ) -> Result<Page, ApiError> {
@@ -235,12 +242,12 @@ async fn poll(
         let mut published = pin!(run.published());
         // Enabled before reading: an event between the two must wake us.
         published.as_mut().enable();
-        let (timeline, page) = (app.registry.timeline().clone(), wanted.clone());
-        let page = app.reading(owner, move || read(&timeline, &page)).await??;
-        if !run.lifecycle().is_visible() {
-            return Err(ApiError::RUN_NOT_FOUND);
-        }
-        if !page.events.is_empty() || wait.is_zero() {
+        // Asked before reading: nothing follows what is read then.
+        let has_ended = run.has_ended();
+        let (timeline, wanted, source) =
+            (app.registry.timeline().clone(), wanted.clone(), Arc::clone(run));
+        let page = app.reading(owner, move || read(&timeline, &source, &wanted)).await??;
+        if !page.events.is_empty() || wait.is_zero() || has_ended {
             return Ok(page);
         }
         tokio::select! {

@@ -1,15 +1,16 @@
 //! Validated extractors: who asks, which run, what the body and the query say.
 
-use std::sync::Arc;
+use std::{convert::Infallible, net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
 use http::{HeaderMap, StatusCode, header, request::Parts};
-use media::RequestId;
+use media::{ParseError, RequestId};
 use serde_json::{Map, Value};
 use timeline::JsonText;
+use transport::Peer;
 
 use super::{App, error::ApiError};
 use crate::{
@@ -41,6 +42,40 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
+/// Path prefix at which a proxy serves, from its `x-forwarded-prefix`; empty without one. Believed where the peer
+/// is this host or on a private network, as the proxy of an installation is.
+pub struct Prefix(pub String);
+
+/// Longest prefix that is believed.
+const PREFIX_BYTES_MAX: usize = 256;
+
+impl<S: Sync> FromRequestParts<S> for Prefix {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Prefix, Infallible> {
+        let is_trusted = parts.extensions.get().is_some_and(|Peer(address)| match address {
+            IpAddr::V4(address) => address.is_loopback() || address.is_private(),
+            IpAddr::V6(address) => address.is_loopback() || address.is_unique_local(),
+        });
+        let given = parts.headers.get("x-forwarded-prefix").and_then(|value| value.to_str().ok());
+        let given = given.filter(|text| is_trusted && is_prefix(text)).unwrap_or_default();
+        Ok(Prefix(given.trim_end_matches('/').to_owned()))
+    }
+}
+
+/// A path of plain segments.
+fn is_prefix(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    text.starts_with('/')
+        && text.len() <= PREFIX_BYTES_MAX
+        && text.bytes().all(is_plain)
+        && text
+            .trim_end_matches('/')
+            .split('/')
+            .skip(1)
+            .all(|part| !matches!(part, "" | "." | ".."))
+}
+
 /// The run that the path names, when it is visible and the caller's.
 pub struct Owned(pub Arc<Run>);
 
@@ -48,29 +83,26 @@ impl FromRequestParts<Arc<App>> for Owned {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Owned, ApiError> {
-        let run = OwnedOrDeleted::from_request_parts(parts, app).await?.0;
-        if run.lifecycle().is_visible() { Ok(Owned(run)) } else { Err(ApiError::RUN_NOT_FOUND) }
+        let caller = Caller::from_request_parts(parts, app).await?;
+        let id = path_id(parts, app, "id", "run_id").await?;
+        app.registry.find(id, &caller.principal).map(Owned).ok_or(ApiError::RUN_NOT_FOUND)
     }
 }
 
-/// The run that the path names, when it is the caller's; it may be deleted.
-pub struct OwnedOrDeleted(pub Arc<Run>);
-
-impl FromRequestParts<Arc<App>> for OwnedOrDeleted {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        app: &Arc<App>,
-    ) -> Result<OwnedOrDeleted, ApiError> {
-        let caller = Caller::from_request_parts(parts, app).await?;
-        let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
-            .await
-            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        let id = names.iter().find(|(name, _)| name == "id").and_then(|(_, id)| id.parse().ok());
-        let run = id.and_then(|id| app.registry.find_any(id, &caller.principal));
-        run.map(OwnedOrDeleted).ok_or(ApiError::RUN_NOT_FOUND)
-    }
+/// The id that the path has as `name`; a malformed one is refused as `field`, since a typo must
+/// not look like something that is gone.
+pub async fn path_id<T: FromStr<Err = ParseError>>(
+    parts: &mut Parts,
+    app: &Arc<App>,
+    name: &str,
+    field: &str,
+) -> Result<T, ApiError> {
+    let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
+        .await
+        .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+    let text = names.iter().find(|(found, _)| found == name).map(|(_, text)| text.as_str());
+    let id = text.unwrap_or_default().parse();
+    id.map_err(|error: ParseError| ApiError::field(field, error.problem))
 }
 
 /// A JSON body, parsed strictly.
@@ -83,6 +115,18 @@ impl Body {
     /// The fields of the body, which must be an object.
     pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
         Fields::of(&self.value).map_err(ApiError::Invalid)
+    }
+
+    /// Models that it names, in the fields that requests have for them.
+    pub fn models(&self) -> Vec<&str> {
+        let questions = self.value.get("requests").and_then(Value::as_array).into_iter().flatten();
+        let all = std::iter::once(&self.value).chain(questions);
+        let named = |one| {
+            ["model", "first_pass_model", "second_pass_model"]
+                .into_iter()
+                .filter_map(move |field| Value::get(one, field)?.as_str())
+        };
+        all.flat_map(named).collect()
     }
 
     /// The body with a text instead of the value of `field`.
@@ -103,17 +147,33 @@ impl FromRequest<Arc<App>> for Body {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Body, ApiError> {
         check_type(request.headers())?;
-        let text = Bytes::from_request(request, app).await.map_err(|rejection| {
-            let text = match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    format!("the body has more than {BODY_BYTES_MAX} bytes")
-                }
-                _ => rejection.body_text(),
-            };
-            ApiError::Plain(rejection.status(), text)
-        })?;
+        let (_, text) = whole(request, app).await?;
         Ok(Body { value: json::parse(&text)?, text })
     }
+}
+
+/// A request whose body is read whole.
+pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), ApiError> {
+    let (parts, body) = request.into_parts();
+    let mut copy = Request::new(body);
+    // What bounds it is among them.
+    *copy.extensions_mut() = parts.extensions.clone();
+    let body = Bytes::from_request(copy, app).await.map_err(|rejection| {
+        let text = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                format!("the body has more than {BODY_BYTES_MAX} bytes")
+            }
+            _ => rejection.body_text(),
+        };
+        ApiError::Plain(rejection.status(), text)
+    })?;
+    Ok((parts, body))
+}
+
+/// Who asks, for a layer below the one that authenticates.
+pub fn caller(request: &Request) -> Result<Caller, ApiError> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    caller.ok_or(ApiError::Bug("a layer outside the authentication layer asks for its caller"))
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {

@@ -11,6 +11,7 @@ use http::Uri;
 use media::{FeedbackId, RequestId, RunId};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
 use super::{
@@ -19,12 +20,17 @@ use super::{
     extract::{Body, Caller, Owned, Params},
     openapi::terms,
     page::{PageQuery, linked, paging},
+    pieces::{READING_BYTES, list as listed, record_texts},
     wire::shown,
 };
 use crate::{
-    database::{Database, Feedback, NewFeedback},
+    config::Principal,
+    database::{Database, Feedback, FeedbackPage, NewFeedback},
     json::{Int, Problem, Text, text},
 };
+
+/// Feedback looked up at a time for a whole list.
+const SLICE: usize = 100;
 
 impl App {
     fn database(&self) -> Result<&Database, ApiError> {
@@ -154,7 +160,7 @@ struct Listed {
 #[utoipa::path(
     get, path = "/v1/feedback", operation_id = "listFeedback", tag = "feedback",
     params(PageQuery),
-    responses((status = 200, description = "A page", body = Listed)),
+    responses((status = 200, description = "The feedback", body = Listed)),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -171,8 +177,43 @@ pub async fn list(
     let is_visible =
         |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, principal).is_some());
     let before = paging.cursor.map(|cursor| cursor.0);
-    let page = app.database()?.feedback(principal, before, paging.limit, is_visible).await?;
-    let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
-    let listed = Listed { request_id: caller.request_id, feedback };
-    Ok(linked(Json(listed), &uri, page.next))
+    let database = app.database()?;
+    let request_id = caller.request_id;
+    if let Some(limit) = paging.limit {
+        let page = database.feedback(principal, before, limit, is_visible).await?;
+        let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
+        return Ok(linked(Json(Listed { request_id, feedback }), &uri, page.next));
+    }
+    let first = database.feedback(principal, before, SLICE, is_visible).await?;
+    let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);
+    let feedback = record_texts(whole(Arc::clone(&app), caller.principal.clone(), first));
+    let made = app.blocking(move || listed(text, feedback, || "}".to_owned(), READING_BYTES));
+    made.await?
+}
+
+/// What follows `page`, and `page` itself, looked up some at a time.
+fn whole(
+    app: Arc<App>,
+    owner: Principal,
+    page: FeedbackPage,
+) -> impl Iterator<Item = Result<FeedbackRecord, ApiError>> + Send + 'static {
+    let runtime = Handle::current();
+    let (mut next, mut read) = (page.next, page.feedback.into_iter());
+    let more = move |before| {
+        let is_visible = |run: &str| {
+            run.parse().is_ok_and(|run: RunId| app.registry.find(run, &owner).is_some())
+        };
+        let database = app.database()?;
+        let page = runtime.block_on(database.feedback(&owner, Some(before), SLICE, is_visible))?;
+        Ok::<_, ApiError>(page)
+    };
+    std::iter::from_fn(move || {
+        while read.len() == 0 {
+            match more(next.take()?) {
+                Ok(page) => (next, read) = (page.next, page.feedback.into_iter()),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(read.next()?.into()))
+    })
 }

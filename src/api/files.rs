@@ -1,4 +1,4 @@
-//! Files: the caller's uploads, and what lies beneath the operator's roots.
+//! Files: the caller's uploads, and nothing else: an operator's roots are for ingest.
 //!
 //! Failures of serving are plain text. What is another caller's is not found.
 
@@ -8,7 +8,6 @@ mod range;
 use std::{
     fmt::Write,
     fs::File,
-    os::unix::fs::MetadataExt,
     path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -21,7 +20,7 @@ use axum::{
     response::IntoResponse,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use media::{BlobHash, ErrorKind, RequestId};
+use media::{BlobHash, RequestId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -33,6 +32,7 @@ use super::{
     extract::{Caller, Params},
     openapi::{Fails, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
+    pieces::{READING_BYTES, list as listed, record_texts},
     unsent,
     wire::shown,
 };
@@ -45,6 +45,8 @@ use crate::{
 use body::FileBody;
 use range::{Wanted, wanted};
 
+/// Uploads looked up at a time for a whole list.
+const SLICE: usize = 256;
 /// Belongs to one caller, who asks again whether it is still the same.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
@@ -63,41 +65,20 @@ fn plain(status: StatusCode, text: &str) -> ApiError {
     ApiError::Plain(status, text.to_owned())
 }
 
-/// The file that `path` names: an upload of the caller's, or one beneath an operator's root.
+/// The caller's upload that `path` names.
 fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
-    let upload = match app.uploads.named(caller, Path::new(path)) {
-        Some(named) => app.uploads.find(caller, &named.map_err(told)?)?,
-        None => None,
-    };
-    match upload {
-        Some(upload) => {
-            let file = app.uploads.open_file(caller, &upload.name).map_err(told)?;
-            let Upload { bytes, sha256, original_name, name, at, .. } = upload;
-            let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
-            let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
-            let version = Version { etag: format!("\"{sha256}\""), modified };
-            // Its own name has the extension of what the probe found; the uploader's may not.
-            let kind = media_type(name.as_str());
-            let name = if original_name.is_empty() { name.to_string() } else { original_name };
-            Ok(Found { file, size: bytes, version, name, kind })
-        }
-        None => beneath_a_root(app, path),
-    }
-}
-
-fn beneath_a_root(app: &App, path: &str) -> Result<Found, ApiError> {
-    let file = app.roots.open_any(path).map_err(told)?;
-    let stat = file.metadata().map_err(|error| told(SourceError::Io(error)))?;
-    let (inode, size) = (stat.ino(), stat.len());
-    let nanos = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
-    let seconds = u64::try_from(stat.mtime()).ok();
-    let version = Version {
-        etag: format!("\"{inode:x}-{nanos:x}-{size:x}\""),
-        modified: seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
-    };
-    let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-    let kind = media_type(&name);
-    Ok(Found { file, size, version, name, kind })
+    let missing = || told(SourceError::NotFound);
+    let name = app.uploads.named(caller, Path::new(path)).ok_or_else(missing)?;
+    let upload = app.uploads.find(caller, &name.map_err(told)?)?.ok_or_else(missing)?;
+    let file = app.uploads.open_file(&upload).map_err(told)?;
+    let Upload { bytes, sha256, original_name, name, at, .. } = upload;
+    let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
+    let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
+    let version = Version { etag: format!("\"{sha256}\""), modified };
+    // Its own name has the extension of what the probe found; the uploader's may not.
+    let kind = media_type(name.as_str());
+    let name = if original_name.is_empty() { name.to_string() } else { original_name };
+    Ok(Found { file, size: bytes, version, name, kind })
 }
 
 /// What a caller is told of a file that is not opened.
@@ -106,13 +87,12 @@ fn told(error: SourceError) -> ApiError {
         SourceError::ParentComponent | SourceError::Malformed(_) => {
             plain(StatusCode::BAD_REQUEST, &format!("the name {error}"))
         }
-        error if error.kind() == ErrorKind::Internal => ApiError::Source(error),
-        // Where roots and links are is not for callers to find out.
+        SourceError::Io(_) | SourceError::Replaced(_) => ApiError::Source(error),
         _ => plain(StatusCode::NOT_FOUND, "file not found"),
     }
 }
 
-/// Fetch a file: an upload of the caller's by its name, or one beneath a root by its path there.
+/// Fetch an upload of the caller's by its name.
 ///
 /// One range of bytes is served; a set of several is answered with the whole file.
 #[utoipa::path(
@@ -245,7 +225,7 @@ struct FileHeaders {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
 struct FilesQuery {
-    /// Most items of the page; 100 when missing.
+    /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
     /// Where the page starts, as the `Link` header of the page before says.
@@ -273,11 +253,10 @@ struct FileRecord {
 }
 
 /// The caller's uploads.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
 struct FilePage {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
-    request_id: RequestId,
+    request_id: terms::RequestId,
     files: Vec<FileRecord>,
 }
 
@@ -316,7 +295,7 @@ fn cursor(value: &Value) -> Result<StoredName, Problem> {
 #[utoipa::path(
     get, path = "/v1/files", operation_id = "listFiles", tag = "files",
     params(FilesQuery),
-    responses((status = 200, description = "A page", body = FilePage), Fails<503>),
+    responses((status = 200, description = "The uploads", body = FilePage), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -328,14 +307,47 @@ pub async fn list(
     let before = fields.optional("cursor", cursor);
     let limit = limit(&mut fields);
     fields.finish(|| Some(()))?;
-    let (uploads, owner) = (Arc::clone(&app.uploads), caller.principal);
-    let listed = app.blocking(move || uploads.list(&owner, before.as_ref(), limit));
-    let mut listed = listed.await??;
-    let more = listed.len() > limit;
-    listed.truncate(limit);
-    let next = listed.last().filter(|_| more).map(|last| last.name.clone());
-    let files = listed.into_iter().map(|upload| FileRecord::new(&app, upload)).collect();
-    Ok(linked(Json(FilePage { request_id: caller.request_id, files }), &uri, next))
+    let (request_id, owner) = (caller.request_id, caller.principal);
+    let text = format!(r#"{{"request_id":"{request_id}","files":"#);
+    let end = || "}".to_owned();
+    let lister = Arc::clone(&app);
+    let made = app.blocking(move || {
+        let Some(limit) = limit else {
+            let files = record_texts(files(lister, owner, before));
+            return Ok((listed(text, files, end, READING_BYTES)?, None));
+        };
+        let mut page = lister.uploads.list(&owner, before.as_ref(), limit)?;
+        let more = page.len() > limit;
+        page.truncate(limit);
+        let next = page.last().filter(|_| more).map(|last| last.name.clone());
+        let files = page.into_iter().map(move |upload| Ok(FileRecord::new(&lister, upload)));
+        Ok::<_, ApiError>((listed(text, record_texts(files), end, READING_BYTES)?, next))
+    });
+    let (answer, next) = made.await??;
+    Ok(linked(answer, &uri, next))
+}
+
+/// Every upload of `owner` before `before`, the newest first, looked up some at a time.
+fn files(
+    app: Arc<App>,
+    owner: Principal,
+    mut before: Option<StoredName>,
+) -> impl Iterator<Item = Result<FileRecord, ApiError>> + Send + 'static {
+    let (mut read, mut ended) = (Vec::new().into_iter(), false);
+    std::iter::from_fn(move || {
+        if read.len() == 0 && !ended {
+            let found = app.uploads.list(&owner, before.as_ref(), SLICE);
+            // An error is the last of the list.
+            ended = found.as_ref().map_or(true, |found| found.len() <= SLICE);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error.into())),
+            };
+            before = found.last().map(|last| last.name.clone());
+            read = found.into_iter();
+        }
+        Some(Ok(FileRecord::new(&app, read.next()?)))
+    })
 }
 
 /// Remove an upload; whoever reads it reads on.

@@ -9,8 +9,8 @@ mod answer;
 use std::{ops::RangeInclusive, sync::Arc};
 
 use axum::{
-    body::{Body, Bytes},
-    extract::{FromRequest, Request, State},
+    body::Body,
+    extract::{Request, State},
     middleware::Next,
     response::Response,
 };
@@ -21,13 +21,18 @@ use timeline::Health;
 use tracing::Instrument;
 use utoipa::IntoParams;
 
-use super::{ApiResult, App, error::ApiError, extract::Caller};
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Caller, caller, whole},
+    jobs,
+};
 use crate::idempotency::{
     Answer, Attempt, Begun, Fingerprint, Interrupted, KeysError, Scope, TRACED_MAX, Trace,
 };
 use answer::{Asked, kept, replay};
 
-pub use answer::response;
+pub use answer::{Taken, response, taken};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Bytes of a key.
@@ -84,12 +89,7 @@ impl Ticket {
 pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
     let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
     let caller = caller(&request)?;
-    let (parts, body) = request.into_parts();
-    let mut copy = Request::new(body);
-    *copy.extensions_mut() = parts.extensions.clone();
-    let body = Bytes::from_request(copy, &app)
-        .await
-        .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+    let (parts, body) = whole(request, &app).await?;
     let run = run_in(parts.uri.path());
     let log_failed = !takes_events(&app);
     let tenant = caller.tenant.as_deref().unwrap_or_default();
@@ -104,7 +104,17 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         Begun::Interrupted(attempt, past) => {
             resume(&app, attempt, past, Some(fingerprint), run).await?
         }
-        Begun::UnderWay => return Err(ApiError::UnderWay),
+        Begun::UnderWay => {
+            let mut request = Request::from_parts(parts, Body::from(body));
+            // What is a job is waited for, where it is the same.
+            return match jobs::kind_in(request.uri().path()) {
+                Some(_) => {
+                    request.extensions_mut().insert(JoinsOnly);
+                    Ok(next.run(request).await)
+                }
+                None => Err(ApiError::UnderWay),
+            };
+        }
         Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     let request = Request::from_parts(parts, Body::from(body));
@@ -146,6 +156,10 @@ pub async fn once_at_its_end(
     let carried_out = tokio::spawn(carried_out.in_current_span());
     carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
+
+/// A request that is under way under its key: it is not carried out anew.
+#[derive(Clone, Copy)]
+pub struct JoinsOnly;
 
 async fn begin(
     app: &Arc<App>,
@@ -208,11 +222,6 @@ fn check_body(known: Fingerprint, asked: Fingerprint) -> Result<(), ApiError> {
     Err(ApiError::field(KEY.as_str(), text))
 }
 
-fn caller(request: &Request) -> Result<Caller, ApiError> {
-    let caller = request.extensions().get::<Caller>().cloned();
-    caller.ok_or(ApiError::Bug("a key outside the authentication layer"))
-}
-
 /// What the request's key stands for; `None` without one.
 fn scope(request: &Request) -> Result<Option<Scope>, ApiError> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
@@ -236,7 +245,7 @@ fn takes_events(app: &App) -> bool {
 }
 
 /// The run that a path names.
-fn run_in(path: &str) -> Option<RunId> {
+pub fn run_in(path: &str) -> Option<RunId> {
     path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
 }
 

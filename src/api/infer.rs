@@ -152,11 +152,12 @@ pub async fn infer(
     caller: Caller,
     body: Body,
 ) -> Result<Json<InferAnswer>, ApiError> {
-    let (since, reader) = (Instant::now(), Arc::clone(&app));
+    let since = Instant::now();
+    let catalog = app.inference.catalog_for(&body.models()).await;
     // A schema is compiled: work for a thread that serves no socket.
     let asked = app.blocking(move || {
         let mut fields = body.fields()?;
-        let asked = Asked::read(&mut fields, reader.inference.catalog());
+        let asked = Asked::read(&mut fields, &catalog);
         fields.finish(|| asked).map_err(ApiError::Invalid)
     });
     let asked = asked.await??;

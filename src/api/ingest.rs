@@ -12,6 +12,7 @@ use super::{
     App,
     error::ApiError,
     extract::{Body, Caller, Owned},
+    jobs::{JobAnswer, Prefer, Working},
     openapi::{Closed, Fails, terms},
     wire::{fps, shown},
 };
@@ -137,21 +138,31 @@ pub struct IngestAnswer {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     truncated: bool,
+    /// The source is longer than `max_frames`, and what comes after them was not analysed.
+    more_frames: bool,
 }
 
 /// Ingest a source: decode its frames onto the run's timeline and keep the selected ones as stills.
 ///
-/// Answers once every frame is decoded; `GET /v1/runs/{id}/state` tells how far it has come.
+/// Answers once every frame is decoded; the run's `active_job` tells how far it has come.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/ingest", operation_id = "ingestRun", tag = "work",
-    params(super::idempotency::IdempotencyKey),
+    params(super::idempotency::IdempotencyKey, Prefer),
     request_body = inline(IngestBody),
-    responses((status = 200, description = "Decoded", body = IngestAnswer), Fails<409>, Fails<503>),
+    responses(
+        (status = 200, description = "Decoded", body = IngestAnswer),
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+            ("location" = String, description = "The job"),
+            ("preference-applied" = String, description = "`respond-async`"),
+        )),
+        Fails<409>, Fails<503>,
+    ),
 )]
 pub async fn ingest(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
+    job: Working,
     body: Body,
 ) -> Result<Json<IngestAnswer>, ApiError> {
     run.check_active()?;
@@ -166,7 +177,7 @@ pub async fn ingest(
         ..opened(&app, &caller, &body, request.source_uri).await?
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
-    let ingested = app.runner.ingest(&run, ingest).await?;
+    let ingested = app.runner.ingest(&run, ingest, job.token).await?;
     Ok(Json(IngestAnswer {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -180,6 +191,7 @@ pub async fn ingest(
         height: ingested.height,
         decoder: ingested.decoder,
         truncated: ingested.truncated,
+        more_frames: ingested.more_frames,
     }))
 }
 

@@ -1,11 +1,15 @@
 //! What models said of the chunks of a run, without the figures that its events carry.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use http::Uri;
-use media::{EventType, Label, RunId, Score, Seq};
+use media::{EventType, Label, Score, Seq};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use timeline::{Event, SemanticChunkInferred, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +18,8 @@ use super::{
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
-    wire::{fraction_or_null, shown},
+    pieces::{READING_BYTES, list as list_answer, record_texts},
+    wire::fraction_or_null,
 };
 use crate::{
     json::parsed,
@@ -40,6 +45,10 @@ struct Interaction {
     object_label: Option<String>,
     summary: String,
     description: String,
+    /// The model's object, where the reasoning gave an `output_schema`; absent elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::AnyObject, required = false)]
+    output: Option<Box<RawValue>>,
     /// Null where the model said nothing of it.
     #[serde(serialize_with = "fraction_or_null")]
     #[schema(value_type = Option<terms::Fraction>, required = true)]
@@ -71,6 +80,10 @@ impl Interaction {
             object_label: chunk.object_label,
             summary: chunk.summary,
             description: chunk.description,
+            // It is valid JSON: the log has read it.
+            output: chunk
+                .output
+                .and_then(|text| RawValue::from_string(text.as_str().to_owned()).ok()),
             confidence: chunk.confidence,
             provider: chunk.provider,
             index_name: chunk.index_name,
@@ -78,34 +91,27 @@ impl Interaction {
     }
 }
 
-/// What is asked for.
-struct Wanted {
-    from: Option<Seq>,
-    limit: usize,
+/// What models said in the events `seqs` of `run`, of index `index` where one is given.
+fn said(
+    timeline: Timeline,
+    run: Arc<Run>,
+    seqs: Vec<Seq>,
     index: Option<Label>,
-}
-
-/// A page, and where the next one starts if there is more.
-fn read(
-    timeline: &Timeline,
-    run: &Run,
-    wanted: &Wanted,
-) -> Result<(Vec<Interaction>, Option<Seq>), ApiError> {
-    let mut found = Vec::new();
-    let chunks = run.said_of_chunks(timeline, wanted.from)?;
-    let unknown = |NoSuchChunk| ApiError::field("cursor", "is none of this run's interactions");
-    for seq in chunks.map_err(unknown)? {
-        let Some(stored) = timeline.get(seq)? else { continue };
-        let Event::SemanticChunkInferred(chunk) = stored.decode()? else { continue };
-        if wanted.index.is_some() && chunk.index_name != wanted.index {
-            continue;
+) -> impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static {
+    let read = move |seq: Seq| -> Result<Option<Interaction>, ApiError> {
+        let stored = timeline.get(seq)?;
+        if !run.lifecycle().is_visible() {
+            return Err(ApiError::RUN_NOT_FOUND);
         }
-        if found.len() == wanted.limit {
-            return Ok((found, Some(seq)));
-        }
-        found.push(Interaction::of(seq, chunk));
-    }
-    Ok((found, None))
+        let Some(Event::SemanticChunkInferred(chunk)) =
+            stored.map(|stored| stored.decode()).transpose()?
+        else {
+            return Ok(None);
+        };
+        let is_wanted = index.is_none() || chunk.index_name == index;
+        Ok(is_wanted.then(|| Interaction::of(seq, chunk)))
+    };
+    seqs.into_iter().filter_map(move |seq| read(seq).transpose())
 }
 
 /// Which interactions.
@@ -118,11 +124,10 @@ struct InteractionsQuery {
 }
 
 /// What models said of a run.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
 struct RunInteractions {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    run_id: terms::RunId,
     /// Number of `interactions` in this answer.
     count: usize,
     /// In the order of their chunks.
@@ -137,7 +142,7 @@ struct RunInteractions {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),
-    responses((status = 200, description = "A page", body = RunInteractions), Fails<503>),
+    responses((status = 200, description = "What they said", body = RunInteractions), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -150,10 +155,35 @@ pub async fn list(
     let index = fields.optional("index", parsed);
     let paging = paging(&mut fields);
     fields.finish(|| Some(()))?;
-    let (timeline, run_id) = (app.registry.timeline().clone(), run.id());
-    let wanted = Wanted { from: paging.cursor, limit: paging.limit, index };
-    let (interactions, next) =
-        app.reading(&caller.principal, move || read(&timeline, &run, &wanted)).await??;
-    let answer = RunInteractions { run_id, count: interactions.len(), interactions };
-    Ok(linked(Json(answer), &uri, next))
+    let timeline = app.registry.timeline().clone();
+    let before = format!(r#"{{"run_id":"{}","interactions":"#, run.id());
+    let made = app.reading(&caller.principal, move || {
+        let unknown = |NoSuchChunk| ApiError::field("cursor", "is none of this run's interactions");
+        let seqs = run.said_of_chunks(&timeline, paging.cursor)?.map_err(unknown)?;
+        let held = READING_BYTES + size_of_val(&*seqs);
+        let mut said = said(timeline, run, seqs, index);
+        let Some(limit) = paging.limit else {
+            return Ok((listed(before, said, held)?, None));
+        };
+        let page = said.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
+        let next = said.next().transpose()?.map(|next| next.seq);
+        Ok::<_, ApiError>((listed(before, page.into_iter().map(Ok), READING_BYTES)?, next))
+    });
+    let (answer, next) = made.await??;
+    Ok(linked(answer, &uri, next))
+}
+
+/// The answer of `interactions`, and of how many they turn out to be.
+fn listed(
+    before: String,
+    interactions: impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static,
+    held: usize,
+) -> Result<Response, ApiError> {
+    let written = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&written);
+    let counted = interactions.inspect(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let after = move || format!(r#","count":{}}}"#, written.load(Ordering::Relaxed));
+    list_answer(before, record_texts(counted), after, held)
 }

@@ -21,7 +21,7 @@ use timeline::MarkerConfig;
 use utoipa::ToSchema;
 
 use super::{
-    App,
+    App, FAILURES_MAX,
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
     extract::{BODY_BYTES_MAX, Caller},
@@ -33,7 +33,7 @@ use super::{
     },
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
     openapi::terms,
-    page::{PAGE_DEFAULT, PageLimit},
+    page::PageLimit,
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
     search::{self, SearchLimit},
     unsent,
@@ -41,7 +41,9 @@ use super::{
     webhooks::{Description, WebhookUrl},
     wire::shown,
 };
-use crate::{app, delivery::webhook, idempotency as keys, server, session, upload};
+use crate::{
+    app, config::KEY_BYTES_MIN, delivery::webhook, idempotency as keys, server, session, upload,
+};
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
@@ -104,8 +106,6 @@ impl Limit {
     }
 }
 
-/// A range of ours as JSON numbers, which are finite.
-/// A fraction as JSON writes it.
 fn number(value: f64) -> Number {
     Number::from_f64(value).expect("a constant of ours is finite")
 }
@@ -192,7 +192,7 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("query.wait_ms", Limit::within(WaitMs::RANGE, "milliseconds").default(0)),
         ("search.query", Limit::within(1..=search::QUERY_BYTES_MAX, "bytes")),
         ("search.limit", Limit::within(SearchLimit::RANGE, "hits").default(search::SEARCH_DEFAULT)),
-        ("list.limit", Limit::within(PageLimit::RANGE, "items").default(PAGE_DEFAULT)),
+        ("list.limit", Limit::within(PageLimit::RANGE, "items")),
     ])
 }
 
@@ -237,9 +237,14 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         |rate: Option<NonZeroU32>| Limit::switched(rate.map(NonZeroU32::get), "requests a second");
     let quota = |bytes: Option<NonZeroU64>| Limit::switched(bytes.map(NonZeroU64::get), "bytes");
     let milliseconds = |time: Duration| Limit::most(time.as_millis() as u64, "milliseconds");
+    let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
+    let least =
+        |min: usize, unit| Limit { min: Some(min.into()), ..Limit::switched(None::<u64>, unit) };
     BTreeMap::from([
         ("body", Limit::most(BODY_BYTES_MAX, "bytes")),
         ("header_block", Limit::most(transport.header_bytes_max, "bytes")),
+        ("request_header", seconds(transport.header)),
+        ("tls_handshake_and_header", seconds(transport.handshake)),
         ("request_idle", Limit::most(transport.idle.as_secs(), "seconds")),
         ("connections", Limit::most(crowd.total, "connections").by("SERVICE_MAX_CONNECTIONS")),
         (
@@ -252,6 +257,8 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("run_idle", Limit::most(runs.ttl.as_secs(), "seconds").by("SERVICE_STREAM_TTL_SECS")),
         ("requests", rate(config.rate_global).by("SERVICE_RATE_LIMIT_GLOBAL_RPS")),
         ("principal_requests", rate(config.rate_principal).by("SERVICE_RATE_LIMIT_TENANT_RPS")),
+        ("failed_authentications", Limit::most(FAILURES_MAX, "of an address, then one a second")),
+        ("api_key", least(KEY_BYTES_MIN, "characters")),
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
         ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),

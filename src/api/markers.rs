@@ -1,40 +1,39 @@
 //! The marker timeline of a run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::extract::State;
 use http::Uri;
-use media::{Marker, MarkerId, MarkerStatus, RequestId, RunId, Seq};
-use serde::Serialize;
+use media::{Marker, MarkerId, MarkerStatus, Seq};
 use serde_json::Value;
-use timeline::{Event, EventKind, Timeline, TimelineError};
+use timeline::{Event, EventKind, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
+    error::ApiError,
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
-    wire::{MarkerRecord, shown},
+    pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    wire::MarkerRecord,
 };
-use crate::json::{Int, Problem, Text, name};
-
-/// Events read from the log at a time.
-const READ: usize = 1000;
+use crate::{
+    json::{Int, Problem, Text, name},
+    session::registry::Run,
+};
 
 /// What markers are sorted by: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);
 
 /// Which markers are asked for.
 struct Wanted {
-    run: RunId,
     status: Option<MarkerStatus>,
     event_type: Option<String>,
     from_frame: u64,
     to_frame: u64,
     /// Only those that come later.
     after: Option<Key>,
-    limit: usize,
 }
 
 impl Wanted {
@@ -51,26 +50,41 @@ fn key(marker: &Marker) -> Key {
     (marker.start_frame, marker.end_frame, marker.marker_id)
 }
 
-/// The first markers that are asked for, one more than the limit where there are more.
+/// Where the markers that are asked for are, in their order.
 ///
 /// An analysis repeated gives the same ids, of which the last counts.
-fn read(timeline: &Timeline, wanted: &Wanted) -> Result<BTreeMap<Key, Marker>, TimelineError> {
-    let mut markers = BTreeMap::new();
-    let mut from = Seq(0);
-    loop {
-        let page = timeline.read(wanted.run, from, READ, Some(EventKind::MarkerEmitted))?;
-        let Some(last) = page.last() else { return Ok(markers) };
-        from = Seq(last.head.seq.0 + 1);
-        for stored in page {
-            let Event::MarkerEmitted(marker) = stored.decode()? else { continue };
-            if wanted.has(&marker) {
-                markers.insert(key(&marker), marker);
-            }
-            if markers.len() > wanted.limit + 1 {
-                markers.pop_last();
-            }
+fn order(
+    timeline: &Timeline,
+    run: &Arc<Run>,
+    wanted: &Wanted,
+) -> Result<Vec<(Key, Seq)>, ApiError> {
+    let mut order = Vec::new();
+    for event in Snapshot::new(timeline, run, Seq(0), Some(EventKind::MarkerEmitted)) {
+        let event = event?;
+        let Event::MarkerEmitted(marker) = event.decode()? else { continue };
+        if wanted.has(&marker) {
+            order.push((key(&marker), event.head.seq));
         }
     }
+    order.sort_unstable_by_key(|(key, seq)| (*key, Reverse(*seq)));
+    order.dedup_by_key(|(key, _)| *key);
+    Ok(order)
+}
+
+/// The markers in the events `order` of `run`.
+fn markers(
+    timeline: Timeline,
+    run: Arc<Run>,
+    order: Vec<(Key, Seq)>,
+) -> impl Iterator<Item = Result<MarkerRecord, ApiError>> + Send + 'static {
+    let read = move |seq: Seq| -> Result<MarkerRecord, ApiError> {
+        let stored = timeline.get(seq)?.filter(|_| run.lifecycle().is_visible());
+        match stored.ok_or(ApiError::RUN_NOT_FOUND)?.decode()? {
+            Event::MarkerEmitted(marker) => Ok(marker.into()),
+            _ => Err(ApiError::Bug("a marker's event is another's")),
+        }
+    };
+    order.into_iter().map(move |(_, seq)| read(seq))
 }
 
 /// A cursor is the key of the last marker of the page before.
@@ -99,7 +113,7 @@ struct MarkersQuery {
     /// Only markers that start at this frame or earlier.
     #[param(inline)]
     to_frame: Option<FrameNumber>,
-    /// Most items of the page; 100 when missing.
+    /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
     /// Where the page starts, as the `Link` header of the page before says.
@@ -110,22 +124,19 @@ type EventTypeText = Text<1, 128>;
 type FrameNumber = Int<0, { u64::MAX }>;
 
 /// Markers of a run.
-#[derive(Serialize, ToSchema)]
-struct RunMarkers<'a> {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
-    markers: Vec<MarkerRecord<'a>>,
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
+struct RunMarkers {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    markers: Vec<MarkerRecord>,
 }
 
 /// List the markers of a run by their frames.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/markers", operation_id = "getMarkers", tag = "timeline",
     params(MarkersQuery),
-    responses((status = 200, description = "A page", body = RunMarkers<'_>), Fails<503>),
+    responses((status = 200, description = "The markers", body = RunMarkers), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -137,24 +148,30 @@ pub async fn list(
     let mut fields = params.fields()?;
     let names = "exact, provisional, finalized";
     let wanted = Wanted {
-        run: run.id(),
         status: fields.optional("status", name(names, MarkerStatus::from_name)),
         event_type: fields.optional("event_type", EventTypeText::read).map(str::to_owned),
         from_frame: fields.optional("from_frame", FrameNumber::digits).unwrap_or(0),
         to_frame: fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX),
         after: fields.optional("cursor", cursor),
-        limit: limit(&mut fields),
     };
+    let limit = limit(&mut fields);
     fields.finish(|| Some(()))?;
-    let (timeline, most) = (app.registry.timeline().clone(), wanted.limit);
-    let mut markers = app.reading(&caller.principal, move || read(&timeline, &wanted)).await??;
-    let more = markers.len() > most;
-    if more {
-        markers.pop_last();
-    }
-    let last = markers.last_key_value().filter(|_| more);
-    let next = last.map(|((start, end, id), _)| format!("{start}.{end}.{id}"));
-    let records = markers.values().map(MarkerRecord::new).collect();
-    let answer = RunMarkers { request_id: caller.request_id, run_id: run.id(), markers: records };
-    Ok(linked(Json(answer), &uri, next))
+    let timeline = app.registry.timeline().clone();
+    let (request_id, run_id) = (caller.request_id, run.id());
+    let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","markers":"#);
+    let made = app.reading(&caller.principal, move || {
+        let mut order = order(&timeline, &run, &wanted)?;
+        let most = limit.unwrap_or(usize::MAX);
+        let more = order.len() > most;
+        order.truncate(most);
+        let next = order.last().filter(|_| more).map(|((start, end, id), _)| {
+            // The key of the last marker of this page.
+            format!("{start}.{end}.{id}")
+        });
+        let held = READING_BYTES + size_of_val(&*order);
+        let items = record_texts(markers(timeline, run, order));
+        Ok::<_, ApiError>((listed(before, items, || "}".to_owned(), held)?, next))
+    });
+    let (answer, next) = made.await??;
+    Ok(linked(answer, &uri, next))
 }

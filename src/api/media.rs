@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::{Path, State},
     response::IntoResponse,
 };
 use http::{HeaderMap, StatusCode, Uri, header};
-use media::{BlobHash, RequestId, RunId, Seq};
-use serde::Serialize;
-use timeline::{Event, EventKind, Timeline, TimelineError};
+use media::{BlobHash, Seq};
+use timeline::{Event, EventKind, Timeline};
 use utoipa::ToSchema;
 
 use super::{
@@ -20,39 +18,37 @@ use super::{
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
-    wire::{KeyframeRecord, shown},
+    pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    wire::KeyframeRecord,
 };
+use crate::session::registry::Run;
 
 /// Content never changes under its hash, and belongs to one caller.
 const CACHE: &str = "private, max-age=31536000, immutable";
 
-fn read(
+/// The stored stills of `run` from `from` on.
+fn stills(
     timeline: &Timeline,
-    run: RunId,
+    run: &Arc<Run>,
     from: Seq,
-    limit: usize,
-) -> Result<(Vec<KeyframeRecord>, Option<Seq>), TimelineError> {
-    let mut page = timeline.read(run, from, limit + 1, Some(EventKind::KeyframeStored))?;
-    let next = page.get(limit).map(|event| event.head.seq);
-    page.truncate(limit);
-    let mut records = Vec::with_capacity(page.len());
-    for stored in page {
-        if let Event::KeyframeStored(still) = stored.decode()? {
-            records.push(KeyframeRecord::new(stored.head.seq, still));
+) -> impl Iterator<Item = Result<KeyframeRecord, ApiError>> + Send + 'static {
+    let events = Snapshot::new(timeline, run, from, Some(EventKind::KeyframeStored));
+    events.filter_map(|event| {
+        let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
+        match read {
+            Ok((seq, Event::KeyframeStored(still))) => Some(Ok(KeyframeRecord::new(seq, still))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
         }
-    }
-    Ok((records, next))
+    })
 }
 
 /// Stored stills of a run.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
 struct RunKeyframes {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
     keyframes: Vec<KeyframeRecord>,
 }
 
@@ -60,7 +56,7 @@ struct RunKeyframes {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes", operation_id = "getKeyframes", tag = "timeline",
     params(PageQuery),
-    responses((status = 200, description = "A page", body = RunKeyframes), Fails<503>),
+    responses((status = 200, description = "The stills", body = RunKeyframes), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -72,13 +68,22 @@ pub async fn list(
     let mut fields = params.fields()?;
     let paging = paging(&mut fields);
     fields.finish(|| Some(()))?;
-    let (timeline, run_id) = (app.registry.timeline().clone(), run.id());
-    let from = paging.cursor.unwrap_or_default();
-    let (keyframes, next) = app
-        .reading(&caller.principal, move || read(&timeline, run_id, from, paging.limit))
-        .await??;
-    let answer = RunKeyframes { request_id: caller.request_id, run_id, keyframes };
-    Ok(linked(Json(answer), &uri, next))
+    let timeline = app.registry.timeline().clone();
+    let (request_id, run_id) = (caller.request_id, run.id());
+    let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","keyframes":"#);
+    let end = || "}".to_owned();
+    let made = app.reading(&caller.principal, move || {
+        let mut stills = stills(&timeline, &run, paging.cursor.unwrap_or_default());
+        let Some(limit) = paging.limit else {
+            return Ok((listed(before, record_texts(stills), end, READING_BYTES)?, None));
+        };
+        let page = stills.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
+        let next = stills.next().transpose()?.map(|still| still.seq());
+        let items = record_texts(page.into_iter().map(Ok));
+        Ok::<_, ApiError>((listed(before, items, end, READING_BYTES)?, next))
+    });
+    let (answer, next) = made.await??;
+    Ok(linked(answer, &uri, next))
 }
 
 /// Fetch a still.
@@ -106,7 +111,7 @@ pub async fn fetch(
         .map_err(|_| ApiError::field("sha256", "must be 64 lower-case hexadecimal digits"))?;
     let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
     let found = app.reading(&caller.principal, move || {
-        if run.has_still(&timeline, &hash)? { blobs.get(&hash) } else { Ok(None) }
+        run.still_bytes(&timeline, &hash)?.map_or(Ok(None), |bytes| blobs.get(&hash, bytes))
     });
     let bytes = found.await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = format!("\"{hash}\"");

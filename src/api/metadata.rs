@@ -51,6 +51,10 @@ pub struct Context {
     pub source: &'static str,
     /// The model that was to describe the frames.
     pub asked_model: Option<String>,
+    /// The caller wants an object a frame.
+    pub is_included: bool,
+    /// It could be asked, and was.
+    pub is_asked: bool,
     /// Which part of the pictures it was shown; `None` where that was all of them.
     pub coordinates: Option<Coordinates>,
 }
@@ -63,7 +67,8 @@ pub fn answer(
     markers: &[Marker],
     windowing: Windowing,
 ) -> Response {
-    let windows = windows(&frames, windowing).into_iter();
+    let all = if context.is_included { windows(&frames, windowing) } else { Vec::new() };
+    let windows = all.into_iter();
     let head = head(&context, figures, markers, frames.len());
     let body = Chunks { context, frames, windows, head: Some(head), comma: "", done: false };
     ([(header::CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
@@ -72,20 +77,20 @@ pub fn answer(
 /// Everything up to the first metadata object.
 fn head(context: &Context, figures: impl Serialize, markers: &[Marker], frames: usize) -> String {
     #[derive(Serialize)]
-    struct Head<'a, F> {
+    struct Head<F> {
         request_id: String,
         run_id: String,
         generated: usize,
         #[serde(flatten)]
         figures: F,
-        markers: Vec<MarkerRecord<'a>>,
+        markers: Vec<MarkerRecord>,
     }
     let head = Head {
         request_id: context.request_id.to_string(),
         run_id: context.run_id.to_string(),
         generated: frames,
         figures,
-        markers: markers.iter().map(MarkerRecord::new).collect(),
+        markers: markers.iter().cloned().map(MarkerRecord::from).collect(),
     };
     let mut text = written(&head);
     // The closing brace makes room for the array, which `Chunks` writes.
@@ -168,6 +173,8 @@ pub struct Metadata<'a> {
     /// Null where no rate is known.
     #[schema(required = true)]
     sample_fps: Option<f64>,
+    /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.
+    #[schema(value_type = terms::FrameFinish)]
     finish_reason: &'static str,
     /// Which part of the pictures a model was shown; absent where that was all of them, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,11 +293,11 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         },
         sampling_policy: context.policy.as_str(),
         sample_fps: fps(context.sample_fps),
-        // A model that gave no answer did not come to its end.
-        finish_reason: if reason.is_some() && context.asked_model.is_some() {
-            "other"
-        } else {
-            "stop"
+        finish_reason: match frame.insight.as_deref() {
+            Some(Insight::Said(_)) => "stop",
+            // A model that gave no answer did not come to its end.
+            Some(Insight::Unsaid(_)) if context.is_asked => "other",
+            _ => "gate",
         },
         coordinates: context.coordinates,
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{extract::State, response::IntoResponse};
-use http::{HeaderMap, header};
+use http::{Extensions, HeaderMap, header};
 use infer::scheduler::Class;
 use prometheus::IntCounter;
 
@@ -19,11 +19,16 @@ use crate::metrics::{Admitted, CONTENT_TYPE, Queue};
     responses(
         (status = 200, description = "Every series", content_type = "text/plain", body = String),
         Fails<401>,
+        Fails<429>,
         Fails<503>,
     ),
 )]
-pub async fn scrape(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult {
-    auth::check_scraper(&app, &headers)?;
+pub async fn scrape(
+    State(app): State<Arc<App>>,
+    extensions: Extensions,
+    headers: HeaderMap,
+) -> ApiResult {
+    auth::check_scraper(&app, &extensions, &headers)?;
     let reader = Arc::clone(&app);
     let text = app.blocking(move || {
         reader.look();

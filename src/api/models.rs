@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use infer::Probe;
+use infer::{Probe, Standing};
 use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -36,8 +36,9 @@ struct ModelRecord {
     id: String,
     #[schema(value_type = terms::Tier)]
     tier: &'static str,
-    /// `ready`: a backend can be reached that lists it, or is configured with a name of its own for it.
-    /// `unreachable`: one that may serve it cannot be reached, or does not list what it is configured for.
+    /// `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
+    /// `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
+    /// that may serve it list other models. `not_configured`: no backend serves models of its family.
     #[schema(value_type = terms::Availability)]
     availability: &'static str,
     /// Names of the backends that serve it, can be reached and have it, in the order in which they are
@@ -63,6 +64,13 @@ struct ProviderRecord {
     /// Why the last probe was not, or how the last question to it failed.
     #[schema(required = true)]
     last_error: Option<String>,
+    /// What it is asked for; null where it is configured for no model of its own, and is asked for those
+    /// that requests name.
+    #[schema(required = true)]
+    asked_for: Option<String>,
+    /// Models that it lists; null where it gave no list.
+    #[schema(required = true)]
+    lists: Option<Vec<String>>,
 }
 
 /// What decodes.
@@ -143,24 +151,21 @@ impl From<&Probe> for ProviderRecord {
             reachable: probe.reachable,
             latency_ms: probe.latency.map(millis),
             last_error: probe.last_error.as_ref().map(ToString::to_string),
+            asked_for: probe.asked_for.clone(),
+            lists: probe.models.clone(),
         }
     }
 }
 
 fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> ModelRecord {
-    let (mut available, mut is_expected) = (Vec::new(), false);
-    for config in inference.candidates(model.id) {
-        let probe = probes.iter().find(|probe| probe.name == config.name);
-        if probe.is_some_and(|probe| probe.offers(config, model.id)) {
-            available.push(config.name.to_string());
-        }
-        // Where a backend that names no model can be reached, its list says what it has.
-        is_expected |= config.model.is_some() || probe.is_none_or(|probe| !probe.reachable);
-    }
-    let availability = match (available.is_empty(), is_expected) {
-        (false, _) => "ready",
-        (true, true) => "unreachable",
-        (true, false) => NOT_CONFIGURED,
+    let serving = inference.standing(model.id, probes);
+    let of = |standing| serving.iter().filter(move |one| one.standing == standing);
+    let available: Vec<String> = of(Standing::Ready).map(|one| one.name.to_string()).collect();
+    let availability = match () {
+        () if !available.is_empty() => "ready",
+        () if serving.is_empty() => NOT_CONFIGURED,
+        () if of(Standing::Unreachable).next().is_some() => "unreachable",
+        () => "name_not_served",
     };
     let lesser = catalog::model(model.id).into_iter().flat_map(catalog::Model::fallbacks);
     ModelRecord {
@@ -182,8 +187,9 @@ fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> M
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
     let able = app.workers.capabilities.as_ref();
     let probes = app.inference.probe().await;
-    let listed = app.inference.catalog().models();
-    let models = listed.map(|model| model_record(model, &app.inference, &probes)).collect();
+    let catalog = app.inference.catalog();
+    let models =
+        catalog.models().map(|model| model_record(model, &app.inference, &probes)).collect();
     let tried = |codec| {
         let all = able.map(|able| able.codecs.as_slice()).unwrap_or_default();
         all.iter().find(|tried| tried.codec == codec && tried.bits == 8)

@@ -226,10 +226,11 @@ fn is_called(parameter: &RefOr<Parameter>, name: &str) -> bool {
 fn path_parameter(name: &str) -> Parameter {
     let (schema, description) = match name {
         "id" => (terms::RunId::schema(), "The run"),
+        "job_id" => (terms::JobId::schema(), "The job"),
         "webhook_id" => (terms::WebhookId::schema(), "The webhook"),
         "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
         "sess" => (terms::SessionId::schema(), "The session"),
-        "name" => (terms::FileName::schema(), "Name of an upload, or a path beneath a root"),
+        "name" => (terms::FileName::schema(), "Name of an upload"),
         _ => (String::schema(), ""),
     };
     ParameterBuilder::new()

@@ -1,9 +1,9 @@
-//! Lists that can grow: a limit, an opaque cursor, and a `Link` to the next page.
+//! Lists that can grow: whole, or by a limit and an opaque cursor with a `Link` to the next page.
 
 use std::fmt::Display;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Uri, header};
+use http::{HeaderName, HeaderValue, Uri, header};
 use media::Seq;
 use serde_json::Value;
 use utoipa::IntoParams;
@@ -13,8 +13,6 @@ use crate::json::{Fields, Int, Problem};
 
 /// Items a page of a list.
 pub type PageLimit = Int<1, 1000>;
-/// Items where a caller gives no limit.
-pub const PAGE_DEFAULT: u64 = 100;
 /// What is wrong with a cursor that no list gave.
 pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
@@ -23,7 +21,7 @@ pub const NO_CURSOR: &str = "must be one that a Link header gave";
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `paging` reads")]
 pub struct PageQuery {
-    /// Most items of the page; 100 when missing.
+    /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
     /// Where the page starts, as the `Link` header of the page before says.
@@ -33,15 +31,15 @@ pub struct PageQuery {
 /// What a query asks of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Paging {
-    /// Most items.
-    pub limit: usize,
+    /// Most items; all of them when `None`.
+    pub limit: Option<usize>,
     /// Where the page starts; the first page when `None`.
     pub cursor: Option<Seq>,
 }
 
 /// Reads `limit`.
-pub fn limit(fields: &mut Fields<'_>) -> usize {
-    fields.optional("limit", PageLimit::digits).unwrap_or(PAGE_DEFAULT) as usize
+pub fn limit(fields: &mut Fields<'_>) -> Option<usize> {
+    fields.optional("limit", PageLimit::digits).map(|limit| limit as usize)
 }
 
 /// Reads `limit` and `cursor`.
@@ -54,7 +52,10 @@ fn cursor(value: &Value) -> Result<u64, Problem> {
     Int::<0, { u64::MAX }>::digits(value).map_err(|_| NO_CURSOR.into())
 }
 
-/// Adds the link to the page at `next`, where there is one.
+/// Says that a page is not the last.
+const HAS_MORE: HeaderName = HeaderName::from_static("x-has-more");
+
+/// Adds the link to the page at `next`, where there is one, and that there is more.
 pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>) -> Response {
     let mut response = response.into_response();
     let Some(next) = next else { return response };
@@ -63,7 +64,10 @@ pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>
     let query: String = kept.map(|pair| format!("{pair}&")).collect();
     let link = format!("<{}?{query}cursor={next}>; rel=\"next\"", uri.path());
     match HeaderValue::from_str(&link) {
-        Ok(link) => drop(response.headers_mut().insert(header::LINK, link)),
+        Ok(link) => {
+            let told = [(header::LINK, link), (HAS_MORE, HeaderValue::from_static("true"))];
+            response.headers_mut().extend(told);
+        }
         Err(error) => tracing::error!(%error, "a request target does not fit a header"),
     }
     response

@@ -1,10 +1,11 @@
-//! Events as a JSON answer, written piece by piece while it is sent.
+//! Answers of JSON written piece by piece while they are sent, and what they are made of.
 //!
-//! A frame of signals is a few hundred bytes of JSON and an event may have half a million of
-//! them: what is in memory is one piece, however slowly the caller reads.
+//! A frame of signals is a few hundred bytes of JSON, an event may have half a million of them
+//! and a run a million events: what is in memory is one piece, however slowly the caller reads.
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -16,89 +17,177 @@ use axum::{
 use bytes::Bytes;
 use http::header;
 use http_body::{Body as HttpBody, Frame};
-use timeline::{EventHead, EventParts, PayloadText, TimelineError};
+use media::Seq;
+use serde::Serialize;
+use timeline::{EventHead, EventKind, EventParts, PayloadText, Timeline};
 
-use super::unsent::Holds;
-use crate::blocking::{Died, blocking};
+use super::{error::ApiError, unsent::Holds};
+use crate::{
+    blocking::{Died, blocking},
+    session::registry::Run,
+};
 
 /// A piece is sent once it is at least this long.
 const PIECE_BYTES: usize = 64 << 10;
+/// Events read from the log at a time; a payload is at most a MiB.
+const READ: usize = 16;
+/// Bytes that an answer is taken to hold which reads as it is sent.
+pub const READING_BYTES: usize = 1 << 20;
 
-/// The text of an answer that has events in it; reads the disk.
-pub struct EventsText {
-    before: String,
-    events: std::vec::IntoIter<EventParts>,
+/// A piece of an answer's text, or why the answer ends before its end.
+pub type Text = Result<String, ApiError>;
+
+/// The events of a run, of one kind or all, as they were when this was made; reads the disk.
+///
+/// A run that is deleted meanwhile is an error: its events may be gone already.
+pub struct Snapshot {
+    timeline: Timeline,
+    run: Arc<Run>,
+    kind: Option<EventKind>,
+    next: Seq,
+    last: Seq,
+    read: std::vec::IntoIter<EventParts>,
+}
+
+impl Snapshot {
+    /// The events from `from` on.
+    pub fn new(
+        timeline: &Timeline,
+        run: &Arc<Run>,
+        from: Seq,
+        kind: Option<EventKind>,
+    ) -> Snapshot {
+        let (run, read) = (Arc::clone(run), Vec::new().into_iter());
+        let (timeline, last) = (timeline.clone(), timeline.head());
+        Snapshot { timeline, run, kind, next: from, last, read }
+    }
+
+    fn read_on(&mut self) -> Result<(), ApiError> {
+        let read = self.timeline.read_parts(self.run.id(), self.next, READ, self.kind)?;
+        if !self.run.lifecycle().is_visible() {
+            return Err(ApiError::RUN_NOT_FOUND);
+        }
+        self.next = Seq(read.last().map_or(self.last, |event| event.head.seq).0 + 1);
+        self.read = read.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Snapshot {
+    type Item = Result<EventParts, ApiError>;
+
+    fn next(&mut self) -> Option<Result<EventParts, ApiError>> {
+        if self.read.len() == 0
+            && self.next <= self.last
+            && let Err(error) = self.read_on()
+        {
+            self.next = Seq(self.last.0 + 1);
+            return Some(Err(error));
+        }
+        self.read.next().filter(|event| event.head.seq <= self.last).map(Ok)
+    }
+}
+
+/// The text of `events` as the items of a JSON array, each with its run where asked.
+pub fn event_texts(
+    events: impl Iterator<Item = Result<EventParts, ApiError>> + Send + 'static,
+    with_run: bool,
+) -> impl Iterator<Item = Text> + Send + 'static {
+    EventTexts { events, payload: None, with_run, comma: "" }
+}
+
+struct EventTexts<I> {
+    events: I,
     /// Of the event that is being written.
     payload: Option<PayloadText>,
     with_run: bool,
     comma: &'static str,
-    after: Option<String>,
 }
 
-impl EventsText {
-    /// `events` as a JSON array between `before` and `after`, each with its run where asked.
-    pub fn new(
-        before: String,
-        events: Vec<EventParts>,
-        with_run: bool,
-        after: String,
-    ) -> EventsText {
-        let before = before + "[";
-        let events = events.into_iter();
-        let after = Some(format!("]{after}"));
-        EventsText { before, events, payload: None, with_run, comma: "", after }
-    }
+impl<I: Iterator<Item = Result<EventParts, ApiError>>> Iterator for EventTexts<I> {
+    type Item = Text;
 
-    /// The answer, which has been read as far as its first piece.
-    pub fn answer(mut self) -> Result<Response, TimelineError> {
-        let first = self.next()?.unwrap_or_default();
-        let events: usize = self.events.as_slice().iter().map(EventParts::held_bytes).sum();
-        let holds = Holds((first.len() + events) as u64);
-        let body = match self.after {
-            None => Body::from(first),
-            Some(_) => {
-                Body::new(Pieces { first: Some(first), state: State::Ready(Box::new(self)) })
-            }
-        };
-        let kind = [(header::CONTENT_TYPE, "application/json")];
-        Ok((Extension(holds), kind, body).into_response())
-    }
-
-    fn next(&mut self) -> Result<Option<String>, TimelineError> {
-        let mut text = std::mem::take(&mut self.before);
-        while text.len() < PIECE_BYTES {
-            if let Some(payload) = &mut self.payload {
-                match payload.next() {
-                    Some(piece) => text.push_str(&piece?),
-                    None => {
-                        self.payload = None;
-                        text.push('}');
-                    }
+    fn next(&mut self) -> Option<Text> {
+        if let Some(payload) = &mut self.payload {
+            return Some(match payload.next() {
+                Some(piece) => piece.map_err(ApiError::Log),
+                None => {
+                    self.payload = None;
+                    Ok("}".to_owned())
                 }
-            } else if let Some(event) = self.events.next() {
-                self.open(event.head, &mut text);
-                self.payload = Some(event.into_payload());
-            } else {
-                match self.after.take() {
-                    Some(after) => text.push_str(&after),
-                    None => break,
-                }
-            }
+            });
         }
-        Ok((!text.is_empty()).then_some(text))
+        let event = match self.events.next()? {
+            Ok(event) => event,
+            Err(error) => return Some(Err(error)),
+        };
+        let text = self.open(event.head);
+        self.payload = Some(event.into_payload());
+        Some(Ok(text))
     }
+}
 
-    /// Writes the event up to its payload; only digits and fixed names, so nothing to escape.
-    fn open(&mut self, head: EventHead, text: &mut String) {
+impl<I> EventTexts<I> {
+    /// The event up to its payload; only digits and fixed names, so nothing to escape.
+    fn open(&mut self, head: EventHead) -> String {
         let (comma, seq, at_ms, kind) =
             (self.comma, head.seq, head.at.epoch_ms, head.kind.as_str());
-        text.push_str(&format!(r#"{comma}{{"seq":{seq},"pts_ms":{at_ms},"kind":"{kind}""#));
-        if self.with_run {
-            text.push_str(&format!(r#","run_id":"{}""#, head.run));
-        }
-        text.push_str(r#","payload":"#);
+        let run =
+            if self.with_run { format!(r#","run_id":"{}""#, head.run) } else { String::new() };
         self.comma = ",";
+        format!(r#"{comma}{{"seq":{seq},"pts_ms":{at_ms},"kind":"{kind}"{run},"payload":"#)
     }
+}
+
+/// The text of `records` as the items of a JSON array.
+pub fn record_texts<T: Serialize>(
+    records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
+) -> impl Iterator<Item = Text> + Send + 'static {
+    let mut comma = "";
+    records.map(move |record| {
+        let text = serde_json::to_string(&record?);
+        let text = text.expect("our own types with string keys are writable");
+        Ok(std::mem::replace(&mut comma, ",").to_owned() + &text)
+    })
+}
+
+/// The answer of the JSON `before`, the array of `items` and the JSON `after`.
+///
+/// It has been read as far as its first piece; what is left holds about `held` bytes.
+pub fn list(
+    before: String,
+    items: impl Iterator<Item = Text> + Send + 'static,
+    after: impl FnOnce() -> String + Send + 'static,
+    held: usize,
+) -> Result<Response, ApiError> {
+    let before = std::iter::once_with(move || Ok(before + "["));
+    let after = std::iter::once_with(move || Ok("]".to_owned() + &after()));
+    let mut texts: Texts = Box::new(before.chain(items).chain(after).fuse());
+    let first = piece(&mut texts)?.unwrap_or_default();
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let (holds, body) = match texts.next() {
+        None => (first.len(), Body::from(first)),
+        Some(text) => {
+            let texts: Texts = Box::new(std::iter::once(text).chain(texts));
+            let holds = first.len() + held;
+            (holds, Body::new(Pieces { first: Some(first), state: State::Ready(texts) }))
+        }
+    };
+    Ok((Extension(Holds(holds as u64)), kind, body).into_response())
+}
+
+type Texts = Box<dyn Iterator<Item = Text> + Send>;
+
+/// The next piece of `texts`, if there is more of them.
+fn piece(texts: &mut Texts) -> Result<Option<String>, ApiError> {
+    let mut piece = String::new();
+    while piece.len() < PIECE_BYTES {
+        match texts.next() {
+            Some(text) => piece.push_str(&text?),
+            None => break,
+        }
+    }
+    Ok((!piece.is_empty()).then_some(piece))
 }
 
 /// The body of an answer that is longer than its first piece.
@@ -107,11 +196,11 @@ struct Pieces {
     state: State,
 }
 
-/// A text and its next piece, if it has one.
-type Step = (Box<EventsText>, Result<Option<String>, TimelineError>);
+/// What is left of a text and its next piece, if it has one.
+type Step = (Texts, Result<Option<String>, ApiError>);
 
 enum State {
-    Ready(Box<EventsText>),
+    Ready(Texts),
     Reading(Pin<Box<dyn Future<Output = Result<Step, Died>> + Send>>),
     Ended,
 }
@@ -130,10 +219,10 @@ impl HttpBody for Pieces {
         loop {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Ended => return Poll::Ready(None),
-                State::Ready(mut text) => {
+                State::Ready(mut texts) => {
                     let read = move || {
-                        let piece = text.next();
-                        (text, piece)
+                        let piece = piece(&mut texts);
+                        (texts, piece)
                     };
                     self.state = State::Reading(Box::pin(blocking(read)));
                 }
@@ -142,8 +231,8 @@ impl HttpBody for Pieces {
                         self.state = State::Reading(reading);
                         return Poll::Pending;
                     };
-                    let piece = done.map_err(BoxError::from).and_then(|(text, piece)| {
-                        self.state = State::Ready(text);
+                    let piece = done.map_err(BoxError::from).and_then(|(texts, piece)| {
+                        self.state = State::Ready(texts);
                         piece.map_err(BoxError::from)
                     });
                     return Poll::Ready(match piece {
@@ -163,11 +252,10 @@ impl HttpBody for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use media::{RunId, Score, Seq, Signal};
+    use http_body_util::BodyExt;
+    use media::{RunId, Score, Signal};
     use serde_json::Value;
-    use timeline::{
-        Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Signals, Timeline,
-    };
+    use timeline::{Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Signals};
 
     use super::*;
 
@@ -202,13 +290,18 @@ mod tests {
             decoder: None,
             decoder_fallback: None,
             truncated: false,
+            reason: None,
             signals,
         })
     }
 
-    fn text(log: &Timeline, run: RunId) -> EventsText {
+    fn texts(log: &Timeline, run: RunId) -> impl Iterator<Item = Text> + Send + 'static {
         let events = log.read_parts(run, Seq(0), 10, None).expect("read");
-        EventsText::new("{\"events\":".to_owned(), events, true, ",\"next\":9}".to_owned())
+        event_texts(events.into_iter().map(Ok), true)
+    }
+
+    fn answer(log: &Timeline, run: RunId) -> Result<Response, ApiError> {
+        list("{\"events\":".to_owned(), texts(log, run), || ",\"next\":9}".to_owned(), 0)
     }
 
     #[tokio::test]
@@ -224,24 +317,22 @@ mod tests {
         let batch = events.into_iter().map(|event| NewEvent { run, event }).collect();
         log.append_wait(batch).expect("appended");
 
-        let mut pieces = text(&log, run);
-        let mut joined = String::new();
-        while let Some(piece) = pieces.next().expect("read") {
+        let mut body = answer(&log, run).expect("read").into_body();
+        let mut joined = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let piece = frame.expect("read").into_data().expect("data");
             assert!(piece.len() < 3 * PIECE_BYTES, "a piece of {} bytes", piece.len());
-            joined.push_str(&piece);
+            joined.extend_from_slice(&piece);
         }
-        let json: Value = serde_json::from_str(&joined).expect("JSON");
+        let json: Value = serde_json::from_slice(&joined).expect("JSON");
         let events = json["events"].as_array().expect("an array");
         assert_eq!((events.len(), &json["next"]), (3, &Value::from(9)));
         let signals = events[0]["payload"]["signals"].as_array().expect("an array");
         assert_eq!(signals.len(), FRAMES as usize);
         assert_eq!(events[2]["payload"]["reason"], "no");
 
-        let answer = text(&log, run).answer().expect("read");
-        let sent = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("sent");
-        assert!(sent == joined.as_bytes(), "what is sent is what is written");
         let column = std::fs::read_dir(dir.path().join("columns")).expect("there").next();
         std::fs::remove_file(column.expect("one").expect("readable").path()).expect("removed");
-        assert!(text(&log, run).answer().is_err(), "a lost column is told before the status");
+        assert!(answer(&log, run).is_err(), "a lost column is told before the status");
     }
 }

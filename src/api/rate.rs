@@ -1,7 +1,8 @@
-//! Rate limits: token buckets that hold one second of requests.
+//! Rate limits: token buckets of requests, and of failed authentications.
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     num::NonZeroU32,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -10,12 +11,23 @@ use std::{
 use super::error::ApiError;
 use crate::{config::Principal, metrics::Refusal};
 
+/// Failed authentications of one address at once; then one a second.
+pub const FAILURES_MAX: u32 = 20;
+/// Addresses that are remembered for them; with so many no other address may fail.
+const ADDRESSES_MAX: usize = 4096;
+const SECOND: Duration = Duration::from_secs(1);
+
 /// The limits of the server; a limit that is `None` is off.
 pub struct Rates {
     global: Option<Mutex<Bucket>>,
     per_second: Option<NonZeroU32>,
     principals: Mutex<HashMap<Principal, Bucket>>,
+    failures: Mutex<Failures>,
 }
+
+/// What is left to the addresses that failed to authenticate in the last seconds.
+#[derive(Debug, Default)]
+struct Failures(HashMap<IpAddr, Bucket>);
 
 impl Rates {
     /// Limits on all requests and on those of each principal, a second.
@@ -25,7 +37,14 @@ impl Rates {
             global: global.map(|rate| Mutex::new(Bucket::full(rate, now))),
             per_second: principal,
             principals: Mutex::default(),
+            failures: Mutex::default(),
         }
+    }
+
+    /// Counts a failed authentication of `address`.
+    pub(super) fn of_failure(&self, address: IpAddr) -> Result<(), ApiError> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        limited(Refusal::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
     /// Counts a request of anybody.
@@ -45,26 +64,41 @@ impl Rates {
     }
 }
 
+impl Failures {
+    fn take(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+        if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&address) {
+            self.0.retain(|_, bucket| bucket.full_at > now);
+            if self.0.len() >= ADDRESSES_MAX {
+                return Err(SECOND);
+            }
+        }
+        let fresh = Bucket { step: SECOND, holds: SECOND * FAILURES_MAX, full_at: now };
+        self.0.entry(address).or_insert(fresh).take(now)
+    }
+}
+
 /// What `taken` from a bucket means for a request: an error is the time until there is more.
 fn limited(of: Refusal, taken: Result<(), Duration>) -> Result<(), ApiError> {
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 
-/// A bucket as the time at which it would be full again; it is empty one second before that.
+/// A bucket as the time at which it would be full again; it is empty `holds` before that.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     step: Duration,
+    holds: Duration,
     full_at: Instant,
 }
 
 impl Bucket {
+    /// One second of requests.
     fn full(rate: NonZeroU32, now: Instant) -> Bucket {
-        Bucket { step: Duration::from_secs(1) / rate.get(), full_at: now }
+        Bucket { step: SECOND / rate.get(), holds: SECOND, full_at: now }
     }
 
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + self.step;
-        let retry_after = full_at.saturating_duration_since(now + Duration::from_secs(1));
+        let retry_after = full_at.saturating_duration_since(now + self.holds);
         if retry_after > Duration::ZERO {
             return Err(retry_after);
         }
@@ -87,5 +121,26 @@ mod tests {
         let found = [0, 10, 250, 500, 2000].map(|ms| accepted(&mut bucket, ms));
         assert_eq!(found, [4, 0, 1, 1, 4]);
         assert_eq!(bucket.take(at(2000)), Err(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn an_address_fails_twenty_times_and_then_once_a_second_and_they_are_bounded() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let address = |number: u32| IpAddr::from(number.to_be_bytes());
+        let mut failures = Failures::default();
+        let failed = |failures: &mut Failures, number, ms| {
+            (0..50).filter(|_| failures.take(address(number), at(ms)).is_ok()).count()
+        };
+        let found = [0, 999, 1000, 4500, 60_000].map(|ms| failed(&mut failures, 1, ms));
+        assert_eq!(found, [20, 0, 1, 3, 20]);
+        assert_eq!(failed(&mut failures, 2, 60_000), 20, "each address has its own");
+        for number in 3..10_000 {
+            failed(&mut failures, number, 60_000);
+        }
+        assert_eq!(failures.0.len(), ADDRESSES_MAX);
+        assert_eq!(failed(&mut failures, 10_000, 60_001), 0, "there is no room");
+        assert_eq!(failed(&mut failures, 10_000, 90_000), 20, "what is full again is forgotten");
+        assert_eq!(failures.0.len(), 1);
     }
 }

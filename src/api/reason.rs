@@ -15,9 +15,10 @@ use super::{
     ApiError, ApiResult, App,
     extract::{Body, Caller, Owned},
     ingest::opened,
+    jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context, Coordinates},
     openapi::{Fails, terms},
-    wire::{MarkerRecord, fps},
+    wire::{MarkerRecord, SemanticRecord, fps},
 };
 use crate::{
     inference::Asker,
@@ -49,14 +50,17 @@ pub struct ReasonTokens {
 /// The figures of a reasoning.
 #[derive(Serialize)]
 struct Figures {
+    frame_metadata_included: bool,
     markers_emitted: usize,
     decoded_frames: u64,
     sample_fps: Option<f64>,
     lag_p95_ms: i64,
     lag_p99_ms: i64,
     tokens: ReasonTokens,
+    semantic: SemanticRecord,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
+    more_frames: bool,
 }
 
 /// What a reasoning came to.
@@ -65,8 +69,10 @@ struct Figures {
 struct ReasonAnswer {
     request_id: terms::RequestId,
     run_id: terms::RunId,
-    /// Number of `metadata` objects.
+    /// Frames analysed: so many `metadata` objects, unless they are left out.
     generated: u64,
+    /// `metadata` has an object a frame; false where `include_frame_metadata` is.
+    frame_metadata_included: bool,
     markers_emitted: u64,
     /// Frames decoded, measured and recorded.
     decoded_frames: u64,
@@ -81,10 +87,13 @@ struct ReasonAnswer {
     #[schema(minimum = 0)]
     lag_p99_ms: i64,
     tokens: ReasonTokens,
+    semantic: SemanticRecord,
     /// The source ended early or is damaged; absent when it did not.
     #[schema(required = false)]
     truncated: bool,
-    markers: Vec<MarkerRecord<'static>>,
+    /// The source is longer than `max_frames`, and what comes after them was not looked at.
+    more_frames: bool,
+    markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
 }
 
@@ -155,23 +164,32 @@ fn outlasts(chunks: Chunking, rate: Option<Rate>, longest_ms: u64) -> bool {
 /// backend, or where one fails, the gate decides. The run is completed when all is recorded.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/reason", operation_id = "reason", tag = "work",
-    params(super::idempotency::IdempotencyKey),
+    params(super::idempotency::IdempotencyKey, Prefer),
     request_body = ReasonRequest,
-    responses((status = 200, description = "Completed", body = ReasonAnswer), Fails<409>, Fails<503>),
+    responses(
+        (status = 200, description = "Completed", body = ReasonAnswer),
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+            ("location" = String, description = "The job"),
+            ("preference-applied" = String, description = "`respond-async`"),
+        )),
+        Fails<409>, Fails<503>,
+    ),
 )]
 pub async fn reason(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
+    job: Working,
     body: Body,
 ) -> ApiResult {
     run.check_active()?;
     let body = Arc::new(body);
-    let (reader, text) = (Arc::clone(&app), Arc::clone(&body));
+    let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
     // A schema is compiled: work for a thread that serves no socket.
-    let request = app.blocking(move || read(&text, reader.inference.catalog())).await??;
+    let request = app.blocking(move || read(&text, &catalog)).await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
+    let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
     let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
     // What is asked is told, and what was asked for where nothing is.
     let model = asked_model.as_ref().and_then(|model| model.parse().ok());
@@ -181,6 +199,7 @@ pub async fn reason(
         Semantics::Chunks(description) => Some(description.views),
         Semantics::Off | Semantics::Missing(_) => None,
     };
+    let is_asked = matches!(semantics, Semantics::Chunks(_));
     let ingest = Ingest {
         request_id: caller.request_id,
         stream_id: request.stream_id.clone(),
@@ -199,8 +218,9 @@ pub async fn reason(
         markers: request.markers,
         index_name: request.index_name,
         words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
+        keeps_output,
     };
-    let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }).await?;
+    let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;
     let context = Context {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -212,9 +232,11 @@ pub async fn reason(
         sample_fps: reasoned.ingested.sample_fps,
         source: "reason",
         asked_model,
+        is_included: request.includes_metadata,
+        is_asked,
         coordinates: views.and_then(|views| Coordinates::of(&views, upright(&reasoned.ingested))),
     };
-    let figures = Figures::of(&reasoned);
+    let figures = Figures::of(&reasoned, request.includes_metadata);
     let Reasoned { frames, markers, .. } = reasoned;
     Ok(metadata::answer(context, figures, frames, &markers, request.windowing))
 }
@@ -226,9 +248,10 @@ fn upright(ingested: &Ingested) -> Extent {
 }
 
 impl Figures {
-    fn of(reasoned: &Reasoned) -> Figures {
-        let Reasoned { ingested, markers, totals, .. } = reasoned;
+    fn of(reasoned: &Reasoned, includes_metadata: bool) -> Figures {
+        let Reasoned { ingested, markers, totals, semantic, .. } = reasoned;
         Figures {
+            frame_metadata_included: includes_metadata,
             markers_emitted: markers.len(),
             decoded_frames: ingested.decoded_frames,
             sample_fps: fps(ingested.sample_fps),
@@ -242,7 +265,9 @@ impl Figures {
                 inference_latency_ms: totals.latency.as_millis() as u64,
                 chunks_analyzed: totals.chunks_analyzed,
             },
+            semantic: SemanticRecord::from(semantic),
             truncated: ingested.truncated,
+            more_frames: ingested.more_frames,
         }
     }
 }

@@ -11,16 +11,24 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Owned, OwnedOrDeleted, Params},
+    extract::{Body, Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
+    pieces::{READING_BYTES, list as listed, record_texts},
+    reason::model_name,
     wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
     catalog::Mode,
-    json::{name, text},
-    session::{Lifecycle, registry::Origin},
+    json::name,
+    session::{
+        Lifecycle,
+        registry::{Origin, Run},
+    },
 };
+
+/// Runs looked up at a time for a whole list.
+const SLICE: usize = 256;
 
 /// What to create.
 #[derive(ToSchema)]
@@ -61,13 +69,11 @@ pub async fn create(
     caller: Caller,
     body: Body,
 ) -> Result<Json<RunCreated>, ApiError> {
+    let catalog = app.inference.catalog_for(&body.models()).await;
     let mut fields = body.fields()?;
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
-    let model = fields.optional("model", |value| {
-        let (id, catalog) = (text(1..=128)(value)?, app.inference.catalog());
-        let known = catalog.contains(id).then(|| id.to_owned());
-        known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
-    });
+    let model = fields.optional("model", |value| model_name(&catalog, value));
+    let model = model.map(|model| model.as_str().to_owned());
     fields.finish(|| Some(()))?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
@@ -101,7 +107,7 @@ struct RunsQuery {
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "listRuns", tag = "runs",
     params(RunsQuery, PageQuery),
-    responses((status = 200, description = "A page", body = Vec<RunRecord>)),
+    responses((status = 200, description = "The runs", body = Vec<RunRecord>)),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -114,8 +120,18 @@ pub async fn list(
     let status = fields.optional("status", name(names, Lifecycle::from_name));
     let paging = paging(&mut fields);
     fields.finish(|| Some(()))?;
-    let before = paging.cursor.unwrap_or(Seq(u64::MAX));
-    let (runs, next) = app.registry.list(&caller.principal, status, before, paging.limit);
+    let mut before = paging.cursor.unwrap_or(Seq(u64::MAX));
+    let Some(limit) = paging.limit else {
+        let (registry, owner) = (Arc::clone(&app.registry), caller.principal);
+        let runs = std::iter::from_fn(move || {
+            let (runs, next) = registry.list(&owner, status, before, SLICE);
+            before = next.unwrap_or_default();
+            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, registry.limits(), None));
+            Some(runs.iter().map(record).collect::<Vec<_>>()).filter(|runs| !runs.is_empty())
+        });
+        return listed(String::new(), record_texts(runs.flatten()), String::new, READING_BYTES);
+    };
+    let (runs, next) = app.registry.list(&caller.principal, status, before, limit);
     let limits = app.registry.limits();
     let records: Vec<_> = runs.iter().map(|run| RunRecord::new(run, limits, None)).collect();
     Ok(linked(Json(records), &uri, next))
@@ -145,7 +161,7 @@ pub struct RunDeleted {
     run_id: RunId,
 }
 
-/// Delete a run: it answers as unknown from then on; deleting it again changes nothing.
+/// Delete a run: it answers as unknown from then on, also to a second deletion.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
     responses((status = 200, description = "Deleted", body = RunDeleted), Fails<503>),
@@ -153,7 +169,7 @@ pub struct RunDeleted {
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
-    OwnedOrDeleted(run): OwnedOrDeleted,
+    Owned(run): Owned,
 ) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
     Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))

@@ -18,7 +18,7 @@ use super::{
     wire::shown,
 };
 use crate::{
-    json::{Int, Problem, Text},
+    json::{Int, Problem, parsed},
     search::{Answer, Hit, Wanted},
 };
 
@@ -26,7 +26,6 @@ use crate::{
 pub const QUERY_BYTES_MAX: usize = 1024;
 /// Hits that an answer tells at most.
 pub type SearchLimit = Int<1, 500>;
-type IdText = Text<1, 128>;
 /// Hits that an answer tells where nobody says how many.
 pub const SEARCH_DEFAULT: u64 = 50;
 
@@ -50,8 +49,7 @@ struct SearchRequest {
     #[schema(inline)]
     limit: Option<SearchLimit>,
     /// Only descriptions of this run; those of every run of the caller when missing.
-    #[schema(inline)]
-    run_id: Option<IdText>,
+    run_id: Option<terms::RunId>,
 }
 
 /// Find the descriptions that have a text in them, whatever the case of either.
@@ -71,9 +69,9 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
     let mut fields = body.fields()?;
     let needle = fields.required("query", needle);
     let limit = fields.optional("limit", SearchLimit::read).unwrap_or(SEARCH_DEFAULT) as usize;
-    let id = fields.optional("run_id", IdText::read);
+    let id = fields.optional("run_id", parsed);
     let needle = fields.finish(|| needle).map_err(ApiError::Invalid)?;
-    let find = |id: &str| app.registry.find(id.parse().ok()?, &caller.principal);
+    let find = |id| app.registry.find(id, &caller.principal);
     let run = match id {
         Some(id) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
         None => None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
+    extract::{FromRequestParts, State},
 };
 use http::request::Parts;
 use media::{RequestId, RunId, WebhookId};
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller, Owned},
+    extract::{Body, Caller, Owned, path_id},
     openapi::{Fails, terms},
     wire::shown,
 };
@@ -231,11 +231,8 @@ impl FromRequestParts<Arc<App>> for Named {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
         let Owned(run) = Owned::from_request_parts(parts, app).await?;
-        let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
-            .await
-            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        let id = names.iter().find(|(name, _)| name == "webhook_id");
-        let webhook = id.and_then(|(_, id)| app.webhooks.find(&run, id.parse().ok()?));
+        let id = path_id(parts, app, "webhook_id", "webhook_id").await?;
+        let webhook = app.webhooks.find(&run, id);
         webhook.map(Named).ok_or(ApiError::NotFound("webhook"))
     }
 }

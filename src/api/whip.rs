@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, check_body},
+    extract::{Body, Caller, Prefix, check_body},
     openapi::terms,
 };
 use crate::{
@@ -64,8 +64,8 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
 
 /// Publish live video: send an SDP offer, get the answer.
 ///
-/// Creates a run whose timeline fills while pictures come. `Location` is relative to the address
-/// of the request, and names the session for the other routes.
+/// Creates a run whose timeline fills while pictures come. `Location` is an absolute path, after the
+/// `x-forwarded-prefix` of a proxy on this host or a private network, and names the session for the other routes.
 #[utoipa::path(
     post, path = "/v1/stream/whip", operation_id = "whipOffer", tag = "live",
     params(("x-attach-config" = Option<String>, Header,
@@ -82,16 +82,22 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
 pub async fn offer(
     State(app): State<Arc<App>>,
     caller: Caller,
+    Prefix(prefix): Prefix,
     headers: HeaderMap,
     body: RawBody,
 ) -> ApiResult {
     check_body(&headers, SDP, |essence| essence == SDP)?;
     let offer = text(body).await?;
-    let attached = headers.get(ATTACH).cloned();
-    let reader = Arc::clone(&app);
+    let mut given = headers.get_all(ATTACH).iter();
+    let attached = attach::decoded(given.next())?;
+    if given.next().is_some() {
+        let text = "x-attach-config appears twice: send one".to_owned();
+        return Err(ApiError::Plain(StatusCode::BAD_REQUEST, text));
+    }
+    let named = attached.as_ref().and_then(|attached| attached.get("model")?.as_str());
+    let catalog = app.inference.catalog_for(named.as_slice()).await;
     // A schema takes a while to compile.
-    let wishes =
-        app.blocking(move || attach::read(attached.as_ref(), reader.inference.catalog())).await??;
+    let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog)).await??;
     app.check_open()?;
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;
@@ -100,7 +106,7 @@ pub async fn offer(
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, OFFER_TYPE);
-    headers.insert(header::LOCATION, value(&format!("whip/{}", session.id())));
+    headers.insert(header::LOCATION, value(&format!("{prefix}{BASE}/{}", session.id())));
     headers.insert(header::ETAG, value(&answer.etag));
     headers.insert(RUN_ID, value(&session.run().id().to_string()));
     headers.insert(ACCEPT_PATCH, FRAGMENT_TYPE);
@@ -112,7 +118,8 @@ pub async fn offer(
 
 /// Add ICE candidates of the publisher, or restart ICE.
 ///
-/// The body is a fragment of SDP (RFC 8840), or one bare candidate line.
+/// The body is a fragment of SDP (RFC 8840), one bare candidate line, or empty: the publisher has
+/// no more candidates.
 #[utoipa::path(
     patch, path = "/v1/stream/whip/{sess}", operation_id = "whipIce", tag = "live",
     params(("if-match" = Option<String>, Header, description = "The `ETag` of the session; a restart needs it, or `*`")),
@@ -133,9 +140,14 @@ pub async fn patch(
     headers: HeaderMap,
     body: RawBody,
 ) -> ApiResult {
-    check_body(&headers, FRAGMENT, |essence| matches!(essence, FRAGMENT | "text/plain"))?;
-    let session = live(&app, &caller.principal, &session)?;
     let fragment = text(body).await?;
+    if !fragment.is_empty() {
+        check_body(&headers, FRAGMENT, |essence| matches!(essence, FRAGMENT | "text/plain"))?;
+    }
+    let session = live(&app, &caller.principal, &session)?;
+    if fragment.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let tag = headers.get(header::IF_MATCH).map(HeaderValue::as_bytes);
     let Some(restarted) = session.patch(&fragment, tag).map_err(ApiError::Fragment)? else {
         return Ok(StatusCode::NO_CONTENT.into_response());

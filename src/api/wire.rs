@@ -4,10 +4,10 @@ use std::fmt::Display;
 
 use media::{Marker, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
-use timeline::KeyframeStored;
+use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
 
-use super::openapi::terms;
+use super::{jobs::JobRecord, openapi::terms};
 use crate::{
     session::registry::{ChunkProgress, JobProgress, Run, RunLimits},
     source::remote,
@@ -69,8 +69,34 @@ impl From<ChunkProgress> for ChunkProgressRecord {
 }
 
 impl From<JobProgress> for ProgressRecord {
-    fn from(JobProgress { frames, pts_ms, chunks }: JobProgress) -> ProgressRecord {
+    fn from(JobProgress { frames, pts_ms, chunks, .. }: JobProgress) -> ProgressRecord {
         ProgressRecord { frames, pts_ms, chunks: chunks.map(Into::into) }
+    }
+}
+
+/// What came of asking models about the chunks of a source.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Semantic)]
+pub struct SemanticRecord {
+    /// False where there was no prompt, and nobody was to be asked.
+    requested: bool,
+    /// Chunks that models were asked about, or that repeat the answer to another.
+    chunks_asked: u64,
+    /// Chunks of these that are left without an answer.
+    chunks_failed: u64,
+    /// How the first of them failed: the class, and an excerpt of what the backend said; or why nobody
+    /// could be asked.
+    #[schema(required = true)]
+    error: Option<String>,
+    /// The gate decided in place of a model.
+    fallback_used: bool,
+}
+
+impl From<&SemanticOutcome> for SemanticRecord {
+    fn from(outcome: &SemanticOutcome) -> SemanticRecord {
+        let SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used } =
+            outcome.clone();
+        SemanticRecord { requested, chunks_asked, chunks_failed, error, fallback_used }
     }
 }
 
@@ -92,6 +118,12 @@ pub struct RunRecord {
     /// The model that the run was made for, or else the last one that a reasoning asked.
     #[schema(required = true)]
     model: Option<String>,
+    /// What came of the models of its last reasoning; null without one.
+    #[schema(required = true)]
+    semantic: Option<SemanticRecord>,
+    /// The job that is under way.
+    #[schema(required = true)]
+    active_job: Option<JobRecord>,
     /// Source of the last ingest.
     #[schema(required = true)]
     source_uri: Option<String>,
@@ -127,6 +159,7 @@ impl RunRecord {
             run_id: run.id(),
             status: snapshot.lifecycle.as_str(),
             mode: origin.mode.clone(),
+            active_job: run.active_job().as_ref().map(JobRecord::new),
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
@@ -134,6 +167,7 @@ impl RunRecord {
             updated_at: snapshot.updated_at.rfc3339(),
             expires_at: snapshot.expires_at(limits.ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
+            semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
             model: snapshot.model,
         }
     }
@@ -142,7 +176,7 @@ impl RunRecord {
 /// A finding over a range of frames.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Marker)]
-pub struct MarkerRecord<'a> {
+pub struct MarkerRecord {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::MarkerId)]
     marker_id: media::MarkerId,
@@ -150,9 +184,9 @@ pub struct MarkerRecord<'a> {
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
     #[schema(value_type = terms::Label)]
-    stream_id: &'a str,
+    stream_id: String,
     /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own.
-    event_type: &'a str,
+    event_type: String,
     #[schema(value_type = terms::MarkerState)]
     status: &'static str,
     start_frame: u64,
@@ -163,20 +197,18 @@ pub struct MarkerRecord<'a> {
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
     confidence: Score,
-    /// The provisional marker that this finalized one replaces; absent elsewhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::MarkerId, required = false)]
+    /// The provisional marker that this finalized one replaces; null elsewhere.
+    #[schema(value_type = Option<terms::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
 }
 
-impl<'a> MarkerRecord<'a> {
-    /// The record of `marker`.
-    pub fn new(marker: &'a Marker) -> MarkerRecord<'a> {
+impl From<Marker> for MarkerRecord {
+    fn from(marker: Marker) -> MarkerRecord {
         MarkerRecord {
             marker_id: marker.marker_id,
             run_id: marker.run_id,
-            stream_id: marker.stream_id.as_str(),
-            event_type: marker.event_type.as_str(),
+            stream_id: marker.stream_id.as_str().to_owned(),
+            event_type: marker.event_type.as_str().to_owned(),
             status: marker.status.as_str(),
             start_frame: marker.start_frame,
             end_frame: marker.end_frame,
@@ -224,5 +256,10 @@ impl KeyframeRecord {
             image_bytes: still.image_bytes,
             image_sha256: still.image_sha256,
         }
+    }
+
+    /// Position of the event that tells of it.
+    pub fn seq(&self) -> u64 {
+        self.seq
     }
 }

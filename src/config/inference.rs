@@ -3,8 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use infer::{BackendConfig, Backends, BaseUrl, scheduler::Limits};
+use timeline::held::FileError;
 
-use super::{Vars, whole};
+use super::{Vars, text_of, whole};
 use crate::json::Problem;
 
 /// The file that is read where none is named; it need not be there.
@@ -52,9 +53,9 @@ fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
     if vllm.is_some() || sglang.is_some() {
         return Backends::of_urls(vllm, sglang);
     }
-    let text = match std::fs::read_to_string(Path::new(&file)) {
+    let text = match text_of(Path::new(&file)) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => {
+        Err(FileError::NotFound) if !is_named => {
             return Vec::new();
         }
         Err(error) => {

@@ -1,7 +1,8 @@
 //! API keys: kept as SHA-256 digests, compared in constant time.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -32,31 +33,41 @@ const ANONYMOUS: &str = "anonymous";
 
 /// The keys that are accepted.
 #[derive(Clone, Default)]
-pub struct KeyRing {
-    keys: Vec<([u8; 32], Principal)>,
-    /// Whose keys are short, and where they were read.
-    short: Vec<(Principal, &'static str)>,
+pub struct KeyRing(Vec<Key>);
+
+#[derive(Clone)]
+struct Key {
+    digest: [u8; 32],
+    principal: Principal,
+    is_bare: bool,
 }
 
-/// A key of fewer bytes can be guessed.
-const KEY_BYTES_MIN: usize = 16;
+/// Characters that a key has at least: fewer can be guessed.
+pub const KEY_BYTES_MIN: usize = 16;
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.keys.iter().map(|(_, principal)| principal.as_str())).finish()
+        f.debug_list().entries(self.0.iter().map(|key| key.principal.as_str())).finish()
     }
 }
 
 impl KeyRing {
-    /// Adds `name:key` or a bare key, whose principal is the start of its digest; `variable` is
-    /// where it was read.
-    pub fn add(&mut self, entry: &str, variable: &'static str) -> Result<(), Problem> {
+    /// Adds `name:key` or a bare key, whose principal [`KeyRing::seal`] makes.
+    pub fn add(&mut self, entry: &str) -> Result<(), Problem> {
         let (name, key) = match entry.split_once(':') {
             Some((name, key)) => (Some(name), key),
             None => (None, entry),
         };
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("has a key that is empty or not visible ASCII".into());
+        }
+        if key.len() < KEY_BYTES_MIN {
+            let whose = name.map_or_else(String::new, |name| format!(" (that of {name:?})"));
+            return Err(format!(
+                "has a key of fewer than {KEY_BYTES_MIN} characters{whose}, which can be guessed: \
+                 make one with `openssl rand -hex 24`"
+            )
+            .into());
         }
         let digest: [u8; 32] = Sha256::digest(key).into();
         let principal = match name {
@@ -67,38 +78,43 @@ impl KeyRing {
             }
             Some(ANONYMOUS) => return Err("uses the reserved key name \"anonymous\"".into()),
             Some(name) => Principal::named(name),
-            None => Principal::named(&fingerprint(&digest)),
+            None => Principal::named(&former(&digest)),
         };
-        if self.keys.iter().any(|(known, owner)| *known == digest || *owner == principal) {
+        if self.0.iter().any(|known| known.digest == digest || known.principal == principal) {
             return Err("names a key or a key name twice".into());
         }
-        if key.len() < KEY_BYTES_MIN {
-            self.short.push((principal.clone(), variable));
-        }
-        self.keys.push((digest, principal));
+        self.0.push(Key { digest, principal, is_bare: name.is_none() });
         Ok(())
     }
 
-    /// What there is to say against the keys.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.short.iter().map(|(principal, variable)| {
-            let name = principal.as_str();
-            format!("{variable}: the key of {name} is shorter than {KEY_BYTES_MIN} bytes")
-        })
+    /// Gives each bare key the principal that the secret of the installation makes of it.
+    pub fn seal(&mut self, secret: &[u8; 32]) {
+        for key in self.0.iter_mut().filter(|key| key.is_bare) {
+            let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length");
+            mac.update(&key.digest);
+            let code = mac.finalize().into_bytes();
+            key.principal = Principal::named(&format!("key-{}", crate::hex(&code[..16])));
+        }
+    }
+
+    /// The principals of bare keys by the names that earlier versions recorded for them.
+    pub fn former(&self) -> HashMap<Principal, Principal> {
+        let bare = self.0.iter().filter(|key| key.is_bare);
+        bare.map(|key| (Principal::named(&former(&key.digest)), key.principal.clone())).collect()
     }
 
     /// No key is accepted.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.0.is_empty()
     }
 
     /// The principal of `key`; takes as long for an unknown key as for any known one.
     pub fn principal(&self, key: &[u8]) -> Option<&Principal> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut found = None;
-        for (known, principal) in &self.keys {
-            if bool::from(known.ct_eq(&digest)) {
-                found = Some(principal);
+        for key in &self.0 {
+            if bool::from(key.digest.ct_eq(&digest)) {
+                found = Some(&key.principal);
             }
         }
         found
@@ -110,7 +126,8 @@ fn is_key_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-fn fingerprint(digest: &[u8; 32]) -> String {
+/// The name that earlier versions gave the principal of a bare key.
+fn former(digest: &[u8; 32]) -> String {
     crate::hex(&digest[..6])
 }
 
@@ -121,40 +138,46 @@ mod tests {
     #[test]
     fn a_key_names_its_principal_and_nothing_else_does() {
         let mut ring = KeyRing::default();
-        ring.add("alice:secret-1", "HERE").expect("named");
-        ring.add("secret-2", "HERE").expect("bare");
-        let name =
-            |key: &str| ring.principal(key.as_bytes()).map(|owner| owner.as_str().to_owned());
-        assert_eq!(name("secret-1").as_deref(), Some("alice"));
-        assert_eq!(name("secret-2").as_deref(), Some("f4b6bb654812"));
-        for unknown in ["", "secret", "secret-11", "alice", "alice:secret-1"] {
-            assert_eq!(name(unknown), None, "{unknown}");
+        ring.add("alice:the-secret-of-alice").expect("named");
+        ring.add("a-secret-without-name").expect("bare");
+        let mut other = ring.clone();
+        ring.seal(&[1; 32]);
+        other.seal(&[2; 32]);
+        let name = |ring: &KeyRing, key: &str| {
+            ring.principal(key.as_bytes()).map(|owner| owner.as_str().to_owned())
+        };
+        assert_eq!(name(&ring, "the-secret-of-alice").as_deref(), Some("alice"));
+        let bare = name(&ring, "a-secret-without-name").expect("known");
+        assert!(bare.len() == 36 && bare.starts_with("key-"), "{bare}");
+        assert_ne!(name(&other, "a-secret-without-name"), Some(bare.clone()), "another secret");
+        let former: Vec<_> = ring.former().into_iter().collect();
+        assert_eq!(former, [(Principal::named("538c49f68c6e"), Principal::named(&bare))]);
+        for unknown in ["", "secret", "the-secret-of-alice1", "alice", &bare] {
+            assert_eq!(name(&ring, unknown), None, "{unknown}");
         }
     }
 
     #[test]
-    fn a_short_key_is_warned_about_by_name() {
-        let mut ring = KeyRing::default();
-        ring.add("alice:fifteen-bytes-k", "HERE").expect("named");
-        ring.add("bob:sixteen-bytes-key", "THERE").expect("named");
-        ring.add("carol:short", "THERE").expect("named");
-        let warnings: Vec<String> = ring.warnings().collect();
-        assert_eq!(
-            warnings,
-            [
-                "HERE: the key of alice is shorter than 16 bytes",
-                "THERE: the key of carol is shorter than 16 bytes",
-            ]
-        );
-    }
-
-    #[test]
-    fn entries_that_would_confuse_owners_are_refused() {
-        let cases = ["", "a:", ":k", "a b:k", "anonymous:k", "one:other", "x:key-1", "k\u{e9}y"];
-        for case in cases {
+    fn entries_that_would_confuse_owners_or_can_be_guessed_are_refused() {
+        let key = "0123456789abcdef";
+        let named = |name: &str| format!("{name}:{key}-");
+        let rows = [
+            (String::new(), "empty"),
+            ("a:".to_owned(), "empty"),
+            (named(""), "key name"),
+            (named("a b"), "key name"),
+            (named("anonymous"), "reserved"),
+            (named("one"), "twice"),
+            (format!("x:{key}"), "twice"),
+            ("0123456789abcd\u{e9}f".to_owned(), "visible ASCII"),
+            ("bob:fifteen-bytes-k".to_owned(), "fewer than 16 characters (that of \"bob\")"),
+            ("fifteen-bytes-k".to_owned(), "fewer than 16 characters, which"),
+        ];
+        for (entry, told) in rows {
             let mut ring = KeyRing::default();
-            ring.add("one:key-1", "HERE").expect("valid");
-            assert!(ring.add(case, "HERE").is_err(), "{case}");
+            ring.add(&format!("one:{key}")).expect("valid");
+            let Problem(problem) = ring.add(&entry).expect_err(&entry);
+            assert!(problem.contains(told) && !problem.contains("fifteen"), "{entry}: {problem}");
         }
     }
 }

@@ -2,19 +2,24 @@
 
 use super::*;
 
+const KEY: &str = "0123456789abcdef";
+
 fn resolve(pairs: &[(&str, &str)]) -> Result<Config, Vec<VarError>> {
     Config::resolve(pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())))
 }
 
 #[test]
 fn defaults_are_those_of_the_contract() {
-    let config = resolve(&[("SERVICE_API_KEYS", "0123456789abcdef")]).expect("valid");
+    let config = resolve(&[("SERVICE_API_KEYS", KEY)]).expect("valid");
     assert_eq!(config.bind_addr.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.data_dir, Path::new(".sightline-data"));
+    assert!(config.data_dir.is_absolute() && config.data_dir.ends_with(".sightline-data"));
     assert_eq!((config.active_limit, config.run_ttl.as_secs()), (5, 3600));
     assert_eq!(config.gate, GateConfig::default());
     assert!(config.ingest_stills && !config.require_tenant_id);
-    assert_eq!((config.rate_global, config.rate_principal), (None, None));
+    assert_eq!(
+        (config.rate_global, config.rate_principal),
+        (NonZeroU32::new(2000), NonZeroU32::new(400))
+    );
     assert!(config.warnings.is_empty());
 }
 
@@ -24,7 +29,10 @@ fn a_bad_value_is_named() {
         ("SERVICE_BIND_ADDR", "localhost"),
         ("SERVICE_REQUIRE_API_KEY", "yes please"),
         ("SERVICE_REQUIRE_TENANT_ID", "2"),
-        ("SERVICE_API_KEYS", "a:k1,a:k2"),
+        ("SERVICE_API_KEYS", "a:the-first-key-of-a,a:the-second-key-of-a"),
+        ("SERVICE_API_KEYS", "a:fifteen-bytes-k"),
+        ("SERVICE_METRICS_API_KEYS", "a:fifteen-bytes-k"),
+        ("SERVICE_METRICS_API_KEYS", KEY),
         ("SERVICE_API_KEYS_FILE", "/nonexistent/keys"),
         ("SERVICE_INGEST_FILE_ROOTS", "/nonexistent"),
         ("SERVICE_INGEST_FILE_ROOTS", "/dev/null"),
@@ -65,7 +73,7 @@ fn a_bad_value_is_named() {
         ("RUST_LOG", "no=such=filter"),
     ];
     for (name, value) in cases {
-        let mut pairs = vec![("SERVICE_API_KEYS", "fallback")];
+        let mut pairs = vec![("SERVICE_API_KEYS", KEY)];
         pairs.retain(|(known, _)| *known != name);
         pairs.push((name, value));
         let errors = resolve(&pairs).expect_err(value);
@@ -91,7 +99,7 @@ fn bounds_themselves_are_accepted() {
         ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example, http://localhost:3000"),
     ];
     for (name, value) in cases {
-        let resolved = resolve(&[("SERVICE_API_KEYS", "k"), (name, value)]);
+        let resolved = resolve(&[("SERVICE_API_KEYS", KEY), (name, value)]);
         assert!(resolved.is_ok(), "{name}={value}: {:?}", resolved.err());
     }
 }
@@ -104,7 +112,7 @@ fn a_gate_backend_is_there_where_it_was_built_in() {
         ("wgpu", cfg!(feature = "wgpu-gate")),
         ("cuda", cfg!(feature = "cuda-gate")),
     ] {
-        let resolved = resolve(&[("SERVICE_API_KEYS", "k"), ("SERVICE_GATE_BACKEND", name)]);
+        let resolved = resolve(&[("SERVICE_API_KEYS", KEY), ("SERVICE_GATE_BACKEND", name)]);
         match resolved {
             Ok(_) => assert!(is_built, "{name}"),
             Err(errors) => {
@@ -126,7 +134,7 @@ fn principals_share_a_worker_where_a_device_is_named_or_somebody_says_so() {
         (&[("SERVICE_MEDIA_ISOLATION", "shared")], true),
     ];
     for (values, expected) in rows {
-        let config = resolve(&[values, &[("SERVICE_API_KEYS", "k")]].concat()).expect("resolves");
+        let config = resolve(&[values, &[("SERVICE_API_KEYS", KEY)]].concat()).expect("resolves");
         assert_eq!(config.live.shares_workers, expected, "{values:?}");
     }
 }
@@ -144,11 +152,7 @@ fn without_a_key_the_server_says_how_to_set_one_or_turn_keys_off() {
 
 #[test]
 fn unknown_variables_get_a_suggestion() {
-    let pairs = [
-        ("SERVICE_API_KEYS", "0123456789abcdef"),
-        ("SERVICE_BIND_ADR", "x"),
-        ("SERVICE_FROBNICATE", "1"),
-    ];
+    let pairs = [("SERVICE_API_KEYS", KEY), ("SERVICE_BIND_ADR", "x"), ("SERVICE_FROBNICATE", "1")];
     let warnings = resolve(&pairs).expect("only warnings").warnings;
     assert_eq!(
         warnings,
@@ -161,7 +165,7 @@ fn unknown_variables_get_a_suggestion() {
 
 #[test]
 fn no_secret_is_shown_or_debugged() {
-    let config = resolve(&[("SERVICE_API_KEYS", "alice:hush-hush")]).expect("valid");
+    let config = resolve(&[("SERVICE_API_KEYS", "alice:hush-hush-hush-hush")]).expect("valid");
     let shown: String = config.shown.iter().map(ToString::to_string).collect();
     assert!(!shown.contains("hush") && !format!("{config:?}").contains("hush"), "{shown}");
     assert!(shown.contains("SERVICE_API_KEYS=(set, hidden)"), "{shown}");
@@ -176,7 +180,7 @@ fn the_credentials_of_a_collector_are_masked() {
         ("https://me:hu@sh@collector.example/a@b", "https://***@collector.example/a@b"),
     ];
     for (url, masked) in rows {
-        let pairs = [("SERVICE_API_KEYS", "0123456789abcdef"), ("SERVICE_TRACES_ENDPOINT", url)];
+        let pairs = [("SERVICE_API_KEYS", KEY), ("SERVICE_TRACES_ENDPOINT", url)];
         let Ok(config) = resolve(&pairs) else {
             // What is no URL is refused without being shown.
             assert!(url.contains("hu@sh"), "{url}");
@@ -204,7 +208,7 @@ fn backends_come_from_explicit_urls_or_from_the_file_and_never_both() {
     "#;
     std::fs::write(&file, text).expect("written");
     let file = file.display().to_string();
-    let keys = ("SERVICE_API_KEYS", "0123456789abcdef");
+    let keys = ("SERVICE_API_KEYS", KEY);
     let names = |pairs: &[(&str, &str)]| {
         let config = resolve(pairs).expect("valid");
         let names = config.inference.backends.iter().map(|backend| backend.name.to_string());

@@ -193,29 +193,31 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
 
 /// What a reasoning does before it says anything is repeated; nothing that it said is.
 #[test]
-fn accepting_a_reasoning_alone_is_no_effect() {
+fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");
     let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
     let (run, id) = (RunId::from_bytes([1; 16]), RequestId::from_bytes([7; 8]));
     let past = Interrupted { fingerprint: None, request_id: id.to_string(), after: Seq(0) };
-    let accepted = |decoded_frames| {
-        Event::IngestReceived(timeline::IngestReceived {
-            request_id: id,
-            ingest: timeline::JsonText::parse("{}").expect("JSON"),
-            decoded_frames,
-            source_uri: None,
-            sampling_policy: None,
-            sample_fps: None,
-        })
-    };
+    let body = || timeline::JsonText::parse("{}").expect("JSON");
+    let started = Event::IngestStarted(timeline::IngestStarted {
+        request_id: id,
+        job_id: media::JobId::from_bytes([8; 16]),
+        ingest: body(),
+    });
+    let received = Event::IngestReceived(timeline::IngestReceived {
+        request_id: id,
+        ingest: body(),
+        decoded_frames: Some(3),
+        source_uri: None,
+        sampling_policy: None,
+        sample_fps: None,
+    });
     let append = |event| {
         log.append_wait(vec![timeline::NewEvent { run, event }]).expect("durable");
     };
-    append(accepted(None));
+    append(started);
     assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Nothing);
-    // Where its run is not known, nothing that follows is looked for.
-    assert_eq!(past.trace(&log, None, 9).expect("readable"), Trace::Run(run));
-    append(accepted(Some(3)));
+    append(received);
     assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Run(run));
 }
 

@@ -43,10 +43,7 @@ impl Interrupted {
                 }
                 reads += 1;
                 let Some(event) = read(timeline, head)? else { continue };
-                // Of a reasoning it promises work, and is followed by what was done.
-                let is_promise = matches!(&event, Event::IngestReceived(event)
-                    if run.is_some() && event.decoded_frames.is_none());
-                if !is_promise && request_of(&event).is_some_and(|id| id == self.request_id) {
+                if request_of(&event).is_some_and(|id| id == self.request_id) {
                     return Ok(Trace::Run(head.run));
                 }
             }

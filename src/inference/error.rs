@@ -55,6 +55,17 @@ impl InferenceError {
         }
     }
 
+    /// The class and, in one line, what is known beyond it; of several backends of the first.
+    pub fn brief(&self) -> String {
+        match self {
+            InferenceError::Infer(InferError::Failed(failed)) => {
+                failed.first().map_or_else(String::new, |one| one.failure.brief())
+            }
+            InferenceError::Infer(error) => error.to_string(),
+            InferenceError::Refused(refused) => format!("{}: {refused}", self.class()),
+        }
+    }
+
     /// Tokens that it took all the same.
     pub fn tokens(&self) -> Tokens {
         match self {

@@ -202,6 +202,18 @@ pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Pro
     }
 }
 
+/// A string that says something, as `read` reads it.
+pub fn said<'a, T>(
+    read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+) -> impl FnOnce(&'a Value) -> Result<T, Problem> {
+    |value| match value.as_str() {
+        Some(text) if !text.is_empty() && text.trim().is_empty() => {
+            Err("must hold more than white space".into())
+        }
+        _ => read(value),
+    }
+}
+
 /// A string that is a `T`.
 pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, Problem> {
     let found = value.as_str().ok_or(Problem::from("must be a string"))?;

@@ -394,7 +394,11 @@ impl Describer {
         }
         let second_failed =
             second_failed.as_ref().map(|error| format!("the second pass has no answer: {error}"));
-        let found = answer.json.as_ref().map(Finding::read).unwrap_or_default();
+        let words = || Finding::of_words(&answer.text);
+        let found = answer.json.as_ref().map_or_else(words, Finding::read);
+        if answer.json.is_none() {
+            self.metrics.live_plain_text.inc();
+        }
         let finding = timeline::Finding {
             summary: Some(found.summary),
             event_type: found.event_type,

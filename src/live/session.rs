@@ -411,6 +411,7 @@ impl Task {
                 frames,
                 markers: 0,
                 index_name,
+                semantic: None,
             })
         };
         let failed = |reason: &str| {

@@ -103,6 +103,33 @@ impl Label for Class {
     }
 }
 
+/// What came of asking models about a chunk of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkEnd {
+    /// A model answered as it was asked to.
+    Answered,
+    /// A model answered in plain text where JSON was asked for.
+    PlainText,
+    /// The answer to another chunk stands for it.
+    Repeated,
+    /// No model answered.
+    Failed,
+}
+
+impl Label for ChunkEnd {
+    const ALL: &'static [ChunkEnd] =
+        &[ChunkEnd::Answered, ChunkEnd::PlainText, ChunkEnd::Repeated, ChunkEnd::Failed];
+
+    fn value(self) -> &'static str {
+        match self {
+            ChunkEnd::Answered => "answered",
+            ChunkEnd::PlainText => "plain_text",
+            ChunkEnd::Repeated => "repeated",
+            ChunkEnd::Failed => "failed",
+        }
+    }
+}
+
 /// Why an ask was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedAsk {

@@ -97,7 +97,8 @@ fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<Registry>, BlobStore) {
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opened");
     let limits = RunLimits { active: 9, ttl: Duration::from_secs(86_400) };
     let quota = Quota::new(crate::quota::QuotaLimits::default());
-    let registry = Registry::open(timeline, limits, quota, WallTime { epoch_ms: 0 });
+    let registry =
+        Registry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());
     let blobs = BlobStore::open(&dir.join("blobs")).expect("opened");
     (registry.expect("rebuilt"), blobs)
 }

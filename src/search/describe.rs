@@ -56,6 +56,7 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::LoopDetected => true,
         EventKind::RunCreated
         | EventKind::IngestReceived
+        | EventKind::IngestStarted
         | EventKind::FramesDecoded
         | EventKind::MarkerEmitted
         | EventKind::AnalysisGenerated

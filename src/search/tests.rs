@@ -24,7 +24,9 @@ fn start(limits: Limits) -> Log {
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
     let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
     let now = media::WallTime { epoch_ms: 0 };
-    let registry = Registry::open(timeline, limits_of_runs, Arc::default(), now).expect("opens");
+    let registry =
+        Registry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())
+            .expect("opens");
     let cache = dir.path().join("search-cache");
     let search = Search::start_with(Arc::clone(&registry), limits, cache).expect("starts");
     Log { search: Arc::new(search), registry, _dir: dir }
@@ -144,6 +146,14 @@ fn one_at_a_time() -> tokio::runtime::Runtime {
     builder.enable_all().max_blocking_threads(1).build().expect("a runtime")
 }
 
+/// Takes the only thread when its turn comes, which the second tells, until the first is dropped.
+fn plug() -> (std::sync::mpsc::SyncSender<()>, oneshot::Receiver<()>) {
+    let (unplug, unplugged) = std::sync::mpsc::sync_channel::<()>(0);
+    let (busy, is_busy) = oneshot::channel();
+    spawn_blocking(move || (busy.send(()), unplugged.recv()));
+    (unplug, is_busy)
+}
+
 /// Polls it once.
 async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
@@ -158,15 +168,17 @@ fn who_leaves_stops_the_search() {
         assert_eq!(log.find("alice", "e").await.total_hits, 500);
         let all = log.search.examined();
         assert!(all > 10, "{all} chunks");
-        let (unplug, unplugged) = std::sync::mpsc::sync_channel::<()>(0);
-        {
+        let (unplug, busy) = plug();
+        busy.await.expect("the only thread is taken");
+        let unplug = {
             let mut search = pin!(log.search.find(wanted("alice", "e")));
-            assert!(is_pending(search.as_mut()).await, "what it needs is being looked up");
-            let (busy, is_busy) = oneshot::channel();
-            spawn_blocking(move || (busy.send(()), unplugged.recv()));
-            is_busy.await.expect("the only thread is taken");
+            assert!(is_pending(search.as_mut()).await, "what it needs waits to be looked up");
+            let (unplug_next, busy) = plug();
+            drop(unplug);
+            busy.await.expect("the only thread has looked it up and is taken");
             assert!(is_pending(search).await, "its threads wait for that one");
-        }
+            unplug_next
+        };
         drop(unplug);
         // Its place comes back when its threads are done.
         let (admission, owner) = (&log.search.admission, Principal::named("alice"));

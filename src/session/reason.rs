@@ -20,7 +20,7 @@ pub use reuse::{Judge, Novelty};
 use std::sync::Arc;
 
 use media::{Label, Marker};
-use timeline::MarkerConfig;
+use timeline::{MarkerConfig, SemanticOutcome};
 use worker::ViewOptions;
 
 use super::runner::{Ingest, Ingested};
@@ -54,6 +54,8 @@ pub struct Terms {
     pub index_name: Option<Label>,
     /// The tenant's words.
     pub words: Words,
+    /// The caller's own schema says what an answer holds: events carry its object.
+    pub keeps_output: bool,
 }
 
 /// What models are asked about a source.
@@ -89,4 +91,6 @@ pub struct Reasoned {
     pub markers: Vec<Marker>,
     /// The figures over all chunks.
     pub totals: Totals,
+    /// What came of asking models.
+    pub semantic: SemanticOutcome,
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{ErrorKind, RequestId, RunId, Seq, WallTime};
+use media::{RequestId, RunId, Seq, WallTime};
 use timeline::{
     Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, Timeline, TimelineError,
 };
@@ -22,17 +22,21 @@ use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
 mod change;
 mod chunks;
+mod error;
 mod job;
 mod job_ends;
 mod lookup;
 mod reclaim;
 mod run;
+mod snapshot;
 
 use change::Change;
 pub use chunks::NoSuchChunk;
-pub use job::{ChunkProgress, JobProgress, JobToken};
+pub use error::RunError;
+pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
 use job_ends::JobEnds;
-pub use run::{JobGuard, Origin, Run, Snapshot};
+pub use run::{JobGuard, Origin, Run};
+pub use snapshot::Snapshot;
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
@@ -41,53 +45,6 @@ pub struct RunLimits {
     pub active: usize,
     /// Idle time after which an active run expires.
     pub ttl: Duration,
-}
-
-/// Why a run does not change.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// There is no such run, or none that the caller may see.
-    #[error("no such run")]
-    NotFound,
-    /// The run has ended.
-    #[error("the run is {}: create a new run", .0.as_str())]
-    Terminal(Lifecycle),
-    /// A job of the run is under way.
-    #[error("an ingest, a reasoning or live video of this run is under way")]
-    Busy,
-    /// The principal has as many active runs as are allowed.
-    #[error("{active} of at most {limit} runs are active: stop or delete one")]
-    ActiveLimit {
-        /// The limit.
-        limit: usize,
-        /// Active runs.
-        active: usize,
-    },
-    /// The log refused.
-    #[error(transparent)]
-    Log(#[from] TimelineError),
-    /// The change was given up on before the log answered.
-    #[error("the change of the run was not finished")]
-    Unfinished,
-}
-
-impl RunError {
-    /// The closed kind that decides what the caller is told.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            RunError::NotFound => ErrorKind::NotFound,
-            RunError::Terminal(_) | RunError::Busy | RunError::ActiveLimit { .. } => {
-                ErrorKind::Conflict
-            }
-            RunError::Log(error) => error.kind(),
-            RunError::Unfinished => ErrorKind::Internal,
-        }
-    }
-
-    /// What was to be appended may be in the log all the same, at the latest after the next start.
-    pub fn may_be_written(&self) -> bool {
-        matches!(self, RunError::Unfinished | RunError::Log(TimelineError::Poisoned { .. }))
-    }
 }
 
 /// Every run of the log.
@@ -116,16 +73,17 @@ struct Owner {
 }
 
 impl Registry {
-    /// The registry of `timeline`, which from now on follows what is published.
+    /// Follows `timeline` from now on; principals recorded by a name in `former` have another now.
     pub fn open(
         timeline: Timeline,
         limits: RunLimits,
         quota: Arc<Quota>,
         wall_now: WallTime,
+        former: &HashMap<Principal, Principal>,
     ) -> Result<Arc<Registry>, TimelineError> {
         let (tables, job_ends) = (Mutex::default(), Arc::default());
         let registry = Arc::new(Registry { timeline, limits, quota, tables, job_ends });
-        registry.rebuild(wall_now)?;
+        registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
             if let Some(registry) = follower.upgrade() {
@@ -135,18 +93,30 @@ impl Registry {
         Ok(registry)
     }
 
-    fn rebuild(&self, wall_now: WallTime) -> Result<(), TimelineError> {
+    fn rebuild(
+        &self,
+        wall_now: WallTime,
+        former: &HashMap<Principal, Principal>,
+    ) -> Result<(), TimelineError> {
         let mut created = Vec::new();
-        let mut ingested: HashMap<RunId, Seq> = HashMap::new();
+        let mut told: HashMap<(RunId, EventKind), Seq> = HashMap::new();
         self.timeline.scan(|head| match head.kind {
             EventKind::RunCreated => created.push(head),
-            EventKind::IngestReceived => drop(ingested.insert(head.run, head.seq)),
+            // Of both, the later one.
+            EventKind::IngestStarted | EventKind::IngestReceived => {
+                told.insert((head.run, EventKind::IngestReceived), head.seq);
+            }
+            EventKind::RunCompleted => {
+                told.insert((head.run, head.kind), head.seq);
+            }
             _ => {}
         });
         let mut tables = self.tables();
         for head in created {
             let Some(stored) = self.timeline.get(head.seq)? else { continue };
-            if let Some(origin) = Origin::of(&stored.decode()?) {
+            if let Some(mut origin) = Origin::of(&stored.decode()?) {
+                origin.principal =
+                    former.get(&origin.principal).cloned().unwrap_or(origin.principal);
                 let run = Run::new(head.run, origin, Arc::clone(&self.job_ends));
                 tables.runs.insert(head.run, Arc::new(run));
             }
@@ -158,12 +128,17 @@ impl Registry {
             let left = ttl.saturating_sub(Duration::from_millis(idle_ms));
             tables.fold(&head, now + left);
         });
-        for (id, seq) in ingested {
+        for ((id, _), seq) in told {
             let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get(seq)?) else {
                 continue;
             };
-            if let Event::IngestReceived(ingest) = stored.decode()? {
-                run.take_up(&ingest);
+            match stored.decode()? {
+                Event::IngestStarted(started) => run.take_up(&started.ingest),
+                Event::IngestReceived(received) => run.take_up(&received.ingest),
+                Event::RunCompleted(completed) => {
+                    completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
+                }
+                _ => {}
             }
         }
         tables.runs.values().for_each(|run| self.account(run));
@@ -281,7 +256,7 @@ impl Registry {
         self.commit(run, vec![refreshed]).await.map(drop)
     }
 
-    /// Soft-deletes a run and ends its job; a run that is already deleted stays as it is.
+    /// Soft-deletes a run and ends its job; one that is already deleted is not there.
     pub async fn delete(
         self: &Arc<Self>,
         run: &Arc<Run>,

@@ -8,6 +8,7 @@ mod job;
 mod probe;
 mod reason;
 mod record;
+mod records;
 mod stores;
 mod under_way;
 
@@ -27,11 +28,12 @@ use worker::{Supervisor, WorkerError};
 use super::{
     admission::{Admission, Place, QueueFull},
     reason::{Reason, Reasoned},
-    registry::{JobGuard, Registry, Run},
+    registry::{JobGuard, JobKind, JobToken, Registry, Run},
     remote::RemoteSources,
 };
 use crate::{
     blocking::{Died, blocking},
+    clock::AgeClock,
     config::Principal,
     disk::Reserve,
     ledger::Ledger,
@@ -40,7 +42,7 @@ use crate::{
     telemetry::SPANS,
 };
 use job::Job;
-use under_way::{JobKind, Note, UnderWay};
+use under_way::{Jobs, stay};
 
 pub use error::IngestError;
 pub use record::Stored;
@@ -91,6 +93,8 @@ pub struct Ingested {
     pub decoder: String,
     /// The source ended early or is damaged.
     pub truncated: bool,
+    /// The source is longer than `max_frames`.
+    pub more_frames: bool,
 }
 
 /// What jobs need.
@@ -99,8 +103,10 @@ pub struct RunnerParts {
     pub registry: Arc<Registry>,
     /// Where stills go.
     pub blobs: BlobStore,
-    /// Where jobs are noted while they are under way.
+    /// Where jobs are recorded.
     pub ledger: Ledger,
+    /// What their ages are counted by.
+    pub clock: AgeClock,
     /// Room that jobs leave on disk.
     pub reserve: Arc<Reserve>,
     /// Starts media workers.
@@ -129,7 +135,7 @@ struct Begun {
 /// Where jobs run.
 pub struct Runner {
     parts: RunnerParts,
-    under_way: UnderWay,
+    records: Jobs,
     admission: Admission,
     /// Places of reasonings, kept until their models have answered.
     reasonings: Admission,
@@ -151,8 +157,8 @@ impl Runner {
         let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
         let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
-        let under_way = UnderWay::new(parts.ledger.clone());
-        Arc::new(Runner { parts, under_way, admission, reasonings, looks, jobs, closing })
+        let records = Jobs::new(parts.ledger.clone());
+        Arc::new(Runner { parts, records, admission, reasonings, looks, jobs, closing })
     }
 
     /// Jobs that wait for a place.
@@ -160,11 +166,12 @@ impl Runner {
         self.admission.waiting() + self.reasonings.waiting()
     }
 
-    /// Runs `ingest` on `run` and returns once its events are durable.
+    /// Runs `ingest` on `run` as the job of `token` and returns once its events are durable.
     pub async fn ingest(
         self: &Arc<Self>,
         run: &Arc<Run>,
         ingest: Ingest,
+        token: JobToken,
     ) -> Result<Ingested, IngestError> {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
@@ -174,38 +181,35 @@ impl Runner {
             drop(place);
             ingested
         };
-        self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Ingest }, job)
-            .instrument(span)
-            .await
+        self.run_job(run, token, job).instrument(span).await
     }
 
-    /// Reasons over a source on `run` and returns once its events are durable.
+    /// Reasons over a source on `run` as the job of `token` and returns once its events are
+    /// durable.
     pub async fn reason(
         self: &Arc<Self>,
         run: &Arc<Run>,
         reason: Reason,
+        token: JobToken,
     ) -> Result<Reasoned, IngestError> {
         let (request_id, id) = (reason.ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
-        let job = |begun| reason::run(begun, reason);
-        self.run_job(run, Note { run: id, request: request_id, kind: JobKind::Reasoning }, job)
-            .instrument(span)
-            .await
+        self.run_job(run, token, |begun| reason::run(begun, reason)).instrument(span).await
     }
 
     /// Has `job` run on a thread of its own as the one job of `run`.
     async fn run_job<T: Send + 'static>(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        note: Note,
+        token: JobToken,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let guard = run.begin_job()?;
+        let guard = run.begin_job(token)?;
         run.check_active()?;
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
         let driven = async move {
-            let outcome = runner.drive(guard, note, job).await;
+            let outcome = runner.drive(guard, job).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
         };
@@ -213,40 +217,36 @@ impl Runner {
         told.await.map_err(|_| IngestError::Lost)?
     }
 
-    /// Drives a job that is noted as under way, for as long as it is.
+    /// Drives a job that is recorded before it begins, and forgotten where it is refused.
     async fn drive<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        note: Note,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let under_way = self.under_way.clone();
-        in_background(move || under_way.note(note)).await??;
-        let outcome = self.drive_noted(guard, note, job).await;
-        let under_way = self.under_way.clone();
-        let struck = in_background(move || under_way.strike(note)).await;
-        if let Err(error) = struck.and_then(|struck| Ok(struck?)) {
-            let Note { run, request, .. } = note;
-            tracing::warn!(request_id = %request, %run, %error, "a job that is over stays noted");
+        let token = guard.token().clone();
+        let view = token.view().ok_or(IngestError::Lost)?;
+        self.begin_job(view).await?;
+        let outcome = self.drive_recorded(guard, view.order.request, job).await;
+        if !token.is_accepted() {
+            self.end_job(view.order, None).await;
         }
         outcome
     }
 
-    async fn drive_noted<T: Send + 'static>(
+    async fn drive_recorded<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
-        note: Note,
+        request_id: RequestId,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         // The run is busy until the last of the job is on its timeline.
         let guard = Arc::new(guard);
-        let (run, request_id) = (Arc::clone(guard.run()), note.request);
-        let waiting = guard.token().waiting.clone();
+        let (run, token) = (Arc::clone(guard.run()), guard.token().clone());
         let places = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.places(&run.origin().principal, note.kind);
-            waiting.run_until_cancelled(entering).await.transpose()?
+            let entering = self.places(&run.origin().principal, &token);
+            token.waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match places {
             Some((_asks, place)) => self.on_thread(Arc::clone(&guard), place, job).await,
@@ -254,7 +254,7 @@ impl Runner {
         };
         match outcome {
             Err(IngestError::Worker(WorkerError::Cancelled)) => {
-                Err(self.cancelled(&run, request_id).await)
+                Err(self.cancelled(&run, &token, request_id).await)
             }
             Err(error) if error.ends_the_run() => {
                 tracing::warn!(%request_id, run = %run.id(), %error, "a media worker failed");
@@ -272,19 +272,32 @@ impl Runner {
     async fn places(
         &self,
         owner: &Principal,
-        kind: JobKind,
+        token: &JobToken,
     ) -> Result<(Option<Place>, Place), QueueFull> {
-        let asks = match kind {
-            JobKind::Ingest => None,
-            JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
+        let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
+        let entering = async {
+            let asks = match kind {
+                JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
+                JobKind::Ingest | JobKind::Analysis => None,
+            };
+            Ok((asks, self.admission.enter_for(owner, stay(kind)).await?))
         };
-        Ok((asks, self.admission.enter_for(owner, kind.stay()).await?))
+        token.enter(entering).await
     }
 
-    /// A stop and a delete have said why in an event of their own; a shutdown says it here.
-    async fn cancelled(self: &Arc<Self>, run: &Arc<Run>, request_id: RequestId) -> IngestError {
+    /// A stop and a delete have said why in an event of their own, and a job that was called off
+    /// leaves its run as it is; a shutdown says it here.
+    async fn cancelled(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        token: &JobToken,
+        request_id: RequestId,
+    ) -> IngestError {
         if let Err(error) = run.check_active() {
             return error.into();
+        }
+        if token.is_called_off() {
+            return IngestError::CalledOff;
         }
         let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
         match self.parts.registry.commit(run, vec![Event::RunFailed(failed)]).await {
@@ -301,6 +314,7 @@ impl Runner {
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
         let (runner, runtime) = (Arc::clone(self), Handle::current());
+        guard.token().begin_work();
         let begun = Begun { runner, guard, place, runtime };
         let span = Span::current();
         std::thread::Builder::new()

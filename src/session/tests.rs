@@ -7,10 +7,11 @@ use super::Lifecycle;
 
 #[test]
 fn states_follow_from_the_kinds_of_events() {
-    let cases: [(&[EventKind], Lifecycle); 14] = [
+    let cases: [(&[EventKind], Lifecycle); 15] = [
         (&[], Lifecycle::Unborn),
         (&[StopRequested], Lifecycle::Unborn),
         (&[RunCreated], Lifecycle::Pending),
+        (&[RunCreated, IngestStarted], Lifecycle::Processing),
         (&[RunCreated, IngestReceived], Lifecycle::Processing),
         (&[RunCreated, AnalysisGenerated], Lifecycle::Processing),
         (&[RunCreated, InferenceCompleted], Lifecycle::Processing),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn config(pairs: &[(&str, &str)]) -> Config {
-        let pairs = [&[("SERVICE_API_KEYS", "k")], pairs].concat();
+        let pairs = [&[("SERVICE_API_KEYS", "0123456789abcdef")], pairs].concat();
         let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         Config::resolve(pairs).expect("valid")
     }

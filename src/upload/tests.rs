@@ -55,9 +55,14 @@ fn only_its_owner_finds_a_file() {
         let found = uploads.named(owner, path).map(|named| named.is_ok());
         assert_eq!(found, expected, "{} {}", owner.as_str(), path.display());
     }
-    assert!(uploads.open_file(&alice, &kept.name).is_ok());
-    let foreign = uploads.open_file(&bob, &kept.name);
-    assert!(matches!(foreign, Err(SourceError::NotFound)), "{foreign:?}");
+    assert!(uploads.open_file(&kept).is_ok());
+    fs::write(&path, b"more than was kept").expect("written");
+    let replaced = uploads.open_file(&kept);
+    assert!(matches!(replaced, Err(SourceError::Replaced(_))), "{replaced:?}");
+    fs::remove_file(&path).expect("removed");
+    std::os::unix::fs::symlink("/dev/zero", &path).expect("linked");
+    let linked = uploads.open_file(&kept);
+    assert!(matches!(linked, Err(SourceError::Replaced(_))), "{linked:?}");
     assert!(!uploads.remove(&bob, &kept.name).expect("writable"));
     assert!(uploads.remove(&alice, &kept.name).expect("writable"));
     assert!(!uploads.remove(&alice, &kept.name).expect("writable"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Setup, clips};
+use crate::support::{Reply, Setup, clips, shared};
 
 fn message(reply: &Reply, field: &str) -> String {
     let json = reply.json();
@@ -14,20 +14,18 @@ fn message(reply: &Reply, field: &str) -> String {
 
 #[test]
 fn a_run_that_has_ended_is_a_conflict_before_its_frames_are_looked_for() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/analyze");
-    assert_eq!(server.post(&path, &json!({"model": "m"})).fields(), ["frames"]);
+    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).fields(), ["frames"]);
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    assert_eq!(server.post(&path, &json!({"model": "m"})).status, 409);
+    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).status, 409);
     assert_eq!(server.post(&path, &json!({"model": ""})).status, 422, "the body comes first");
 }
 
 #[test]
 fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let query = json!({"run_id": server.create_run(), "kind": "markers"});
     let kinds = message(&server.post("/v1/query", &query), "kind");
     assert!(kinds.contains("marker_emitted") && kinds.contains("run_created"), "{kinds}");
@@ -37,11 +35,11 @@ fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
 
 #[test]
 fn recorded_frames_are_reported_as_they_were_decoded() {
-    let Some(clips) = clips("recorded_frames_are_reported_as_they_were_decoded") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
     let run = server.create_run();
-    let source = json!({"source_uri": "nature_flower.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
+    let source = json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
     assert_eq!(reply.status, 200, "{}", reply.text);
     let rows = [
@@ -54,7 +52,7 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
         (json!({"sampling_policy": "source_fps_adaptive"}), "sampling_policy"),
     ];
     for (mut body, field) in rows {
-        body["model"] = json!("m");
+        body["model"] = json!("qwen3-vl-8b");
         let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
         assert_eq!(reply.fields().first().map_or("", |field| field), field, "{body}");
         assert_eq!(reply.status, if field.is_empty() { 200 } else { 422 }, "{body}");
@@ -79,8 +77,7 @@ fn next(reply: &Reply) -> Option<String> {
 
 #[test]
 fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let run = server.create_run();
     // Every second index is skipped, so every frame has a marker of its own.
     let frame = |index: u64| {
@@ -91,7 +88,7 @@ fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
         })
     };
     let frames: Value = (0..250).map(frame).collect();
-    let body = json!({"model": "m", "frames": frames});
+    let body = json!({"model": "qwen3-vl-8b", "frames": frames});
     let path = format!("/v1/runs/{run}/markers");
     // The same analysis twice gives the same markers, not two of each.
     for _ in 0..2 {
@@ -100,7 +97,7 @@ fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
     let all = server.get(&format!("{path}?limit=1000"));
     let all_markers = all.json()["markers"].as_array().expect("an array").clone();
     assert_eq!((all_markers.len(), next(&all)), (250, None));
-    for (query, first) in [("", 100), ("?limit=249&from_frame=0", 249), ("?limit=1", 1)] {
+    for (query, first) in [("", 250), ("?limit=249&from_frame=0", 249), ("?limit=1", 1)] {
         let mut reply = server.get(&format!("{path}{query}"));
         let mut found = Vec::new();
         loop {

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Setup;
+use crate::support::{Setup, shared};
 
 #[test]
 fn a_body_is_json_or_its_fault_is_named() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let padded = |len: usize| format!("{{\"x\":\"{}\"}}", "a".repeat(len - 8)).into_bytes();
     let json = "application/json";
     let rows: Vec<(&str, Vec<u8>, &str, u16, &str)> = vec![
@@ -68,7 +67,7 @@ fn with(mut base: Value, field: &str, value: Value) -> Value {
 #[test]
 fn ingest_limits_hold_at_the_bound_and_not_past_it() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let server = Setup::new(dir.path()).own_root().start();
     let path = format!("/v1/runs/{}/ingest", server.create_run());
     let fixed = json!({"sampling_policy": "fixed", "fixed_fps": 1});
     let rows: Vec<(Value, Option<&str>)> = vec![
@@ -109,12 +108,10 @@ fn ingest_limits_hold_at_the_bound_and_not_past_it() {
 
 #[test]
 fn analyze_limits_hold_at_the_bound_and_not_past_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let path = format!("/v1/runs/{}/analyze", server.create_run());
-    let one =
-        |field: &str, value: Value| json!({"model": "m", "frames": [with(frame(0), field, value)]});
-    let base = json!({"model": "m", "frames": [frame(0)]});
+    let one = |field: &str, value: Value| json!({"model": "qwen3-vl-8b", "frames": [with(frame(0), field, value)]});
+    let base = json!({"model": "qwen3-vl-8b", "frames": [frame(0)]});
     let rows: Vec<(Value, &str)> = vec![
         (base.clone(), ""),
         (json!({"frames": [frame(0)]}), "model"),
@@ -178,8 +175,7 @@ fn analyze_limits_hold_at_the_bound_and_not_past_it() {
 
 #[test]
 fn list_and_query_limits_hold_at_the_bound_and_not_past_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let run = server.create_run();
     for list in [
         "/v1/runs".to_owned(),

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup};
+use crate::support::{ALICE, Server, Setup, shared};
 
 /// The answer to raw bytes, up to the close of the connection.
 fn raw(server: &Server, bytes: &[u8]) -> String {
@@ -27,10 +27,9 @@ fn raw(server: &Server, bytes: &[u8]) -> String {
 
 #[test]
 fn every_answer_of_every_layer_names_its_request() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let close = "connection: close\r\n";
-    let key = format!("x-api-key: {ALICE}\r\n");
+    let key = format!("x-api-key: {}\r\n", server.key(ALICE));
     let long = "a".repeat(70_000);
     let rows = [
         ("no route", format!("GET /nothing HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 404),
@@ -60,8 +59,7 @@ fn every_answer_of_every_layer_names_its_request() {
 
 #[test]
 fn a_huge_head_on_http2_names_its_request_too() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let addr = server.addr().to_owned();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let response = runtime.block_on(async move {
@@ -118,9 +116,6 @@ fn log_event_body_and_header_have_the_same_request_id() {
     assert_eq!(events["matches"][0]["payload"]["request_id"], id.as_str());
     let logged = line(&|line| line["request_id"] == id.as_str());
     assert_eq!((&logged["path"], &logged["status"]), (&json!("/v1/runs"), &json!(200)));
-    let warned = line(&|line| line["message"].as_str().is_some_and(|text| text.contains("alice")));
-    let warning = warned["message"].as_str().expect("text");
-    assert!(warning.contains("shorter than 16 bytes") && !warning.contains(ALICE), "{warning}");
     child.kill().expect("killed");
     child.wait().expect("waited for");
 }
@@ -158,15 +153,16 @@ fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
     };
     let first = refused("wrong");
     assert_eq!((first.0, first.2[1].as_str()), (401, "Bearer"));
-    for at in 0..500 {
-        assert_eq!(refused(&format!("warm-{at}")), first);
-    }
+    let late = (0..500).map(|at| refused(&format!("warm-{at}"))).find(|reply| *reply != first);
+    let late = late.expect("an end of them");
+    assert_eq!((late.0, late.2[0].as_str()), (429, "1"));
+    let known = |reply| reply == first || reply == late;
     let before = server.memory_kb("VmRSS");
     for at in 0..3000 {
         let near = format!("{ALICE}{}", "x".repeat(at % 40 + 1));
-        assert_eq!(refused(&near), first, "one byte more or forty");
+        assert!(known(refused(&near)), "one byte more or forty");
         if at % 3 == 0 {
-            assert_eq!(refused(&format!("{at}-{}", "k".repeat(1000))), first);
+            assert!(known(refused(&format!("{at}-{}", "k".repeat(1000)))));
         }
     }
     let grown = server.memory_kb("VmRSS").saturating_sub(before);

@@ -2,13 +2,11 @@
 
 use std::process::Command;
 
-use crate::support::{ALICE, Setup, clips};
+use crate::support::{ALICE, shared};
 
 #[test]
 fn the_examples_of_the_documentation_work() {
-    let Some(clips) = clips("the_examples_of_the_documentation_work") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = shared().with_clips();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md");
     let page = std::fs::read_to_string(page).expect("there");
     let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
@@ -18,7 +16,7 @@ fn the_examples_of_the_documentation_work() {
     let output = Command::new("sh")
         .args(["-eux", "-c", &lines.join("\n")])
         .env("base", format!("http://{}", server.addr()))
-        .env("key", ALICE)
+        .env("key", server.key(ALICE))
         .output()
         .expect("a shell");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
     postgres::{PASSWORD, Postgres, Proxy, Weather, url},
+    shared,
 };
 use serde_json::{Value, json};
 
@@ -50,8 +51,7 @@ fn ids(reply: &Reply) -> Vec<String> {
 
 #[test]
 fn without_a_database_the_routes_say_so() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let run = server.create_run();
     for reply in [submit(&server, &run), server.get("/v1/feedback")] {
         assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));

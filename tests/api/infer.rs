@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use infer::scripted::{Seen, Step};
+use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
     BOB, Server, Setup, clips,
-    model::{Model, prompt},
+    model::{Model, list, prompt},
+    shared,
 };
 
 const MODEL: &str = "qwen3-vl-4b";
@@ -166,8 +167,7 @@ fn what_cannot_be_accepted_is_named() {
 
 #[test]
 fn without_a_backend_the_answer_says_so() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let batch = json!({"requests": [question("p")]});
     for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
         let reply = server.post(path, body);
@@ -215,12 +215,12 @@ fn gone(server: &Server) -> Vec<Value> {
 
 #[test]
 fn stills_of_owned_runs_are_shown_to_the_model() {
-    let Some(clips) = clips("stills_of_owned_runs_are_shown_to_the_model") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
     let run = server.create_run();
-    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 40});
+    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 40});
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
     assert_eq!(ingested.status, 200, "{}", ingested.text);
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
@@ -344,6 +344,7 @@ fn models_say_who_serves_them_and_whether_they_can_be_reached() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let nowhere = closed.local_addr().expect("bound");
     drop(closed);
+    model.server.answer_probes(list(&["org/house-7b-awq"]));
     let file = dir.path().join("backends.toml");
     let text = format!(
         r#"

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::json;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{

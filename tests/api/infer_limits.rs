@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! Which models are ready: those that a backend lists, or is configured with a name of its own for.
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{Setup, model::Model};
@@ -14,14 +14,10 @@ fn a_model_is_ready_where_a_backend_lists_it() {
         Step::json(200, &json!({"object": "list", "data": models}))
     };
     let rows = [
-        ("by the service's name", list(&["x", LISTED]), "ready", "not_configured"),
-        (
-            "by another name",
-            list(&["Qwen/Qwen3-VL-8B-Instruct"]),
-            "not_configured",
-            "not_configured",
-        ),
-        ("nothing", list(&[]), "not_configured", "not_configured"),
+        ("by the service's name", list(&["x", LISTED]), "ready", "name_not_served"),
+        ("by its makers' name", list(&["Qwen/Qwen3-VL-8B-Instruct"]), "ready", "name_not_served"),
+        ("another", list(&["Qwen/Qwen3-VL-4B-Instruct"]), "name_not_served", "name_not_served"),
+        ("nothing", list(&[]), "name_not_served", "name_not_served"),
         ("no list", Step::json(200, &json!({})), "ready", "ready"),
         ("an error", Step::html(500), "unreachable", "unreachable"),
     ];

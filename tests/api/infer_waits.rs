@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,7 +28,7 @@ fn a_callers_time_is_for_the_wait_too() {
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "120000")
         .start();
     thread::scope(|scope| {
-        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(20_000)));
+        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(4_000)));
         until(&server, IN_FLIGHT, 1.0);
         let mut hasty = question("p");
         hasty["timeout_ms"] = json!(200);

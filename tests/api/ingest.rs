@@ -5,7 +5,7 @@ use std::{os::unix::fs::symlink, path::Path, time::Duration};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-use crate::support::{Server, Setup, clips};
+use crate::support::{Server, Setup, clips, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
     server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
@@ -13,11 +13,10 @@ fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
 
 #[test]
 fn a_clip_becomes_events_markers_and_stills() {
-    let Some(clips) = clips("a_clip_becomes_events_markers_and_stills") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let clips = clips();
+    let server = shared().with_clips();
     let run = server.create_run();
-    let path = clips.join("nature_flower.mp4").display().to_string();
+    let path = clips.join("motion.mp4").display().to_string();
     let reply = ingest(&server, &run, &path);
     assert_eq!(reply.status, 200, "{}", reply.text);
     let answer = reply.json();
@@ -36,7 +35,8 @@ fn a_clip_becomes_events_markers_and_stills() {
     assert_eq!(signals[7]["frame_index"], 7);
     assert_eq!(signals[7]["perceptual_hash"].as_str().map(str::len), Some(16));
 
-    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    let analyzed =
+        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
     assert_eq!(analyzed.status, 200, "{}", analyzed.text);
     let analyzed = analyzed.json();
     assert_eq!(analyzed["generated"], decoded);
@@ -48,7 +48,8 @@ fn a_clip_becomes_events_markers_and_stills() {
         markers["markers"].as_array().map(Vec::len),
         analyzed["markers"].as_array().map(Vec::len)
     );
-    let again = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"})).json();
+    let again =
+        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"})).json();
     assert_eq!(again["markers"], analyzed["markers"], "a replay gives the same markers");
     assert_eq!(
         server.get(&format!("/v1/runs/{run}/markers")).json()["markers"],
@@ -83,14 +84,12 @@ fn check_keyframes(server: &Server, run: &str) {
 
 #[test]
 fn sampling_takes_the_first_frame_at_or_after_each_instant() {
-    let Some(clips) = clips("sampling_takes_the_first_frame_at_or_after_each_instant") else {
-        return;
-    };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
     let run = server.create_run();
     // Neither the order nor the spelling that a serialiser would choose; fixed_fps wins.
-    let body = r#"{ "stream_id":"cam", "source_uri": "nature_flower.mp4", "sampling_policy": "fixed", "fixed_fps": 2.0, "sample_fps": 7e0, "max_frames": 6 }"#;
+    let body = r#"{ "stream_id":"cam", "source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2.0, "sample_fps": 7e0, "max_frames": 6 }"#;
     let path = format!("/v1/runs/{run}/ingest");
     let call = server.call("POST", &path).header("content-type", "application/json");
     let answer = call.body(body).send().json();
@@ -98,10 +97,11 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
     let events = server.events(&run);
     let kinds: Vec<_> =
         events.iter().map(|event| event["kind"].as_str().expect("a kind")).collect();
-    assert_eq!(kinds, ["run_created", "ingest_received", "frames_decoded"], "stills are off");
+    let expected = ["run_created", "ingest_started", "ingest_received", "frames_decoded"];
+    assert_eq!(kinds, expected, "stills are off");
     let text = server.get(&format!("/v1/runs/{run}/events")).text;
     assert!(text.contains(body), "the body is echoed byte for byte: {text}");
-    let signals = events[2]["payload"]["signals"].as_array().expect("an array");
+    let signals = events[3]["payload"]["signals"].as_array().expect("an array");
     let times: Vec<_> =
         signals.iter().map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
     for (k, time) in times.iter().enumerate() {
@@ -112,12 +112,10 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
 
 #[test]
 fn long_clips_ingested_at_once_give_the_same_long_signals() {
-    let Some(clips) = clips("long_clips_ingested_at_once_give_the_same_long_signals") else {
-        return;
-    };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
-    let body = json!({"source_uri": "surv_bottle-detection.mp4", "max_frames": 1000});
+    let body = json!({"source_uri": "street.mp4", "max_frames": 1000});
     let signals = |run: &str| {
         let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
         assert_eq!(reply.status, 200, "{}", reply.text);
@@ -134,12 +132,13 @@ fn long_clips_ingested_at_once_give_the_same_long_signals() {
     assert!(found[1] == found[0] && found[2] == found[0], "signals differ between runs");
     let columns = std::fs::read_dir(dir.path().join("data/log/columns")).expect("there");
     assert_eq!(columns.count(), 1, "equal signals share one column file");
-    let analyzed = server.post(&format!("/v1/runs/{}/analyze", runs[0]), &json!({"model": "m"}));
+    let analyzed =
+        server.post(&format!("/v1/runs/{}/analyze", runs[0]), &json!({"model": "qwen3-vl-8b"}));
     assert_eq!(analyzed.json()["metadata"].as_array().map(Vec::len), Some(1000));
 }
 
 /// Sources that must be refused, and what each is told.
-fn hostile(root: &Path, clips: Option<&Path>) -> Vec<(String, &'static str)> {
+fn hostile(root: &Path, clips: &Path) -> Vec<(String, &'static str)> {
     let write = |name: &str, bytes: &[u8]| std::fs::write(root.join(name), bytes).expect("written");
     let outside = root.parent().expect("has one").join("outside.mp4");
     std::fs::write(&outside, b"secret").expect("written");
@@ -173,24 +172,22 @@ fn hostile(root: &Path, clips: Option<&Path>) -> Vec<(String, &'static str)> {
         (format!("file://{}", outside.display()), "outside the ingest roots"),
         ("file:///%".to_owned(), "percent-encoding"),
     ];
-    if let Some(clips) = clips {
-        let clip = std::fs::read(clips.join("x_bbb-audio.mp4")).expect("readable");
-        write("audio.mp4", &clip);
-        rows.push(("audio.mp4".to_owned(), "no video stream"));
-        let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("readable");
-        write("head.mp4", &clip[..2000]);
-        rows.push(("head.mp4".to_owned(), "truncated"));
-    }
+    let clip = std::fs::read(clips.join("audio.mp4")).expect("readable");
+    write("audio.mp4", &clip);
+    rows.push(("audio.mp4".to_owned(), "no video stream"));
+    let clip = std::fs::read(clips.join("motion.mp4")).expect("readable");
+    write("head.mp4", &clip[..2000]);
+    rows.push(("head.mp4".to_owned(), "truncated"));
     rows
 }
 
 #[test]
 fn a_hostile_source_is_refused_with_its_reason() {
-    let clips = clips("part of a_hostile_source_is_refused_with_its_reason");
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let root = dir.path().canonicalize().expect("there").join("root");
     std::fs::create_dir(&root).expect("made");
-    let rows = hostile(&root, clips.as_deref());
+    let rows = hostile(&root, &clips);
     let server = Setup::new(dir.path()).root(&root).start();
     let run = server.create_run();
     for (source, expected) in rows {
@@ -200,13 +197,14 @@ fn a_hostile_source_is_refused_with_its_reason() {
         assert!(message.contains(expected), "{source}: {message}");
         assert!(!reply.text.contains("secret"), "{source}: {}", reply.text);
     }
-    assert_eq!(server.kinds(&run), ["run_created"], "a refused source leaves no event");
+    // What is refused once it is read says that it was accepted, and no more.
+    assert!(server.kinds(&run)[1..].iter().all(|kind| kind == "ingest_started"));
 }
 
 #[test]
 fn a_run_that_has_ended_looks_at_no_source() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let server = Setup::new(dir.path()).own_root().start();
     let run = server.create_run();
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
     let reply = ingest(&server, &run, "missing.mp4");
@@ -224,11 +222,12 @@ fn without_a_root_nothing_is_opened() {
 
 #[test]
 fn a_clip_cut_short_keeps_the_frames_it_has() {
-    let Some(clips) = clips("a_clip_cut_short_keeps_the_frames_it_has") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let bytes = std::fs::read(clips.join("nature_water.webm")).expect("readable");
-    std::fs::write(dir.path().join("cut.webm"), &bytes[..bytes.len() / 2]).expect("written");
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let bytes = std::fs::read(clips.join("water.webm")).expect("readable");
+    let server = Setup::new(dir.path()).own_root().start();
+    let cut = dir.path().join("root/cut.webm");
+    std::fs::write(cut, &bytes[..bytes.len() / 2]).expect("written");
     let answer = ingest(&server, &server.create_run(), "cut.webm").json();
     assert_eq!(answer["truncated"], true, "{answer}");
     assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
@@ -237,7 +236,7 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
 /// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.
 fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::support::Reply {
     std::thread::scope(|scope| {
-        let body = json!({"source_uri": "screen_gh-scoped-creds.mp4", "max_frames": 500_000});
+        let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
         let long = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &body));
         std::thread::sleep(Duration::from_millis(700));
         assert!(!long.is_finished(), "the clip is too short for this test");
@@ -248,12 +247,12 @@ fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::suppo
 
 #[test]
 fn a_run_that_ends_takes_its_ingest_with_it() {
-    let Some(clips) = clips("a_run_that_ends_takes_its_ingest_with_it") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).start();
     let (run, path) = (server.create_run(), "/v1/runs");
     let reply = during_ingest(&server, &run, || {
-        let busy = ingest(&server, &run, "nature_flower.mp4");
+        let busy = ingest(&server, &run, "motion.mp4");
         assert_eq!((busy.status, busy.code().as_str()), (409, "conflict"), "one ingest at a time");
         let frames = || {
             let state = server.get(&format!("{path}/{run}/state")).json();
@@ -279,27 +278,27 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
 
 #[test]
 fn a_worker_that_dies_is_one_clear_error() {
-    let Some(clips) = clips("a_worker_that_dies_is_one_clear_error") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).start();
     let run = server.create_run();
     let reply = during_ingest(&server, &run, || assert_eq!(server.kill_workers(), 1));
     let message = "the media worker crashed on this source";
     assert_eq!((reply.status, reply.source_message().as_str()), (422, message), "{}", reply.text);
-    assert_eq!(server.kinds(&run), ["run_created", "run_failed"], "nothing of half an ingest");
-    assert_eq!(server.events(&run)[1]["payload"]["reason"], message);
+    assert_eq!(server.kinds(&run), ["run_created", "ingest_started", "run_failed"]);
+    assert_eq!(server.events(&run)[2]["payload"]["reason"], message);
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "failed");
     let next = server.create_run();
-    assert_eq!(ingest(&server, &next, "nature_flower.mp4").status, 200, "the server goes on");
+    assert_eq!(ingest(&server, &next, "motion.mp4").status, 200, "the server goes on");
     let kinds = server.kinds(&next);
-    assert_eq!(kinds[..2], ["run_created", "ingest_received"]);
-    assert!(kinds[2..kinds.len() - 1].iter().all(|kind| kind == "keyframe_stored"), "{kinds:?}");
-    assert!(kinds.len() > 3 && kinds.last().is_some_and(|kind| kind == "frames_decoded"));
+    assert_eq!(kinds[..3], ["run_created", "ingest_started", "ingest_received"]);
+    assert!(kinds[3..kinds.len() - 1].iter().all(|kind| kind == "keyframe_stored"), "{kinds:?}");
+    assert!(kinds.len() > 4 && kinds.last().is_some_and(|kind| kind == "frames_decoded"));
 }
 
 #[test]
 fn jobs_past_the_queue_are_told_to_come_back() {
-    let Some(clips) = clips("jobs_past_the_queue_are_told_to_come_back") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path()).root(&clips);
     // A server confined to one processor runs one job at a time.
@@ -316,7 +315,7 @@ fn jobs_past_the_queue_are_told_to_come_back() {
     let jobs = (&limits["file_jobs"]["max"], &limits["file_jobs_waiting"]["max"]);
     assert_eq!(jobs, (&json!(1), &json!(64)));
     let runs: Vec<String> = (0..66).map(|_| server.create_run()).collect();
-    let body = json!({"source_uri": "phone_adx-1080p-av1.mp4", "max_frames": 500_000});
+    let body = json!({"source_uri": "long.mp4", "max_frames": 500_000});
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let send = |run: &str| {
             let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);

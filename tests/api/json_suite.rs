@@ -1,40 +1,126 @@
-//! The public JSON test suite as bodies of every POST route: the right class, and never a 5xx.
+//! JSON and what is none of it as bodies of every POST route: the right class, and never a 5xx.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
+
+use clips::beside_media;
 
 use crate::{
     routes::book,
-    support::{Server, Setup, setting, skip},
+    support::{Server, Setup, setting, shared},
     uploads::{TYPE, file_form},
 };
 
-/// The suite, where it is there; see [`skip`].
-fn suite(test: &str) -> Option<Vec<(String, Vec<u8>)>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let beside = setting("SIGHTLINE_MEDIA_DIR")
-        .map_or(root.join("../shared/media"), PathBuf::from)
-        .join("../json-test-suite");
-    let dir = setting("SIGHTLINE_JSON_SUITE_DIR").map_or(beside, PathBuf::from);
-    let entries = match fs::read_dir(&dir) {
-        Ok(entries) => entries.flatten(),
-        Err(error) => {
-            skip(test, format!("no JSON suite: {error}: {}", dir.display()));
-            return None;
-        }
-    };
-    let mut files: Vec<(String, Vec<u8>)> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .map(|path| {
-            let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-            (name, fs::read(&path).expect("readable"))
-        })
-        .collect();
-    files.sort();
-    Some(files)
+/// Bodies of our own, named as the suite names its files: `y` is JSON, `n` is none, `i` may be taken for either.
+const OWN: &[(&str, &[u8])] = &[
+    ("y_object", br#"{"a": 1, "b": [true, false, null], "c": {"d": "e"}}"#),
+    ("y_empty_object", b"{}"),
+    ("y_empty_array", b"[]"),
+    ("y_white_space", b" \t\r\n{ \n\"a\" \t:\r 1 } \n"),
+    ("y_string_alone", br#""a""#),
+    ("y_number_alone", b"42"),
+    ("y_null_alone", b"null"),
+    ("y_true_alone", b"true"),
+    ("y_empty_name", br#"{"": 0}"#),
+    ("y_escapes", br#"["\" \\ \/ \b \f \n \r \t"]"#),
+    ("y_escaped_nul", br#"{"\u0000": "\u0000"}"#),
+    ("y_surrogate_pair", br#"["\ud834\udd1e"]"#),
+    ("y_noncharacter", br#"["\uffff"]"#),
+    ("y_utf8", "[\"\u{1f33c}\u{e9}\u{20ac}\"]".as_bytes()),
+    ("y_delete_character", b"[\"\x7f\"]"),
+    ("y_line_separators", "[\"\u{2028}\u{2029}\"]".as_bytes()),
+    ("y_numbers", b"[0, -0, 1, -1, 10, 1.5, -0.25, 1e5, 1E+5, 1e-5, 0e1, 1.0e0]"),
+    ("y_many_digits", b"[0.12345678901234567890123456789]"),
+    ("y_small", b"[-1e-307]"),
+    ("y_nested", b"[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]"),
+    ("n_nothing", b""),
+    ("n_white_space", b" \n"),
+    ("n_word", b"hello"),
+    ("n_capital_true", b"[True]"),
+    ("n_capital_null", b"[NULL]"),
+    ("n_cut_true", b"[tru"),
+    ("n_nan", b"[NaN]"),
+    ("n_infinity", b"[-Infinity]"),
+    ("n_trailing_comma", b"[1,]"),
+    ("n_trailing_comma_of_object", br#"{"a": 1,}"#),
+    ("n_leading_comma", b"[,1]"),
+    ("n_two_commas", b"[1,,2]"),
+    ("n_no_comma", b"[1 2]"),
+    ("n_no_comma_of_object", br#"{"a": 1 "b": 2}"#),
+    ("n_no_colon", br#"{"a" 1}"#),
+    ("n_two_colons", br#"{"a":: 1}"#),
+    ("n_no_value", br#"{"a":}"#),
+    ("n_no_name", b"{: 1}"),
+    ("n_bare_name", b"{a: 1}"),
+    ("n_number_for_name", b"{1: 1}"),
+    ("n_single_quotes", b"{'a': 'b'}"),
+    ("n_open_array", b"[1"),
+    ("n_open_object", br#"{"a": 1"#),
+    ("n_open_string", br#"["a"#),
+    ("n_open_escape", br#"["a\"#),
+    ("n_wrong_bracket", b"[1}"),
+    ("n_bracket_alone", b"]"),
+    ("n_two_values", b"{} {}"),
+    ("n_more_behind", b"[]x"),
+    ("n_nul_behind", b"{}\0"),
+    ("n_comment", b"[1 /* one */]"),
+    ("n_line_comment", b"[1] // one"),
+    ("n_plus", b"[+1]"),
+    ("n_leading_zero", b"[01]"),
+    ("n_leading_zero_of_negative", b"[-01]"),
+    ("n_minus_alone", b"[-]"),
+    ("n_no_digit_before_point", b"[.5]"),
+    ("n_no_digit_behind_point", b"[1.]"),
+    ("n_no_exponent", b"[1e]"),
+    ("n_sign_of_no_exponent", b"[1e+]"),
+    ("n_hexadecimal", b"[0x1f]"),
+    ("n_full_width_digit", "[\u{ff11}]".as_bytes()),
+    ("n_tab_in_string", b"[\"a\tb\"]"),
+    ("n_line_end_in_string", b"[\"a\nb\"]"),
+    ("n_nul_in_string", b"[\"a\0b\"]"),
+    ("n_unknown_escape", br#"["\x41"]"#),
+    ("n_short_escape", br#"["\u00g1"]"#),
+    ("n_form_feed", b"[\x0c]"),
+    ("n_no_break_space", "[\u{a0}]".as_bytes()),
+    ("n_byte_order_mark_inside", "[\u{feff}]".as_bytes()),
+    ("n_ampersand", b"a=1&b=2"),
+    ("n_markup", b"<a/>"),
+    ("i_byte_order_mark", b"\xef\xbb\xbf{}"),
+    ("i_invalid_utf8", b"[\"\xff\xfe\"]"),
+    ("i_overlong_utf8", b"[\"\xc0\xaf\"]"),
+    ("i_surrogate_in_utf8", b"[\"\xed\xa0\x80\"]"),
+    ("i_utf16", b"[\0\"\0a\0\"\0]\0"),
+    ("i_lone_surrogate", br#"["\ud800"]"#),
+    ("i_pair_the_wrong_way", br#"["\udd1e\ud834"]"#),
+    ("i_huge_exponent", b"[1e9999]"),
+    ("i_tiny_exponent", b"[1e-9999]"),
+    ("i_huge_integer", b"[123456789012345678901234567890]"),
+    ("i_name_twice", br#"{"a": 1, "a": 2}"#),
+];
+
+/// Bodies of our own, and the public suite's where it lies beside the media folder or where a setting says.
+fn bodies() -> Vec<(String, Vec<u8>)> {
+    let own = OWN.iter().map(|(name, body)| ((*name).to_owned(), body.to_vec()));
+    let long = [
+        ("n_deep_arrays", b"[".repeat(100_000)),
+        ("n_deep_objects", br#"{"a":"#.repeat(20_000)),
+        ("i_deep_and_whole", [b"[".repeat(5000), b"]".repeat(5000)].concat()),
+        ("i_long_number", b"1".repeat(50_000)),
+        ("y_long_string", format!("\"{}\"", "a".repeat(50_000)).into_bytes()),
+    ];
+    let long = long.into_iter().map(|(name, body)| (name.to_owned(), body));
+    let mut bodies: Vec<(String, Vec<u8>)> = own.chain(long).collect();
+    let set = setting("SIGHTLINE_JSON_SUITE_DIR").map(PathBuf::from);
+    let Some(dir) = set.or_else(|| beside_media("json-test-suite")) else { return bodies };
+    let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let files = entries.map(|entry| entry.expect("readable").path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let before = bodies.len();
+    bodies.extend(files.map(|path| {
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        (name, fs::read(&path).expect("readable"))
+    }));
+    assert!(bodies.len() > before + 300, "the suite is whole: {}", bodies.len() - before);
+    bodies
 }
 
 /// What a route makes of a body.
@@ -84,10 +170,9 @@ fn documented(server: &Server) -> Vec<(String, bool)> {
 
 #[test]
 fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
-    let Some(files) = suite("no_body_of_the_suite_is_taken_for_what_it_is_not") else { return };
-    assert!(files.len() > 300, "the suite is whole: {}", files.len());
+    let files = bodies();
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let server = Setup::new(dir.path()).own_root().start();
     let mut wrong = Vec::new();
     let named = ROUTES.iter().map(|(path, reads)| ((*path).to_owned(), *reads != Reads::Other));
     assert_eq!(named.collect::<Vec<_>>(), documented(&server), "every route is tried");
@@ -122,9 +207,8 @@ fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
 /// Routes whose bodies are no JSON are given the files as what they take.
 #[test]
 fn no_body_of_the_suite_is_taken_for_media_or_an_offer() {
-    let Some(files) = suite("no_body_of_the_suite_is_taken_for_media_or_an_offer") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let files = bodies();
+    let server = shared();
     for (name, body) in &files {
         let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
         let upload = upload.body(file_form("a.mp4", body)).send();

@@ -46,12 +46,15 @@ fn wait_for_ready(server: &Server, status: u16, text: &str) {
 #[test]
 fn records_are_written_again_once_a_full_disk_has_room() {
     const NAME: &str = "records_are_written_again_once_a_full_disk_has_room";
-    let Some(clips) = clips(NAME).filter(|_| can_mount(NAME)) else { return };
+    if !can_mount(NAME) {
+        return;
+    }
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let receiver = Receiver::start(dir.path());
     let setup = webhooks::setup(dir.path(), &receiver).on_disk(64);
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
-    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
     let upload = upload.body(file_form("a.mp4", &bytes)).send();
     assert_eq!(upload.status, 200, "{}", upload.text);

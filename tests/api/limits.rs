@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     routes::book::path,
-    support::{Reply, Server, Setup},
+    support::{Reply, Server, Setup, shared},
 };
 
 /// A value for a field, and whether the document says that it is accepted.
@@ -29,7 +29,7 @@ fn body(operation: &str, run: &str) -> Value {
             "source_uri": "missing.mp4", "model": "qwen3-vl-4b",
             "crop": {"x": 0.0, "y": 0.0, "width": 1.0, "height": 1.0},
         }),
-        "analyzeRun" => json!({"model": "m", "frames": [frame(0)]}),
+        "analyzeRun" => json!({"model": "qwen3-vl-8b", "frames": [frame(0)]}),
         "query" => json!({"run_id": run}),
         "search" => json!({"query": "q"}),
         "infer" => question(),
@@ -258,7 +258,7 @@ fn check_parameters(
 #[test]
 fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
     let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(dir.path());
+    let setup = Setup::new(dir.path()).own_root();
     let server = setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8").start();
     let document = server.get("/v1/openapi.json").json();
     let mut count = 0;
@@ -298,8 +298,7 @@ fn a_limit_that_is_off_is_null_and_none_is_more_than_json_can_say() {
 
 #[test]
 fn the_limits_route_and_the_document_say_the_same() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let document = server.get("/v1/openapi.json").json();
     let limits = server.get("/v1/limits").json()["limits"].clone();
     let body = |route: &str| match route {
@@ -330,8 +329,7 @@ fn the_limits_route_and_the_document_say_the_same() {
 /// found here.
 #[test]
 fn the_bounds_are_those_of_the_contract() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let limits = server.get("/v1/limits").json()["limits"].clone();
     let rows = [
         ("ingest.max_frames", Some(1.0), Some(500_000.0), Some(512.0)),
@@ -365,8 +363,7 @@ fn the_bounds_are_those_of_the_contract() {
 /// Bytes and not characters are counted.
 #[test]
 fn a_prompt_is_bounded_in_bytes() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let asked = |prompt: String| {
         let reply = server.post("/v1/infer", &json!({"model": "qwen3-vl-4b", "prompt": prompt}));
         (reply.status, reply.fields())

@@ -196,18 +196,20 @@ impl Prometheus {
 #[test]
 fn a_real_prometheus_scrapes_what_an_ingest_did() {
     const TEST: &str = "a_real_prometheus_scrapes_what_an_ingest_did";
-    let (Some(clips), true) = (clips(TEST), found(TEST, "prometheus")) else { return };
+    if !found(TEST, "prometheus") {
+        return;
+    }
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).root(&clips).start();
     let run = server.create_run();
-    let clip = fs::read_dir(&clips).expect("clips").flatten().map(|entry| entry.path());
-    let clip = clip.filter(|path| path.extension().is_some_and(|ext| ext == "mp4")).min();
-    let body = json!({ "source_uri": clip.expect("an mp4").display().to_string() });
+    let body = json!({ "source_uri": "talk.mp4" });
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
     assert_eq!(ingested.status, 200, "{}", ingested.text);
     let frames = ingested.json()["decoded_frames"].as_f64().expect("a number");
     let stills = server.kinds(&run).iter().filter(|kind| *kind == "keyframe_stored").count();
-    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({ "model": "m" }));
+    let analyzed =
+        server.post(&format!("/v1/runs/{run}/analyze"), &json!({ "model": "qwen3-vl-8b" }));
     assert_eq!(analyzed.status, 200, "{}", analyzed.text);
 
     let prometheus = Prometheus::start(dir.path(), server.addr());

@@ -186,12 +186,12 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
 #[test]
 fn stored_stills_are_pictures_that_llama_cpp_takes() {
     let name = "stored_stills_are_pictures_that_llama_cpp_takes";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let server = server(dir.path(), &models, KEY).root(&clips).start();
     let run = server.create_run();
-    let source = json!({"source_uri": "talk_friday.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40});
+    let source = json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40});
     assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &source).status, 200);
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hashes: Vec<&Value> = kept["keyframes"]
@@ -216,7 +216,7 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
 #[test]
 fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     let name = "llama_cpp_is_asked_about_every_chunk_of_a_clip";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let server = server(dir.path(), &models, KEY).root(&clips).start();
@@ -224,7 +224,7 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();
         let mut body = json!({
-            "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90,
+            "source_uri": "talk.mp4", "model": MODEL, "max_frames": 90,
             "semantic_prompt": "What happens?", "semantic_frames_per_chunk": 2,
         });
         body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());

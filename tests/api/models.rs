@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Setup;
+use crate::support::{Setup, shared};
 
 #[test]
 fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let answer = server.get("/v1/models").json();
     let models = answer["models"].as_array().expect("an array");
     let find = |id: &str| models.iter().find(|model| model["id"] == id).expect("a curated model");

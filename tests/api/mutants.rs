@@ -1,27 +1,14 @@
 //! Broken media over HTTP: whatever a file holds, the answer is frames or a reason.
 
-use std::{path::Path, process::Command};
-
+use clips::rendered;
 use serde_json::json;
 
-use crate::support::{Setup, skip};
+use crate::support::Setup;
 
-/// A few frames of a test picture, or a loud line that says why there are none.
-fn clip(dir: &Path, name: &str, codec: &[&str]) -> Option<Vec<u8>> {
-    let path = dir.join(name);
-    let made = Command::new("ffmpeg")
-        .args(["-v", "error", "-f", "lavfi", "-i", "testsrc=size=96x64:rate=10:duration=2"])
-        .args(codec)
-        .args(["-pix_fmt", "yuv420p", "-y"])
-        .arg(&path)
-        .status();
-    match made {
-        Ok(status) if status.success() => Some(std::fs::read(&path).expect("readable")),
-        other => {
-            skip(name, format!("ffmpeg makes no such clip: {other:?}"));
-            None
-        }
-    }
+/// A few frames of a test picture.
+fn clip(name: &str, codec: &str) -> Vec<u8> {
+    let source = "-f lavfi -i testsrc=size=96x64:rate=10:duration=2 -pix_fmt yuv420p";
+    std::fs::read(rendered(name, &format!("{source} {codec}"))).expect("readable")
 }
 
 /// The `n`th way to break `bytes`, the same each time.
@@ -56,13 +43,8 @@ fn mutant(bytes: &[u8], n: u64) -> Vec<u8> {
 #[test]
 fn mutated_media_get_frames_or_a_reason_and_the_server_goes_on() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mp4 = clip(dir.path(), "whole.mp4", &["-c:v", "mpeg4", "-g", "5"]);
-    let webm = clip(dir.path(), "whole.webm", &["-c:v", "libvpx", "-b:v", "100k"]);
-    let clips: Vec<Vec<u8>> = mp4.into_iter().chain(webm).collect();
-    if clips.is_empty() {
-        return;
-    }
-    let server = Setup::new(dir.path()).root(dir.path()).start();
+    let clips = [clip("whole.mp4", "-c:v mpeg4 -g 5"), clip("whole.webm", "-c:v libvpx -b:v 100k")];
+    let server = Setup::new(dir.path()).own_root().start();
     let ingest = |name: &str| {
         let run = server.create_run();
         server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": name }))
@@ -71,7 +53,7 @@ fn mutated_media_get_frames_or_a_reason_and_the_server_goes_on() {
     for n in 0..50 {
         let name = format!("mutant-{n}");
         let bytes = mutant(&clips[n as usize % clips.len()], n);
-        std::fs::write(dir.path().join(&name), bytes).expect("written");
+        std::fs::write(dir.path().join("root").join(&name), bytes).expect("written");
         let reply = ingest(&name);
         match reply.status {
             200 => assert!(reply.json()["decoded_frames"].is_u64(), "{name}: {}", reply.text),
@@ -81,8 +63,8 @@ fn mutated_media_get_frames_or_a_reason_and_the_server_goes_on() {
         statuses.push(reply.status);
     }
     assert!(statuses.contains(&200) && statuses.contains(&422), "{statuses:?}");
-    let whole = if dir.path().join("whole.mp4").exists() { "whole.mp4" } else { "whole.webm" };
-    let reply = ingest(whole);
+    std::fs::write(dir.path().join("root/whole.mp4"), &clips[0]).expect("written");
+    let reply = ingest("whole.mp4");
     assert_eq!(
         (reply.status, &reply.json()["decoded_frames"]),
         (200, &json!(20)),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Server, Setup, clips};
+use crate::support::{Reply, Server, shared};
 
 /// The path that the `Link` header names as the next page.
 fn next(reply: &Reply) -> Option<String> {
@@ -42,8 +42,7 @@ fn ids(items: &[Value], id: &str) -> Vec<Value> {
 
 #[test]
 fn runs_are_each_listed_once_while_more_are_created() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let mut expected: Vec<Value> = (0..7).map(|_| json!(server.create_run())).collect();
     expected.reverse();
     let array = |page: &Value| page.as_array().expect("an array").clone();
@@ -70,8 +69,7 @@ fn runs_are_each_listed_once_while_more_are_created() {
 
 #[test]
 fn events_are_each_listed_once_while_more_are_appended() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = shared();
     let (run, other) = (server.create_run(), server.create_run());
     let add = |run: &str| {
         let reply = server.post(&format!("/v1/runs/{run}/keepalive"), &json!({}));
@@ -93,14 +91,12 @@ fn events_are_each_listed_once_while_more_are_appended() {
 
 #[test]
 fn markers_and_stills_are_each_listed_once() {
-    let Some(clips) = clips("markers_and_stills_are_each_listed_once") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = shared().with_clips();
     let run = server.create_run();
-    let ingest = json!({"source_uri": "talk_friday.mp4"});
+    let ingest = json!({"source_uri": "talk.mp4"});
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
     assert_eq!(reply.status, 200, "{}", reply.text);
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"}));
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
     assert_eq!(reply.status, 200, "{}", reply.text);
     for (list, id) in [("markers", "marker_id"), ("keyframes", "seq")] {
         let path = |limit| format!("/v1/runs/{run}/{list}?limit={limit}");
@@ -108,8 +104,12 @@ fn markers_and_stills_are_each_listed_once() {
         assert!(whole.len() > 2, "{list}: {}", whole.len());
         for limit in [1, 2, whole.len() - 1, whole.len()] {
             // The same analysis again gives the same markers.
-            let again =
-                || drop(server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "m"})));
+            let again = || {
+                drop(
+                    server
+                        .post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"})),
+                )
+            };
             let found = pages(&server, &path(limit), field(list), again);
             assert_eq!(ids(&found, id), ids(&whole, id), "{list} by {limit}");
         }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use infer::scripted::{Seen, Step};
+use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
     Reply, Server, Setup, clips,
     model::{Model, prompt},
+    shared,
 };
 
 pub const MODEL: &str = "qwen3-vl-4b";
@@ -26,7 +27,7 @@ pub fn finding(event_type: &str, confidence: f64) -> String {
 /// Ninety frames of a clip with a model asked about each thirty.
 fn body(more: &Value) -> Value {
     let mut body = json!({
-        "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90,
+        "source_uri": "talk.mp4", "model": MODEL, "max_frames": 90,
         "semantic_prompt": "Where is the van?",
     });
     let fields = more.as_object().expect("an object").clone();
@@ -98,7 +99,7 @@ fn picture_size(seen: &Seen) -> (u16, u16) {
 
 #[test]
 fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
-    let Some(clips) = clips("a_clip_is_described_chunk_by_chunk_and_marked_so") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     // By the time of the picture: the first chunk is one thing, the others another.
     let model = Model::start(|seen| {
@@ -209,11 +210,9 @@ fn check_questions(model: &Model, inferred: &[Value], frames_ms: &[i64]) {
 
 #[test]
 fn without_a_model_the_gate_decides_and_says_so_once() {
-    let Some(clips) = clips("without_a_model_the_gate_decides_and_says_so_once") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = shared().with_clips();
     let by_gate = server.create_run();
-    let ingest = json!({"source_uri": "talk_friday.mp4", "max_frames": 90});
+    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 90});
     assert_eq!(server.post(&format!("/v1/runs/{by_gate}/ingest"), &ingest).status, 200);
     let path = format!("/v1/runs/{by_gate}/analyze");
     let by_gate = server.post(&path, &json!({"model": MODEL})).json();
@@ -252,7 +251,7 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
 
 #[test]
 fn a_second_model_is_asked_where_the_first_is_unsure() {
-    let Some(clips) = clips("a_second_model_is_asked_where_the_first_is_unsure") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.json()["model"].as_str() {
         Some(LARGE) => Step::chat(&finding("van leaves", 0.9)),
@@ -272,7 +271,7 @@ fn a_second_model_is_asked_where_the_first_is_unsure() {
 
 #[test]
 fn the_ways_to_show_and_to_ask_reach_the_model() {
-    let Some(clips) = clips("the_ways_to_show_and_to_ask_reach_the_model") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
@@ -320,9 +319,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
 
 #[test]
 fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
-    let Some(clips) = clips("chunks_are_asked_about_at_once_while_the_rest_is_decoded") else {
-        return;
-    };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model =
         Model::start(|_| Step::chat(&finding("van waits", 0.9)).after(Duration::from_millis(200)));
@@ -341,7 +338,7 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
 
 #[test]
 fn a_key_reasons_once() {
-    let Some(clips) = clips("a_key_reasons_once") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();

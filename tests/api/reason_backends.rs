@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::json;
 
 use super::reason::{LARGE, finding, payloads, reason, wait_until};
@@ -10,20 +10,20 @@ use crate::support::{Setup, clips, model::Model};
 
 #[test]
 fn models_are_asked_before_the_source_is_decoded() {
-    let Some(clips) = clips("models_are_asked_before_the_source_is_decoded") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
     let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
     let run = server.create_run();
     let more = json!({
-        "source_uri": "surv_bottle-detection.mp4", "max_frames": 1000, "chunk_size": 5,
+        "source_uri": "street.mp4", "max_frames": 1000, "chunk_size": 5,
         "semantic_timeout_ms": 120_000,
     });
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| reason(&server, &run, &more));
         wait_until("four are asked", || model.server.seen().len() == 4);
         let kinds = server.kinds(&run);
-        assert_eq!(kinds, ["run_created", "ingest_received"], "the rest is held back");
+        assert_eq!(kinds, ["run_created", "ingest_started"], "the rest is held back");
         assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
         assert_eq!(asking.join().expect("no panic").status, 409);
     });
@@ -33,8 +33,7 @@ fn models_are_asked_before_the_source_is_decoded() {
 
 #[test]
 fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
-    let name = "another_backend_answers_for_one_that_refuses_and_that_is_told";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.2)));
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -64,7 +63,7 @@ fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
 
 #[test]
 fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
-    let Some(clips) = clips("a_model_that_no_backend_serves_leaves_it_to_the_gate") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let config = "[[backends]]\nname = \"small\"\ntype = \"openai_compat\"\n\
          base_url = \"http://127.0.0.1:9\"\nmodel = \"qwen3-vl-4b\"\n\
@@ -89,7 +88,7 @@ fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
 /// A restart of a model server, and one that is loading its model.
 #[test]
 fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
-    let Some(clips) = clips("a_model_that_is_away_for_a_moment_costs_no_chunk") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let mut away: Option<Instant> = None;
     let model = Model::start(move |seen| {
@@ -119,7 +118,7 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
 /// What a backend that keeps asking for a rest costs a reasoning is what its outage may cost.
 #[test]
 fn rests_are_waited_for_as_long_as_an_outage() {
-    let Some(clips) = clips("rests_are_waited_for_as_long_as_an_outage") else { return };
+    let clips = clips();
     for (name, outage_ms, rest) in
         [("none is waited for", "0", "2"), ("one that is longer than that is not", "60000", "3600")]
     {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{finding, reason};
@@ -11,7 +11,7 @@ use crate::support::{Setup, clips, model::Model, onnx_runtime};
 #[test]
 fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
     let name = "what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let Some(runtime) = onnx_runtime::runtime(name) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let mut asked = 0;
@@ -23,8 +23,7 @@ fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
     let setup = setup.var("SERVICE_NOVELTY_MODEL_PATH", "built-in");
     let server = setup.var("SERVICE_ONNXRUNTIME_PATH", runtime.to_str().expect("text")).start();
     let run = server.create_run();
-    let more =
-        json!({"source_uri": "screen_gh-scoped-creds.mp4", "chunk_size": 10, "max_frames": 400});
+    let more = json!({"source_uri": "screen.mp4", "chunk_size": 10, "max_frames": 400});
     let reply = reason(&server, &run, &more);
     assert_eq!(reply.status, 200, "{}", reply.text);
     let events = server.events(&run);

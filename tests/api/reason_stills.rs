@@ -1,7 +1,7 @@
 //! What a reasoning shows while it is under way: stills no later than what is said of them, how far
 //! it has come, and which request it refuses meanwhile.
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::{
@@ -19,8 +19,7 @@ fn times(server: &Server, run: &str, kind: &str, field: &str) -> Vec<(u64, i64)>
 
 #[test]
 fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
-    let name = "stills_are_there_no_later_than_what_is_said_of_their_chunk";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     // The first two questions are answered, the others never.
     let model = Model::start(|seen| match seen.number {
@@ -33,7 +32,7 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
     std::thread::scope(|scope| {
         let path = format!("/v1/runs/{run}/reason");
         let body = json!({
-            "source_uri": "talk_friday.mp4", "model": MODEL, "max_frames": 90, "chunk_size": 30,
+            "source_uri": "talk.mp4", "model": MODEL, "max_frames": 90, "chunk_size": 30,
             "semantic_prompt": "p", "semantic_timeout_ms": 120_000,
         });
         let call = server.call("POST", &path).json(&body);
@@ -68,8 +67,7 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
 
 #[test]
 fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
-    let name = "a_reasoning_that_fails_is_charged_for_what_its_events_name";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.number {
         0 => Step::chat(&finding("van waits", 0.9)),
@@ -82,7 +80,7 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
         let path = format!("/v1/runs/{run}/reason");
         // Two chunks, one asked about and one waiting, hold the rest of the film back.
         let body = json!({
-            "source_uri": "film_nasa.mp4", "model": MODEL, "max_frames": 600, "chunk_size": 60,
+            "source_uri": "film.mp4", "model": MODEL, "max_frames": 600, "chunk_size": 60,
             "vlm_concurrency": 1, "semantic_prompt": "p", "semantic_timeout_ms": 120_000,
         });
         let call = server.call("POST", &path).json(&body);
@@ -111,8 +109,7 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
 /// Also one of which nothing was said yet: no run stays under way without anybody at work.
 #[test]
 fn a_reasoning_that_the_quota_refuses_ends_its_run() {
-    let name = "a_reasoning_that_the_quota_refuses_ends_its_run";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
     let setup = model.behind(Setup::new(dir.path()).root(&clips));
@@ -120,7 +117,9 @@ fn a_reasoning_that_the_quota_refuses_ends_its_run() {
     let run = server.create_run();
     let refused = reason(&server, &run, &json!({"max_frames": 60}));
     assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
-    assert_eq!(server.kinds(&run), ["run_created", "ingest_received", "run_failed"]);
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds[..2], ["run_created", "ingest_started"]);
+    assert_eq!(kinds.last().map(String::as_str), Some("run_failed"));
     let why = payloads(&server, &run, "run_failed")[0]["reason"].to_string();
     assert!(why.contains("delete runs or uploads"), "{why}");
     assert!(used(&server) < 20_000, "nothing of it is charged");
@@ -128,8 +127,7 @@ fn a_reasoning_that_the_quota_refuses_ends_its_run() {
 
 #[test]
 fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
-    let name = "pictures_that_no_model_takes_are_refused_and_long_words_marked";
-    let Some(clips) = clips(name) else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let mut long: Value = serde_json::from_str(&finding("van waits", 0.9)).expect("JSON");
     long["description"] = json!("d".repeat(20_000));

@@ -56,8 +56,10 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new(dir.path());
     let video = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=3", "-bf", "2", "clip.mp4"];
-    ffmpeg(dir.path(), &video);
-    let path = dir.path().join("clip.mp4");
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("made");
+    ffmpeg(&root, &video);
+    let path = root.join("clip.mp4");
     let file = format!(
         "/clip=( filesrc location={} ! qtdemux ! h264parse ! rtph264pay config-interval=-1 \
          name=pay0 )",
@@ -66,7 +68,7 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
     let camera = Camera::start("digest", &[file]);
     let secure = certificate.before(camera.port);
     let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = server.root(dir.path()).start();
+    let server = server.root(&root).start();
     let whole = made(&server, "clip.mp4");
     for (scheme, port) in [("rtsp", camera.port), ("rtsps", secure)] {
         let source = format!("{scheme}://camera:open%20sesame@localhost:{port}/clip");

@@ -28,7 +28,7 @@ fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
     if let Some(last) = last {
         request = request.header("last-event-id", last);
     }
-    request.header("x-api-key", ALICE).send().expect("an answer")
+    request.header("x-api-key", server.key(ALICE)).send().expect("an answer")
 }
 
 impl Stream {

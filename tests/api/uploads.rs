@@ -13,6 +13,7 @@ use super::remote;
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup, clips,
     host::{Certificate, Host},
+    shared,
 };
 
 pub const BOUNDARY: &str = "x-boundary";
@@ -69,10 +70,10 @@ fn wait_until_empty(dir: &Path) {
 
 #[test]
 fn an_upload_is_kept_served_ingested_and_removed() {
-    let Some(clips) = clips("an_upload_is_kept_served_ingested_and_removed") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Setup::new(dir.path()).start();
-    let bytes = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes));
     assert_eq!(reply.status, 200, "{}", reply.text);
     let answer = reply.json();
@@ -138,10 +139,10 @@ fn check_that_bob_sees_nothing(server: &Server, path: &str, name: &str) {
 
 #[test]
 fn what_is_no_media_file_is_refused_and_leaves_nothing() {
-    let Some(clips) = clips("what_is_no_media_file_is_refused_and_leaves_nothing") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).start();
-    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let named = "name=\"file\"; filename=\"a.mp4\"";
     let hls = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n";
     let rows: Vec<(&str, Vec<u8>, u16, &str)> = vec![
@@ -200,9 +201,9 @@ fn silence() -> Vec<u8> {
 
 #[test]
 fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
-    let Some(clips) = clips("a_file_may_be_as_large_as_the_limit_and_no_larger") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let limit = clip.len();
     let server = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", &limit.to_string()).start();
     assert_eq!(send(&server, file_form("a.mp4", &clip)).status, 200);
@@ -290,7 +291,7 @@ fn uploads_at_once_are_bounded_for_each_caller() {
 
 #[test]
 fn an_upload_waits_for_no_job() {
-    let Some(clips) = clips("an_upload_waits_for_no_job") else { return };
+    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new(dir.path());
     let host = Host::start(&certificate, |_, _| {
@@ -301,7 +302,7 @@ fn an_upload_waits_for_no_job() {
     let server = remote::setup(dir.path(), &certificate).start();
     let places = server.get("/v1/limits").json()["limits"]["file_jobs"]["max"].as_u64();
     let runs: Vec<_> = (0..places.expect("a number")).map(|_| server.create_run()).collect();
-    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     std::thread::scope(|scope| {
         for run in &runs {
             scope.spawn(|| remote::ingest(&server, run, &host.url("/never.mp4")));
@@ -346,10 +347,9 @@ fn an_upload_without_an_end_is_cut_by_the_limit() {
 
 #[test]
 fn lists_of_uploads_go_page_by_page_while_more_come() {
-    let Some(clips) = clips("lists_of_uploads_go_page_by_page_while_more_come") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
-    let clip = std::fs::read(clips.join("nature_flower.mp4")).expect("a clip");
+    let clips = clips();
+    let server = shared();
+    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let add = || upload(&server, "a.mp4", &clip)["file_name"].as_str().expect("one").to_owned();
     let mut expected: Vec<String> = (0..5).map(|_| add()).collect();
     expected.reverse();
@@ -375,11 +375,9 @@ fn lists_of_uploads_go_page_by_page_while_more_come() {
 
 #[test]
 fn a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called() {
-    const NAME: &str = "a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called";
-    let Some(clips) = clips(NAME) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
-    let clip = std::fs::read(clips.join("talk_asl-book.mkv")).expect("a clip");
+    let clips = clips();
+    let server = shared();
+    let clip = std::fs::read(clips.join("signing.mkv")).expect("a clip");
     for name in ["a.mkv", "a.mp4", "a.html", "a"] {
         let answer = upload(&server, name, &clip);
         assert_eq!(answer["media_type"], "video/matroska", "{name}");

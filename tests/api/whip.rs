@@ -60,7 +60,7 @@ fn publish(server: &Server) -> (String, String, Reply) {
 
 /// The path that the relative `Location` of an answer names.
 fn located(reply: &Reply) -> String {
-    format!("/v1/stream/{}", reply.header("location"))
+    reply.header("location").to_owned()
 }
 
 fn attached(config: &Value) -> String {

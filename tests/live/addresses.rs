@@ -21,7 +21,7 @@ fn video_arrives_at_addresses_of_both_families() {
     ] {
         let case = format!("{bind}, {public:?}, offered to {offered_to}");
         let dir = tempfile::tempdir().expect("a directory");
-        let file = clip::scenes(dir.path(), "AB", 0);
+        let file = clip::scenes("AB", 0);
         let setup = Setup::new(dir.path()).var("SERVICE_BIND_ADDR", bind);
         let server = setup.var("SERVICE_WEBRTC_PUBLIC_IPS", public).start();
         let (_, port) = server.addr().rsplit_once(':').expect("a port");

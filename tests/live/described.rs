@@ -1,7 +1,7 @@
 //! What models say of live pictures, and which events come of it: a real publisher, a scripted
 //! backend that answers by the pictures it is shown.
 
-use infer::scripted::{Seen, Step, chat_body};
+use scripted_model::{Seen, Step, chat_body};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -218,12 +218,12 @@ fn what_is_told_of_live_pictures() {
         .start();
     let cases = cases();
     // The worker that all of them share starts with the first.
-    let first = clip::scenes(dir.path(), "A", TAIL);
+    let first = clip::scenes("A", TAIL);
     let warm = Publication::start(&sightline, &server, &first, &json!({}), &[]);
     let stills = || payloads(&server, &warm.run, "keyframe_stored").len();
     eventually("a worker that runs", || (stills() > 0).then_some(()));
     let started = cases.iter().map(|case| {
-        let file = clip::scenes(dir.path(), case.scenes, TAIL);
+        let file = clip::scenes(case.scenes, TAIL);
         let mut attach = case.attach.clone();
         attach["prompt"] = json!(case.prompt);
         Publication::start(&sightline, &server, &file, &attach, &[])
@@ -289,7 +289,7 @@ fn what_ends_before_it_is_described_is_counted() {
         .var("SERVICE_LIVE_MODEL", FIRST)
         .var("SERVICE_GATE_KEEPALIVE_FRAMES", "0")
         .start();
-    let file = clip::scenes(dir.path(), "ABCA", TAIL);
+    let file = clip::scenes("ABCA", TAIL);
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
     let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));

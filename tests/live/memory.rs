@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use infer::scripted::Step;
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -88,7 +88,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
     let setup = model.behind(Setup::new(dir.path())).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
     let server =
         embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
-    let file = clip::scenes(dir.path(), "AAAB", 1);
+    let file = clip::scenes("AAAB", 1);
     let publication = Publication::start(sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
     publication.finish();
@@ -144,7 +144,7 @@ fn descriptions_are_in_the_database_while_the_session_lives() {
     let model = narrator();
     let setup = model.behind(Setup::new(dir.path()));
     let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
-    let file = clip::scenes(dir.path(), "ABC", 0);
+    let file = clip::scenes("ABC", 0);
     let attach = json!({"clip_mode": {"clip_length_seconds": 0.8, "delay_seconds": 0.2}});
     let publication = Publication::start(&sightline, &server, &file, &attach, &["--loop"]);
     let run = publication.run.clone();
@@ -178,7 +178,7 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     });
     let setup = model.behind(Setup::new(dir.path()));
     let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10").start();
-    let file = clip::scenes(dir.path(), "C", 0);
+    let file = clip::scenes("C", 0);
     let attach = json!({
         "prompt": "first words", "index_name": "gate",
         "crop": {"x": 0.25, "y": 0.25, "width": 0.5, "height": 0.25},
@@ -215,14 +215,14 @@ type Failure = (&'static str, fn() -> Step, &'static str);
 fn a_picture_without_a_description_is_told_once() {
     let Some(sightline) = sightline("a_picture_without_a_description_is_told_once") else { return };
     let rows: [Failure; 2] = [
-        ("no JSON", || Step::chat("a wall, I think"), "JSON"),
+        ("half of JSON", || Step::chat("{\"description\": \"a wa"), "JSON"),
         ("a page of HTML", || Step::html(502), "5"),
     ];
     for (name, step, says) in rows {
         let dir = tempfile::tempdir().expect("a directory");
         let model = Model::start(move |_| step());
         let server = model.behind(Setup::new(dir.path())).start();
-        let file = clip::scenes(dir.path(), "ABC", 0);
+        let file = clip::scenes("ABC", 0);
         let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
         let run = publication.run.clone();
         publication.finish();
@@ -244,7 +244,7 @@ fn without_a_backend_the_timeline_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
     let server = setup.start();
-    let file = clip::scenes(dir.path(), "ABC", 60);
+    let file = clip::scenes("ABC", 60);
     let attach = json!({"clip_mode": {"clip_length_seconds": 0.5, "delay_seconds": 0.1}});
     let publication = Publication::start(&sightline, &server, &file, &attach, &[]);
     let run = publication.run.clone();
@@ -272,7 +272,7 @@ fn without_a_name_a_model_that_is_listed_is_asked() {
     let listed = json!({"object": "list", "data": [{"id": "qwen3-vl-8b", "object": "model"}]});
     model.server.answer_probes(Step::json(200, &listed));
     let server = model.behind(Setup::new(dir.path())).start();
-    let file = clip::scenes(dir.path(), "AB", 0);
+    let file = clip::scenes("AB", 0);
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
     publication.finish();

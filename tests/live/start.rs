@@ -14,7 +14,7 @@ fn a_media_worker_has_started_when_the_first_picture_comes() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let file = clip::scenes(dir.path(), "A", 60);
+    let file = clip::scenes("A", 60);
     let server = Setup::new(dir.path()).start();
     assert_eq!(metric(&server, "service_live_workers"), 0.0);
     // The publisher connects, and no packet of a picture arrives.

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use media::{
-    BlobHash, EventType, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
+    BlobHash, EventType, JobId, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
     SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
     AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
-    IngestReceived, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested, RunCompleted,
-    RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
-    SemanticChunkInferred, SemanticFallbackActivated, SessionRunCreated, Signals, Timeline,
-    TokenBudgetLow, Tokens,
+    IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested,
+    RunCompleted, RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
+    SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome, SessionRunCreated, Signals,
+    Timeline, TokenBudgetLow, Tokens,
 };
 
 use crate::{assert_valid, component};
@@ -75,6 +75,11 @@ fn of_runs() -> Vec<Event> {
             sampling_policy: Some(SamplingPolicy::Fixed),
             sample_fps: Rate::new(2, 1),
         }),
+        Event::IngestStarted(IngestStarted {
+            request_id: REQUEST,
+            job_id: JobId::from_bytes([6; 16]),
+            ingest: JsonText::parse(r#"{"source_uri":"a.mp4"}"#).expect("JSON"),
+        }),
         Event::FramesDecoded(FramesDecoded {
             request_id: REQUEST,
             source_uri: text("a.mp4"),
@@ -89,6 +94,7 @@ fn of_runs() -> Vec<Event> {
             decoder: Some(text("nvdec:h264+software:h264")),
             decoder_fallback: Some(text("the device was lost")),
             truncated: true,
+            reason: Some(text("stopped")),
             signals: Signals::Inline(vec![signal]),
         }),
         Event::MarkerEmitted(marker),
@@ -121,6 +127,7 @@ fn of_runs() -> Vec<Event> {
             frames: 1,
             markers: 1,
             index_name: None,
+            semantic: Some(SemanticOutcome { requested: true, ..SemanticOutcome::default() }),
         }),
         Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
         Event::RunExpired,
@@ -178,6 +185,7 @@ fn of_models() -> Vec<Event> {
             description: text("d"),
             confidence: Some(Score::ONE),
             raw_output: text("r"),
+            output: JsonText::parse(r#"{"a":1}"#),
             tokens: Tokens::default(),
             inference_latency_ms: 3,
             tier: Some(Pass::First),

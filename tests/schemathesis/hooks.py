@@ -1,15 +1,37 @@
 """What the contract says and JSON Schema cannot, for schemathesis."""
 
+import itertools
 import json
 import re
 import uuid
 import zlib
 
 import schemathesis
+import urllib3.connectionpool
+import urllib3.util.connection
+
+# Wrong keys of one address are limited, and the tool sends many: each request comes from an address of its own.
+ADDRESSES = itertools.count(1)
+connect = urllib3.util.connection.create_connection
+
+
+def connect_from_next(address, timeout=None, source_address=None, socket_options=None):
+    number = next(ADDRESSES) % 60_000
+    source = (f"127.1.{number // 250}.{number % 250 + 1}", 0)
+    return connect(address, timeout, source, socket_options)
+
+
+def close_when_done(pool, connection):
+    if connection is not None:
+        connection.close()
+
+
+urllib3.util.connection.create_connection = connect_from_next
+urllib3.connectionpool.HTTPConnectionPool._put_conn = close_when_done
 
 # What the server that is tested has: a schema cannot name it.
 MODELS = ("model", "first_pass_model", "second_pass_model")
-RESOLVES = {"source_uri": "talk_friday.mp4"} | {name: "qwen3-vl-4b" for name in MODELS}
+RESOLVES = {"source_uri": "talk.mp4"} | {name: "qwen3-vl-4b" for name in MODELS}
 # A model that answers at once is not asked in less than this: an answer that is late is a failure of the backend.
 TIMEOUT_MS = 20_000
 

@@ -1,24 +1,14 @@
-//! Clients of others: aioquic from PyPI, reqwest, and Chromium, told of HTTP/3 or finding it by itself.
+//! Clients of others: aioquic from PyPI and Chromium, told of HTTP/3 or finding it by itself.
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::Command,
-    thread,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::Version;
 use rcgen::PublicKeyData;
-use reqwest::{
-    Certificate,
-    blocking::{
-        Client, RequestBuilder, Response,
-        multipart::{Form, Part},
-    },
-};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::client::{PATIENCE, Served, served};
@@ -27,7 +17,7 @@ use crate::support::{ALICE, Setup, clips, python, skip, whip::sightline};
 #[test]
 fn aioquic_uploads_downloads_and_listens() {
     const NAME: &str = "aioquic_uploads_downloads_and_listens";
-    let Some(clips) = clips(NAME) else { return };
+    let clips = clips();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serving/aioquic");
     let bin = match python::installed(&here.join("requirements.txt")) {
         Ok(bin) => bin,
@@ -37,59 +27,8 @@ fn aioquic_uploads_downloads_and_listens() {
     let served = Served::start(dir.path(), Setup::new(dir.path()));
     let mut client = Command::new(bin.join("python"));
     client.arg(here.join("client.py")).arg(served.client.udp.port().to_string());
-    client.arg(&served.pair.chain).arg(ALICE).arg(clips.join("nature_flower.mp4"));
+    client.arg(&served.pair.chain).arg(ALICE).arg(clips.join("motion.mp4"));
     python::run(&mut client).expect("all was well");
-}
-
-/// A client that speaks HTTP/3 alone and trusts one certificate.
-fn reqwest_over_http3(served: &Served) -> Client {
-    let certificate = Certificate::from_der(&served.pair.der).expect("a certificate");
-    let builder = Client::builder().http3_prior_knowledge().tls_certs_only([certificate]);
-    builder.resolve("localhost", served.client.udp).timeout(PATIENCE).build().expect("a client")
-}
-
-#[test]
-fn reqwest_uploads_downloads_and_listens() {
-    let Some(clips) = clips("reqwest_uploads_downloads_and_listens") else { return };
-    let (_dir, served) = served();
-    let client = reqwest_over_http3(&served);
-    let send = |request: RequestBuilder, status: u16| {
-        let request = request.header("x-api-key", ALICE).version(Version::HTTP_3);
-        let response = request.send().expect("answered");
-        assert_eq!((response.status().as_u16(), response.version()), (status, Version::HTTP_3));
-        response
-    };
-    let url = |path: &str| format!("https://localhost:{}{path}", served.client.udp.port());
-    let json = |response: Response| -> Value { response.json().expect("JSON") };
-
-    assert_eq!(json(send(client.get(url("/v1/health")), 200))["status"], "ok");
-    send(client.get(url("/v1/runs/nowhere")), 404);
-    let content = fs::read(clips.join("nature_flower.mp4")).expect("a clip");
-    let part = Part::bytes(content.clone()).file_name("clip.mp4");
-    let form = Form::new().part("file", part);
-    let kept = json(send(client.post(url("/v1/upload")).multipart(form), 200));
-    assert_eq!(kept["bytes"], content.len());
-    let path = url(&format!("/v1/files/{}", kept["file_name"].as_str().expect("a name")));
-    let whole = send(client.get(&path), 200).bytes().expect("whole");
-    assert!(whole == content, "the file comes back as it went");
-    let range = send(client.get(&path).header("range", "bytes=1000-69999"), 206);
-    assert!(
-        range.bytes().expect("whole") == content[1000..70_000],
-        "the bytes that were asked for"
-    );
-    thread::scope(|scope| {
-        for _ in 0..32 {
-            scope.spawn(|| send(client.get(url("/v1/limits")), 200));
-        }
-    });
-
-    let run = json(send(client.post(url("/v1/runs")).json(&json!({})), 200));
-    let run = url(&format!("/v1/runs/{}", run["run_id"].as_str().expect("an id")));
-    let live = send(client.get(format!("{run}/events/stream")), 200);
-    let mut told = BufReader::new(live).lines().map(|line| line.expect("the stream goes on"));
-    assert!(told.any(|line| line == "event: run_created"));
-    send(client.post(format!("{run}/stop")).json(&json!({})), 200);
-    assert!(told.any(|line| line == "event: stop_requested"), "the stream ends without it");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A real server process on a free port with a data directory of its own, and a client for it.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+pub mod call;
 pub mod host;
 pub mod model;
 pub mod model_server;
@@ -9,6 +10,7 @@ pub mod postgres;
 pub mod python;
 pub mod receiver;
 pub mod reply;
+pub mod shared;
 pub mod skip;
 pub mod whip;
 
@@ -20,17 +22,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::blocking::{Body, Client};
+use reqwest::blocking::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+pub use call::Call;
 pub use reply::Reply;
+pub use shared::shared;
 pub use skip::skip;
 
 /// The key of the principal that most tests act as.
-pub const ALICE: &str = "alice-key";
+pub const ALICE: &str = "alice-key-for-tests";
 /// The key of another principal.
-pub const BOB: &str = "bob-key";
+pub const BOB: &str = "bob-key-for-tests";
 
 /// How a server is started; the environment is otherwise empty.
 #[derive(Clone)]
@@ -49,6 +53,8 @@ impl Setup {
         Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
+            .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
+            .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
     }
 
     /// Sets a variable.
@@ -71,6 +77,13 @@ impl Setup {
     pub fn root(self, root: &Path) -> Setup {
         let root = root.display().to_string();
         self.var("SERVICE_INGEST_FILE_ROOTS", &root)
+    }
+
+    /// Ingest may read beneath the folder `root` beside its data, made when there is none.
+    pub fn own_root(self) -> Setup {
+        let root = self.data.with_file_name("root");
+        std::fs::create_dir_all(&root).expect("made");
+        self.root(&root)
     }
 
     /// Its data are on a small file system of its own, seen by it alone: see [`Server::sees`].
@@ -107,37 +120,35 @@ impl Setup {
     /// Starts it and waits until it listens.
     pub fn start(&self) -> Server {
         let mut command = self.command();
-        let mut child =
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(self.log.as_ref().map_or(Stdio::null(), |file| {
-                    std::fs::File::create(file).expect("a file").into()
-                }))
-                .spawn()
-                .expect("the server starts");
-        let stdout = child.stdout.take().expect("piped");
-        let (tell, told) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("server-stdout".to_owned())
-            .spawn(move || {
-                // Read to the end: a full pipe would stop the server.
-                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    if let Some((_, addr)) = line.split_once("listening addr=") {
-                        // Nobody listens to a second line.
-                        tell.send(addr.to_owned()).ok();
-                    }
-                }
-            })
-            .expect("a thread");
-        let addr = told.recv_timeout(Duration::from_secs(30)).expect("the server listens");
-        // Whoever tests first installs it.
-        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-        // A kept connection may be one that the server is just closing.
-        let client = Client::builder().timeout(Duration::from_secs(120)).pool_max_idle_per_host(0);
-        let client = client.build().expect("a client");
-        Server { child, base: format!("http://{addr}"), client }
+        command.stdin(Stdio::null());
+        command.stderr(
+            self.log
+                .as_ref()
+                .map_or(Stdio::null(), |file| std::fs::File::create(file).expect("a file").into()),
+        );
+        let (child, addr) = listen(&mut command);
+        Server::new(Some(child), None, &addr)
     }
+}
+
+/// Starts a server with `command` and waits until it listens; returns its address too.
+fn listen(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+    let stdout = child.stdout.take().expect("piped");
+    let (tell, told) = mpsc::sync_channel(1);
+    std::thread::Builder::new()
+        .name("server-stdout".to_owned())
+        .spawn(move || {
+            // Read to the end: a full pipe would stop the server.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some((_, addr)) = line.split_once("listening addr=") {
+                    // Nobody listens to a second line.
+                    tell.send(addr.to_owned()).ok();
+                }
+            }
+        })
+        .expect("a thread");
+    (child, told.recv_timeout(Duration::from_secs(30)).expect("the server listens"))
 }
 
 /// Runs what follows as root of mounts that nobody else sees.
@@ -162,22 +173,54 @@ pub fn can_mount(test: &str) -> bool {
     }
 }
 
-/// A running server; killed when dropped.
+/// A running server; killed when dropped, unless others share it.
 pub struct Server {
-    child: Child,
+    /// None where it is shared.
+    child: Option<Child>,
+    /// The number of a guest.
+    guest: Option<usize>,
     base: String,
     client: Client,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            child.kill().ok();
+            child.wait().ok();
+        }
     }
 }
 
 impl Server {
+    fn new(child: Option<Child>, guest: Option<usize>, addr: &str) -> Server {
+        // Whoever tests first installs it.
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        // A kept connection may be one that the server is just closing.
+        let client = Client::builder().timeout(Duration::from_secs(120)).pool_max_idle_per_host(0);
+        let client = client.build().expect("a client");
+        Server { child, guest, base: format!("http://{addr}"), client }
+    }
+
+    /// The same, for a test that has it read beneath [`clips`]: the clips are noted.
+    pub fn with_clips(self) -> Server {
+        clips();
+        self
+    }
+
+    fn child(&self) -> &Child {
+        self.child.as_ref().expect("a server of its own")
+    }
+
+    /// The key as this server knows it: that of [`ALICE`] or [`BOB`] is the guest's own.
+    pub fn key(&self, key: &str) -> String {
+        match self.guest {
+            Some(guest) if [ALICE, BOB].contains(&key) => format!("{key}-{guest}"),
+            _ => key.to_owned(),
+        }
+    }
+
     /// `127.0.0.1:port`.
     pub fn addr(&self) -> &str {
         self.base.strip_prefix("http://").expect("our own")
@@ -185,19 +228,12 @@ impl Server {
 
     /// Where the server sees `path`, its mounts included.
     pub fn sees(&self, path: &Path) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root{}", self.child.id(), path.display()))
+        PathBuf::from(format!("/proc/{}/root{}", self.child().id(), path.display()))
     }
 
     /// A request to send with [`Call::send`].
     pub fn call(&self, method: &str, path: &str) -> Call<'_> {
-        Call {
-            server: self,
-            method: method.to_owned(),
-            path: path.to_owned(),
-            headers: Vec::new(),
-            body: None,
-            key: Some(ALICE),
-        }
+        Call::new(self, method, path)
     }
 
     /// Alice's `GET`.
@@ -241,7 +277,7 @@ impl Server {
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child().id()
     }
 
     /// Sends SIGTERM.
@@ -261,7 +297,7 @@ impl Server {
 
     /// The server's media workers that are at work. One that waits for a job is not confined yet.
     pub fn workers(&self) -> Vec<Pid> {
-        let server = self.child.id().to_string();
+        let server = self.child().id().to_string();
         let processes = std::fs::read_dir("/proc").expect("there").flatten();
         let workers = processes.filter_map(|entry| {
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -281,82 +317,27 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("signalled");
+        kill_process(Pid::from_child(self.child()), signal).expect("signalled");
     }
 
     /// Sends SIGKILL and waits.
     pub fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("waited for");
+        let child = self.child.as_mut().expect("a server of its own");
+        child.kill().expect("killed");
+        child.wait().expect("waited for");
     }
 
     /// Waits for the end of the process.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
+        let child = self.child.as_mut().expect("a server of its own");
         loop {
-            if let Some(status) = self.child.try_wait().expect("waited for") {
+            if let Some(status) = child.try_wait().expect("waited for") {
                 return status;
             }
             assert!(started.elapsed() < limit, "still running after {limit:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-/// A request being put together.
-pub struct Call<'a> {
-    server: &'a Server,
-    method: String,
-    path: String,
-    headers: Vec<(String, String)>,
-    body: Option<Body>,
-    key: Option<&'a str>,
-}
-
-impl<'a> Call<'a> {
-    /// Acts as the owner of `key`, or of none.
-    pub fn key(mut self, key: Option<&'a str>) -> Call<'a> {
-        self.key = key;
-        self
-    }
-
-    /// Adds a header.
-    pub fn header(mut self, name: &str, value: &str) -> Call<'a> {
-        self.headers.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Sends these bytes as they are.
-    pub fn body(mut self, bytes: impl Into<Body>) -> Call<'a> {
-        self.body = Some(bytes.into());
-        self
-    }
-
-    /// Sends a JSON body.
-    pub fn json(self, body: &Value) -> Call<'a> {
-        self.header("content-type", "application/json").body(body.to_string())
-    }
-
-    /// Sends it; panics when no answer comes.
-    pub fn send(self) -> Reply {
-        self.try_send().expect("an answer")
-    }
-
-    /// Sends it.
-    pub fn try_send(self) -> reqwest::Result<Reply> {
-        let method = self.method.parse().expect("a method");
-        let url = format!("{}{}", self.server.base, self.path);
-        let mut request = self.server.client.request(method, url);
-        if let Some(key) = self.key {
-            request = request.header("x-api-key", key);
-        }
-        for (name, value) in self.headers {
-            request = request.header(name, value);
-        }
-        if let Some(body) = self.body {
-            request = request.body(body);
-        }
-        Reply::read(request.send()?)
     }
 }
 
@@ -366,16 +347,7 @@ pub fn setting(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-/// The clips, where they are there; see [`skip`].
-pub fn clips(test: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/media");
-    let set = setting("SIGHTLINE_MEDIA_DIR").map(PathBuf::from);
-    let clips = set.unwrap_or(beside).join("clips");
-    match clips.canonicalize() {
-        Ok(clips) => Some(clips),
-        Err(error) => {
-            skip(test, format!("no clips: {error}: {}", clips.display()));
-            None
-        }
-    }
+/// The folder of the clips that tests of the server ask for by name.
+pub fn clips() -> PathBuf {
+    clips::folder()
 }

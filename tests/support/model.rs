@@ -1,7 +1,7 @@
 //! A model backend that answers as its script says, for tests without a runtime of their own.
 
-use infer::scripted::{ScriptedServer, Seen, Step};
-use serde_json::Value;
+use scripted_model::{ScriptedServer, Seen, Step};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::Setup;
@@ -25,6 +25,26 @@ impl Model {
     pub fn behind(&self, setup: Setup) -> Setup {
         setup.var("SERVICE_VLLM_BASE_URL", &self.server.base_url())
     }
+}
+
+/// A list of models under these names.
+pub fn list(names: &[&str]) -> Step {
+    let models: Vec<Value> = names.iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    Step::json(200, &json!({"object": "list", "data": models}))
+}
+
+/// A vLLM as it is started without further settings: it lists `served` and knows no other name.
+pub fn stock(served: &'static [&'static str], answer: String) -> Model {
+    let model = Model::start(move |seen| {
+        let asked = seen.json()["model"].as_str().unwrap_or_default().to_owned();
+        if served.contains(&asked.as_str()) {
+            return Step::chat(&answer);
+        }
+        let message = format!("The model `{asked}` does not exist.");
+        Step::json(404, &json!({"object": "error", "message": message, "code": 404}))
+    });
+    model.server.answer_probes(list(served));
+    model
 }
 
 /// The prompt of a question: the text of its messages.

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -186,7 +186,8 @@ impl Postgres {
 
 /// A port that the system gives nobody who asks for any, so that it is free until it is used.
 fn free_port() -> u16 {
-    let first = std::process::id();
+    static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 16 + CLUSTERS.fetch_add(1, Ordering::Relaxed);
     let mut ports = (first..).map(|number| 10_000 + (number % 20_000) as u16);
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }

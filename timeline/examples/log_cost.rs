@@ -192,6 +192,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         decoder: None,
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals: signals.clone(),
     });
     let seq = log.append_wait(vec![NewEvent { run: run(0), event }])?[0].seq;

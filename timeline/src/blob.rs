@@ -17,17 +17,20 @@ use sha2::{Digest, Sha256};
 use crate::{
     Result, TimelineError,
     disk::{create_dir_durably, open_dir_durably, sync_dir},
+    error::unread,
+    held::{FileError, HeldDir, Links, Size},
     pins::{Lease, Pins, Sweeping, Swept},
 };
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 /// Holds the time before which blobs of events may have been removed, in epoch milliseconds.
 const REMOVED_BEFORE: &str = "removed-before";
+const MARK_BYTES_MAX: u64 = 64;
 
 /// Content-addressed files in one directory; clones share it.
 #[derive(Clone, Debug)]
 pub struct BlobStore {
-    dir: PathBuf,
+    dir: Arc<HeldDir>,
     pins: Arc<Pins>,
     unfinished: u64,
 }
@@ -37,12 +40,14 @@ impl BlobStore {
     pub fn open(dir: &Path) -> Result<BlobStore> {
         open_dir_durably(dir).map_err(TimelineError::io("create the blob directory", dir))?;
         let unfinished = remove_temporary(dir)?;
-        Ok(BlobStore { unfinished, ..BlobStore::at(dir) })
+        let held = HeldDir::open(dir).map_err(TimelineError::io("open the blob directory", dir))?;
+        Ok(BlobStore { dir: Arc::new(held), pins: Arc::default(), unfinished })
     }
 
     /// The store in `dir` as it is, for readers: creates and removes nothing.
     pub fn at(dir: &Path) -> BlobStore {
-        BlobStore { dir: dir.to_owned(), pins: Arc::default(), unfinished: 0 }
+        let dir = Arc::new(HeldDir::new(dir));
+        BlobStore { dir, pins: Arc::default(), unfinished: 0 }
     }
 
     /// Unfinished writes that opening removed.
@@ -62,23 +67,23 @@ impl BlobStore {
 
     /// The time before which blobs that events name may have been removed.
     pub fn removed_before(&self) -> Result<Option<WallTime>> {
-        let path = self.dir.join(REMOVED_BEFORE);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(TimelineError::io("read a blob store's mark", &path))?,
+        let path = self.dir.path().join(REMOVED_BEFORE);
+        let text = match self.dir.read(Path::new(REMOVED_BEFORE), Size::AtMost(MARK_BYTES_MAX)) {
+            Err(FileError::NotFound) => return Ok(None),
+            read => read.map_err(unread("read a blob store's mark", &path))?,
         };
         let what = "not a time in milliseconds";
-        let damaged = |_| TimelineError::Damaged { file: path, offset: 0, what };
-        let epoch_ms = text.trim_end().parse().map_err(damaged)?;
+        let epoch_ms = str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok());
+        let epoch_ms = epoch_ms.ok_or(TimelineError::Damaged { file: path, offset: 0, what })?;
         Ok(Some(WallTime { epoch_ms }))
     }
 
     /// Remembers durably that blobs of events before `at` may be gone, before they go.
     pub fn remember_removed_before(&self, at: WallTime) -> Result<()> {
-        let (temporary, mut file) = Temporary::create(&self.dir)?;
+        let (temporary, mut file) = Temporary::create(self.dir.path())?;
         let io = TimelineError::io("write a blob store's mark", temporary.path());
         writeln!(file, "{}", at.epoch_ms).map_err(io)?;
-        temporary.publish(&file, &self.dir.join(REMOVED_BEFORE))
+        temporary.publish(&file, &self.dir.path().join(REMOVED_BEFORE))
     }
 
     /// Stores `bytes` under `hash`, which is theirs; whether they were not there yet.
@@ -86,24 +91,41 @@ impl BlobStore {
         let path = self.path(&hash);
         let shard = self.shard(&hash);
         create_dir_durably(&shard).map_err(TimelineError::io("create a blob directory", &shard))?;
-        if is_intact(&path, bytes)? {
+        if self.is_intact(&hash, bytes)? {
             // Whoever wrote it may not have synced its name yet.
             sync_dir(&shard).map_err(TimelineError::io("sync a blob directory", &shard))?;
             return Ok(false);
         }
         // Written at the top, so that opening finds what was left behind in one place.
-        let (temporary, mut file) = Temporary::create(&self.dir)?;
+        let (temporary, mut file) = Temporary::create(self.dir.path())?;
         file.write_all(bytes).map_err(TimelineError::io("write a blob", temporary.path()))?;
         temporary.publish(&file, &path)?;
         Ok(true)
     }
 
-    /// The bytes with this hash, checked against it; `None` when there are none.
-    pub fn get(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>> {
+    /// Whether these bytes are stored already; what took their place is written over.
+    fn is_intact(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
+        match self.dir.read(&name(hash), Size::Recorded(bytes.len() as u64)) {
+            Ok(stored) => Ok(stored == bytes),
+            Err(FileError::Io(source)) => {
+                Err(TimelineError::Io { what: "read a blob", path: self.path(hash), source })
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether a file of this hash is there, whatever is in it.
+    pub fn has(&self, hash: &BlobHash) -> bool {
+        self.dir.file(&name(hash), Links::Never).is_ok()
+    }
+
+    /// The bytes with this hash, of which `size` are recorded, checked against both; `None` when
+    /// there are none.
+    pub fn get(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
         let path = self.path(hash);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(TimelineError::io("read a blob", &path))?,
+        let bytes = match self.dir.read(&name(hash), Size::Recorded(size)) {
+            Err(FileError::NotFound) => return Ok(None),
+            read => read.map_err(unread("read a blob", &path))?,
         };
         if self::hash(&bytes) == *hash {
             return Ok(Some(bytes));
@@ -114,13 +136,22 @@ impl BlobStore {
 
     /// Where the blob with this hash is or would be.
     pub fn path(&self, hash: &BlobHash) -> PathBuf {
-        self.shard(hash).join(hash.to_string())
+        self.dir.path().join(name(hash))
     }
 
     /// Blobs are spread over 256 directories by the first byte of their hash.
     fn shard(&self, hash: &BlobHash) -> PathBuf {
-        self.dir.join(format!("{:02x}", hash.as_bytes()[0]))
+        self.dir.path().join(shard_name(hash))
     }
+}
+
+fn shard_name(hash: &BlobHash) -> String {
+    format!("{:02x}", hash.as_bytes()[0])
+}
+
+/// The path of a blob in its store.
+fn name(hash: &BlobHash) -> PathBuf {
+    Path::new(&shard_name(hash)).join(hash.to_string())
 }
 
 /// Stores blobs and keeps them from being swept, until it is dropped: after the events that
@@ -172,7 +203,7 @@ impl BlobSweep {
         mut pace: impl FnMut(),
     ) -> Result<Swept> {
         let mut swept = Swept::default();
-        for shard in list(&self.blobs.dir)? {
+        for shard in list(self.blobs.dir.path())? {
             if shard.is_dir() {
                 sweep_dir(&self.sweeping, &shard, &named, &mut swept)?;
                 pace();
@@ -201,16 +232,6 @@ pub(crate) fn sweep_dir(
 
 pub(crate) fn hash(bytes: &[u8]) -> BlobHash {
     BlobHash::from_bytes(Sha256::digest(bytes).into())
-}
-
-fn is_intact(path: &Path, bytes: &[u8]) -> Result<bool> {
-    match fs::read(path) {
-        Ok(stored) => Ok(stored == bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => {
-            Err(TimelineError::Io { what: "read a blob", path: path.to_owned(), source })
-        }
-    }
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>> {

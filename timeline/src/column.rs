@@ -4,7 +4,7 @@
 //! array in memory. A column is durable before the event that refers to it is appended.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,7 +17,9 @@ use crate::{
     Result, TimelineError,
     blob::{self, Temporary},
     entry::{ColumnRef, put_signal, u32_at, u64_at},
+    error::unread,
     event::Signals,
+    held::{FileError, HeldDir, Links, Size, check_size},
     pins::{Lease, Pins, Sweeping, Swept},
 };
 
@@ -36,22 +38,22 @@ const NONE_SCORE: u32 = u32::MAX;
 /// The directory of column files.
 #[derive(Clone)]
 pub(crate) struct Columns {
-    dir: PathBuf,
+    dir: Arc<HeldDir>,
     pins: Arc<Pins>,
 }
 
 impl Columns {
-    pub(crate) fn new(dir: PathBuf) -> Columns {
-        Columns { dir, pins: Arc::default() }
+    pub(crate) fn new(dir: &Path) -> Columns {
+        Columns { dir: Arc::new(HeldDir::new(dir)), pins: Arc::default() }
     }
 
     pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
-        self.dir.join(hash.to_string())
+        self.dir.path().join(hash.to_string())
     }
 
     pub(crate) fn writer(&self) -> ColumnWriter {
         ColumnWriter {
-            dir: self.dir.clone(),
+            dir: self.dir.path().to_owned(),
             lease: self.pins.lease(),
             count: 0,
             inline: Vec::new(),
@@ -64,16 +66,13 @@ impl Columns {
     pub(crate) fn read(&self, column: &ColumnRef) -> Result<ColumnReader> {
         let path = self.path(&column.hash);
         let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged("the column file is missing"));
-            }
-            opened => opened.map_err(TimelineError::io("open a column", &path))?,
+        let name = column.hash.to_string();
+        let file = match self.dir.file(Path::new(&name), Links::Never) {
+            Err(FileError::NotFound) => return Err(damaged("the column file is missing")),
+            opened => opened.map_err(unread("open a column", &path))?,
         };
-        let size = file.metadata().map_err(TimelineError::io("measure a column", &path))?.len();
-        if Some(size) != file_bytes(column.count) {
-            return Err(damaged("the column file has another size than its count of signals"));
-        }
+        let size = file_bytes(column.count).ok_or(damaged("no column has so many signals"))?;
+        check_size(&file, size).map_err(unread("measure a column", &path))?;
         let mut file = BufReader::new(file);
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(TimelineError::io("read a column", &path))?;
@@ -96,8 +95,9 @@ impl Columns {
             signal?;
         }
         let path = self.path(&column.hash);
-        let bytes = fs::read(&path).map_err(TimelineError::io("read a column", &path))?;
-        if blob::hash(&bytes) == column.hash {
+        let size = Size::Recorded(file_bytes(column.count).unwrap_or_default());
+        let bytes = self.dir.read(Path::new(&column.hash.to_string()), size);
+        if blob::hash(&bytes.map_err(unread("read a column", &path))?) == column.hash {
             return Ok(());
         }
         let what = "the column file does not match its name";
@@ -118,7 +118,7 @@ impl Columns {
         named: impl Fn(&BlobHash) -> bool,
     ) -> Result<Swept> {
         let mut swept = Swept::default();
-        blob::sweep_dir(sweeping, &self.dir, named, &mut swept)?;
+        blob::sweep_dir(sweeping, self.dir.path(), named, &mut swept)?;
         Ok(swept)
     }
 }

@@ -11,6 +11,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::held::{HeldDir, Links};
+
 /// A flat set of named files.
 pub trait Disk: Send + Sync {
     /// The names of all files.
@@ -45,7 +47,7 @@ pub trait DiskFile: Send + Sync {
 
 /// A directory of the real file system.
 pub struct DirDisk {
-    dir: PathBuf,
+    dir: HeldDir,
     writable: bool,
 }
 
@@ -53,19 +55,19 @@ impl DirDisk {
     /// The directory `dir`, created durably when there is none.
     pub fn create(dir: &Path) -> io::Result<DirDisk> {
         open_dir_durably(dir)?;
-        Ok(DirDisk { dir: dir.to_owned(), writable: true })
+        Ok(DirDisk { dir: HeldDir::open(dir)?, writable: true })
     }
 
     /// The directory `dir`, whose files are opened for reading only.
     pub fn read_only(dir: &Path) -> DirDisk {
-        DirDisk { dir: dir.to_owned(), writable: false }
+        DirDisk { dir: HeldDir::new(dir), writable: false }
     }
 }
 
 impl Disk for DirDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
+        for entry in fs::read_dir(self.dir.path())? {
             // A name that is not UTF-8 is none of ours.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
@@ -85,8 +87,13 @@ impl Disk for DirDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = File::options().read(true).write(self.writable).open(self.path(name))?;
-        Ok(Arc::new(file))
+        let name = Path::new(name);
+        let file = if self.writable {
+            self.dir.file_to_change(name)
+        } else {
+            self.dir.file(name, Links::Never)
+        };
+        Ok(Arc::new(file?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -98,11 +105,11 @@ impl Disk for DirDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        sync_dir(&self.dir)
+        sync_dir(self.dir.path())
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.dir.path().join(name)
     }
 }
 

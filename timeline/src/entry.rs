@@ -127,6 +127,7 @@ fn payload_text(event: &Event) -> Vec<u8> {
         Event::RunCreated(payload) => Object::of(payload),
         Event::SessionRunCreated(payload) => Object::of(payload),
         Event::IngestReceived(payload) => Object::of(payload),
+        Event::IngestStarted(payload) => Object::of(payload),
         Event::FramesDecoded(payload) => Object::of(payload),
         Event::MarkerEmitted(payload) => Object::of(payload),
         Event::AnalysisGenerated(payload) => Object::of(payload),
@@ -155,6 +156,7 @@ fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'st
         }
         EventKind::RunCreated => Payload::read(fields).map(Event::RunCreated),
         EventKind::IngestReceived => Payload::read(fields).map(Event::IngestReceived),
+        EventKind::IngestStarted => Payload::read(fields).map(Event::IngestStarted),
         EventKind::FramesDecoded => Payload::read(fields).map(Event::FramesDecoded),
         EventKind::MarkerEmitted => Payload::read(fields).map(Event::MarkerEmitted),
         EventKind::AnalysisGenerated => Payload::read(fields).map(Event::AnalysisGenerated),

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use media::{ErrorKind, Seq};
 
-use crate::journal::is_full;
+use crate::{held::FileError, journal::is_full};
 
 /// An error of the timeline; messages name the file and the offset of damage.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,14 @@ pub enum TimelineError {
         /// The field that is missing or has another type.
         field: &'static str,
     },
+    /// A file is not what was written.
+    #[error("damaged file: {}: {source}", path.display())]
+    NotTheFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What was found there.
+        source: FileError,
+    },
     /// The operating system refused.
     #[error("cannot {what}: {source}: {}", path.display())]
     Io {
@@ -94,6 +102,7 @@ impl TimelineError {
         match self {
             TimelineError::Damaged { .. }
             | TimelineError::UnknownFormat { .. }
+            | TimelineError::NotTheFile { .. }
             | TimelineError::Payload { .. } => ErrorKind::DataLoss,
             TimelineError::Locked { .. } => ErrorKind::Conflict,
             TimelineError::Poisoned { .. } | TimelineError::Closed => ErrorKind::Unavailable,
@@ -118,6 +127,19 @@ impl TimelineError {
                 TimelineError::Io { what, path, source }
             }
         }
+    }
+}
+
+/// For `map_err`: what is wrong with the file at `path`, or what the system refused.
+pub(crate) fn unread(
+    what: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(FileError) -> TimelineError {
+    let path = path.into();
+    move |error| match error {
+        FileError::NotFound => TimelineError::io(what, path)(error.into()),
+        FileError::Io(source) => TimelineError::io(what, path)(source),
+        source => TimelineError::NotTheFile { path, source },
     }
 }
 

@@ -10,8 +10,8 @@ pub use kind::{EventKind, FindingKind};
 
 use crate::column;
 use media::{
-    BlobHash, EventType, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId, Signal,
-    StreamId,
+    BlobHash, EventType, JobId, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId,
+    Signal, StreamId,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -23,6 +23,8 @@ pub enum Event {
     SessionRunCreated(SessionRunCreated),
     /// An ingest was accepted.
     IngestReceived(IngestReceived),
+    /// A source was accepted; nothing of it is decoded yet.
+    IngestStarted(IngestStarted),
     /// A decode pass finished.
     FramesDecoded(FramesDecoded),
     /// Analysis produced a marker.
@@ -63,6 +65,7 @@ impl Event {
         match self {
             Event::RunCreated(_) | Event::SessionRunCreated(_) => EventKind::RunCreated,
             Event::IngestReceived(_) => EventKind::IngestReceived,
+            Event::IngestStarted(_) => EventKind::IngestStarted,
             Event::FramesDecoded(_) => EventKind::FramesDecoded,
             Event::MarkerEmitted(_) => EventKind::MarkerEmitted,
             Event::AnalysisGenerated(_) => EventKind::AnalysisGenerated,
@@ -154,6 +157,17 @@ pub struct SessionRunCreated {
     pub session_id: SessionId,
 }
 
+/// Payload of `ingest_started`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IngestStarted {
+    /// The request.
+    pub request_id: RequestId,
+    /// The job that decodes it.
+    pub job_id: JobId,
+    /// The request body.
+    pub ingest: JsonText,
+}
+
 /// Payload of `ingest_received`; the optional fields are absent until a source is decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IngestReceived {
@@ -232,6 +246,8 @@ pub struct FramesDecoded {
     pub decoder_fallback: Option<String>,
     /// The source ended early or is damaged; absent when false.
     pub truncated: bool,
+    /// Why no more of it was decoded, where something cut it off.
+    pub reason: Option<String>,
     /// One signal a frame.
     pub signals: Signals,
 }
@@ -331,6 +347,8 @@ pub struct SemanticChunkInferred {
     pub confidence: Option<Score>,
     /// The model's text.
     pub raw_output: String,
+    /// The object in it, by the caller's own schema; absent without one.
+    pub output: Option<JsonText>,
     /// Tokens spent.
     pub tokens: Tokens,
     /// Time from request to answer.
@@ -423,6 +441,21 @@ pub struct InferenceCompleted {
     pub attempts: Option<u32>,
 }
 
+/// What came of asking models about the chunks of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SemanticOutcome {
+    /// Models were to be asked.
+    pub requested: bool,
+    /// Chunks that they were asked about, those that repeat an answer included.
+    pub chunks_asked: u64,
+    /// Chunks of these that are left without an answer.
+    pub chunks_failed: u64,
+    /// Class of the first failure, and shortly what was said of it.
+    pub error: Option<String>,
+    /// The gate decided in place of a model.
+    pub fallback_used: bool,
+}
+
 /// Payload of `run_completed`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunCompleted {
@@ -436,6 +469,8 @@ pub struct RunCompleted {
     pub markers: u64,
     /// The caller's index.
     pub index_name: Option<Label>,
+    /// What came of asking models; `null` where the run ended without a reasoning.
+    pub semantic: Option<SemanticOutcome>,
 }
 
 /// Payload of `run_failed`.

@@ -17,6 +17,7 @@ mod error;
 mod event;
 mod footer;
 mod heads;
+pub mod held;
 mod index;
 mod journal;
 mod lock;
@@ -163,7 +164,7 @@ impl Timeline {
     pub fn open_read_only(dir: &Path) -> Result<(Timeline, Recovery)> {
         let disk = Arc::new(DirDisk::read_only(&dir.join("journal")));
         let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
-        let columns = Columns::new(dir.join("columns"));
+        let columns = Columns::new(&dir.join("columns"));
         let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
         let log = Timeline::of(store, Arc::default(), None, 0, None);
         log.0.queue.close();
@@ -195,7 +196,7 @@ impl Timeline {
             }
         };
         lock.as_ref().map_or(Ok(()), Lock::remember_journal)?;
-        let columns = Columns::new(columns.to_owned());
+        let columns = Columns::new(columns);
         let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
         let queue: Arc<Queue> = Arc::default();
         let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);

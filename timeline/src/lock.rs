@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Result, TimelineError};
+use crate::{Result, TimelineError, error::unread, held::HeldDir};
 
 const NAME: &str = "lock";
 /// Content of the file of a log that has begun.
@@ -42,8 +42,8 @@ impl Lock {
     /// Locks the log in `dir`, which has so many journal files.
     pub(crate) fn take(dir: &Path, journal_files: usize) -> Result<Lock> {
         let path = dir.join(NAME);
-        let file = File::options().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(TimelineError::io("open the lock file", &path))?;
+        let file = HeldDir::new(dir).file_to_write(Path::new(NAME));
+        let file = file.map_err(unread("open the lock file", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => check_journal(dir, journal_files).map(|()| Lock { path, file }),
             Err(Errno::WOULDBLOCK) => Err(TimelineError::Locked { dir: dir.to_owned() }),

@@ -17,7 +17,8 @@ pub struct FrameFinding {
     pub pts_ms: i64,
     /// What the frame is about, as its marker is to call it.
     pub event_type: EventType,
-    /// Whether it is a scene cut, whatever it is called: its segment is exact.
+    /// It is a scene cut, whatever it is called: its segment is exact, as is that of any other frame
+    /// that is called one.
     pub is_scene_cut: bool,
     /// How sure.
     pub confidence: Score,
@@ -116,7 +117,8 @@ impl Deriver<'_> {
     fn close(&mut self, segment: Option<Segment>) {
         let Some(segment) = segment else { return };
         let confidence = segment.confidence();
-        let exact = segment.has_scene_cut || confidence >= self.config.threshold;
+        let is_cut = segment.has_scene_cut || segment.event_type == EventType::SceneCut;
+        let exact = is_cut || confidence >= self.config.threshold;
         let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
         let event_type = segment.event_type;
         let marker = self.marker(event_type, status, segment.start, segment.end, confidence);

@@ -71,6 +71,8 @@ impl Server {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("SERVICE_API_KEYS", format!("bench:{KEY}"))
+            .env("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
+            .env("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
             .env("SERVICE_DATA_DIR", dir.path().join("data"))
             .env("SERVICE_INGEST_FILE_ROOTS", &root)
             .env("SERVICE_BIND_ADDR", format!("{own}:0"))

@@ -19,9 +19,7 @@ pub(crate) struct Activity {
     in_flight: AtomicUsize,
     /// Requests whose bodies are being waited for, and answers that the peer does not take.
     owed: AtomicUsize,
-    /// Bodies of requests that are read, or read on after their answers.
-    bodies: AtomicUsize,
-    /// Bytes of them.
+    /// Bytes of the bodies of requests.
     received: AtomicU64,
     /// Milliseconds after `accepted` at which a request last began or ended.
     changed_ms: AtomicU64,
@@ -47,7 +45,6 @@ impl Activity {
             started: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
             owed: AtomicUsize::new(0),
-            bodies: AtomicUsize::new(0),
             received: AtomicU64::new(0),
             changed_ms: AtomicU64::new(0),
             moved_ms: AtomicU64::new(0),
@@ -73,9 +70,9 @@ impl Activity {
         self.in_flight.load(Relaxed) > 0
     }
 
-    /// Whether bytes that come may be those of a body.
-    pub(crate) fn is_reading(&self) -> bool {
-        self.bodies.load(Relaxed) > 0
+    /// Counts bytes of bodies that came; gives all of them so far.
+    pub(crate) fn receive(&self, bytes: usize) -> u64 {
+        self.received.fetch_add(bytes as u64, Relaxed) + bytes as u64
     }
 
     /// What it is used for, and since when: milliseconds after `epoch`.
@@ -87,6 +84,11 @@ impl Activity {
             (true, _) => Use::Owing,
         };
         (used, accepted_ms + self.changed_ms.load(Relaxed))
+    }
+
+    /// When a request last began or ended.
+    pub(crate) fn changed(&self) -> Instant {
+        self.accepted + Duration::from_millis(self.changed_ms.load(Relaxed))
     }
 
     /// How long no request has begun, ended or been answered.
@@ -129,28 +131,6 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.changed_ms.store(self.0.now_ms(), Relaxed);
         self.0.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
-/// The body of a request, as long as somebody has it.
-#[derive(Debug)]
-pub(crate) struct Reading(Arc<Activity>);
-
-impl Reading {
-    pub(crate) fn new(activity: &Arc<Activity>) -> Reading {
-        activity.bodies.fetch_add(1, Relaxed);
-        Reading(Arc::clone(activity))
-    }
-
-    /// Counts bytes that came; gives those of all bodies of the connection so far.
-    pub(crate) fn receive(&self, bytes: usize) -> u64 {
-        self.0.received.fetch_add(bytes as u64, Relaxed) + bytes as u64
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.bodies.fetch_sub(1, Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tower::ServiceExt;
 
 use crate::{
-    Limits, Site,
+    Limits, Peer, Site,
     activity::{Debt, InFlight},
     idle::{Expired, IdleBody},
     refusal::{self, Headers},
@@ -27,7 +27,8 @@ pub(crate) const HEADERS_MAX: usize = 1024;
 
 /// The answer to `request`, its headers and its silences within `limits`.
 pub(crate) async fn answer<B>(
-    request: Request<B>,
+    mut request: Request<B>,
+    peer: Peer,
     site: Site,
     limits: Limits,
     in_flight: InFlight,
@@ -35,6 +36,7 @@ pub(crate) async fn answer<B>(
 where
     B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
 {
+    request.extensions_mut().insert(peer);
     let too_large = head_bytes(&request) > limits.header_bytes_max;
     let elsewhere = site.elsewhere.filter(|_| request.version() < Version::HTTP_3);
     let is_head = request.method() == Method::HEAD;

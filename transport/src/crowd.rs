@@ -36,6 +36,10 @@ struct Counts {
     refused: AtomicU64,
 }
 
+/// The address that a request came from, among its extensions; its /64 in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
+
 /// The open connections of a server, or of several listeners of one.
 #[derive(Debug)]
 pub struct Crowd {
@@ -70,6 +74,8 @@ pub(crate) struct Place {
     crowd: Arc<Crowd>,
     number: u64,
     pub activity: Arc<Activity>,
+    /// The peer.
+    pub peer: Peer,
     /// Cancelled when the connection gives way.
     pub leave: CancellationToken,
 }
@@ -130,7 +136,7 @@ impl Crowd {
         let member = Member { address, activity: Arc::clone(&activity), leave: leave.clone() };
         let number = members.add(member);
         drop(members);
-        Some(Place { crowd: Arc::clone(self), number, activity, leave })
+        Some(Place { crowd: Arc::clone(self), number, activity, peer: Peer(address), leave })
     }
 
     /// Closes connections that are of least use, for when the system has no room for more.

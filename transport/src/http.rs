@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::{HEADERS_MAX, answer},
     crowd::{Crowd, Place},
-    idle::IdleStream,
+    idle::{IdleStream, Times},
     listener::Listener,
     preface::{Version, greet},
     refusal::{self, Headers},
@@ -35,8 +35,6 @@ const SEND_BYTES: usize = 64 << 10;
 const REFUSING: Duration = Duration::from_millis(500);
 const REFUSED_BYTES: u64 = 64 << 10;
 
-/// How long a TLS handshake may take.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// First byte of a TLS handshake (RFC 8446 5.1), which no request in clear text begins with.
 const TLS_HANDSHAKE: u8 = 22;
 
@@ -65,6 +63,10 @@ pub struct Ends {
 pub struct Limits {
     /// Request line and headers together; past it 431.
     pub header_bytes_max: usize,
+    /// Longest time from the first byte of a request's head to its last; past it 408 and close.
+    pub header: Duration,
+    /// The same of a TLS handshake and the first head after it.
+    pub handshake: Duration,
     /// Longest silence of a peer that owes bytes, in which a body moves by 64 KiB; past it 408 and close.
     pub idle: Duration,
     /// Requests at once on one HTTP/2 connection.
@@ -73,7 +75,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { header_bytes_max: 64 << 10, idle: Duration::from_secs(30), streams_max: 128 }
+        Limits {
+            header_bytes_max: 64 << 10,
+            header: Duration::from_secs(15),
+            handshake: Duration::from_secs(30),
+            idle: Duration::from_secs(30),
+            streams_max: 128,
+        }
     }
 }
 
@@ -186,10 +194,13 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return converse(stream, site, limits, stop, place).await };
-    match timeout(HANDSHAKE, shake_hands(tls, stream, site.refusal_headers)).await {
+    let Some(tls) = tls else { return converse(stream, site, limits, None, stop, place).await };
+    let due = Instant::now() + limits.handshake;
+    match timeout_at(due, shake_hands(tls, stream, site.refusal_headers)).await {
         // Boxed: a connection without TLS then has no room for it.
-        Ok(Ok(Some(stream))) => Box::pin(converse(stream, site, limits, stop, place)).await,
+        Ok(Ok(Some(stream))) => {
+            Box::pin(converse(stream, site, limits, Some(due), stop, place)).await;
+        }
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -212,20 +223,21 @@ async fn shake_hands(
     tls.accept(stream).await.map(Some)
 }
 
-/// Answers the requests of one connection.
+/// Answers the requests of one connection; the first head must be whole at `first_header`.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: Site,
     limits: Limits,
+    first_header: Option<Instant>,
     stop: CancellationToken,
     place: Place,
 ) {
-    let activity = Arc::clone(&place.activity);
+    let (activity, peer) = (Arc::clone(&place.activity), place.peer);
     // Also cancelled by the socket, of a peer that keeps it open for nothing.
     let retire = stop.child_token();
     let stream = IdleStream::new(
         stream,
-        limits.idle,
+        Times { idle: limits.idle, header: limits.header, first_header },
         Arc::clone(&activity),
         retire.clone(),
         site.refusal_headers,
@@ -238,7 +250,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
-        let answer = answer(request, site.clone(), limits, activity.begin());
+        let answer = answer(request, peer, site.clone(), limits, activity.begin());
         // Boxed: an idle connection, or one that streams, then has no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });

@@ -29,11 +29,10 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Crowd, Drained, Ends, Limits, Site, TransportError,
+    Crowd, Drained, Ends, Limits, Peer, Site, TransportError,
     activity::Activity,
     answer::{CountedBody, answer},
     certificate::{Certificate, CertificateError},
-    http::HANDSHAKE,
     idle::LEAST_BYTES,
 };
 use body::RequestBody;
@@ -53,6 +52,8 @@ const SMALL_BYTES: usize = 16 << 10;
 /// Handshakes at once; from the smaller number on, peers first prove their address (RFC 9000 8.1).
 const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKES_UNPROVEN: usize = 64;
+/// How long a handshake may take: it holds one of [`HANDSHAKES_MAX`].
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a peer that was told to leave may take until its connection is closed.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How often an idle connection is kept open while the server waits for it.
@@ -211,7 +212,7 @@ async fn converse(
             accepted = h3.accept() => match accepted {
                 Ok(Some(resolver)) => {
                     let Some(accepted) = newest.take() else { break };
-                    let (site, activity) = (site.clone(), Arc::clone(&place.activity));
+                    let (site, activity) = (site.clone(), (place.peer, Arc::clone(&place.activity)));
                     requests.spawn(exchange(resolver, accepted, site, limits, activity));
                 }
                 Ok(None) => break,
@@ -257,7 +258,7 @@ async fn exchange(
     accepted: Accepted,
     site: Site,
     limits: Limits,
-    activity: Arc<Activity>,
+    activity: (Peer, Arc<Activity>),
 ) {
     let Accepted { held, given_up } = accepted;
     tokio::select! {
@@ -271,9 +272,9 @@ async fn respond(
     held: Arc<Held>,
     site: Site,
     limits: Limits,
-    activity: Arc<Activity>,
+    (peer, activity): (Peer, Arc<Activity>),
 ) {
-    let (request, mut stream) = match timeout(limits.idle, resolver.resolve_request()).await {
+    let (request, mut stream) = match timeout(limits.header, resolver.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(error)) => {
             tracing::debug!(%error, "no request came of a stream");
@@ -294,7 +295,7 @@ async fn respond(
     let in_flight = activity.begin();
     let (sending, receiving) = stream.split();
     let body = RequestBody::new(receiving, held, length);
-    let response = answer(request.map(|()| body), site, limits, in_flight).await;
+    let response = answer(request.map(|()| body), peer, site, limits, in_flight).await;
     reply(sending, response, limits.idle).await;
 }
 

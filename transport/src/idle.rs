@@ -1,23 +1,22 @@
-//! Limits on silence: a socket and a request body that give up on a peer that sends too little.
+//! Limits on silence: a socket and a request body that give up on a peer that sends too little, or
+//! a head that cannot be served.
 //!
 //! The socket's clock runs only while no request is being answered, so that a long poll may wait;
 //! the body's clock runs only while somebody waits for the next bytes. Bytes that bring no request
 //! to its end, and answers that are not taken, count as silence after twice the time.
 
+mod body;
+
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_body::{Body, Frame, SizeHint};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep, sleep_until},
@@ -25,28 +24,46 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activity::{Activity, Debt, Reading},
+    activity::Activity,
+    heads::{Ambiguous, Heads},
     refusal::{self, Headers},
 };
 
-/// Bytes of bodies that a connection brings, or an answer's that its peer takes, in each limit of
-/// silence at least: with 30 seconds, 17 kilobits a second.
-pub(crate) const LEAST_BYTES: usize = 64 << 10;
+#[cfg(feature = "http3")]
+pub(crate) use body::LEAST_BYTES;
+pub(crate) use body::{Expired, IdleBody};
 
-/// A socket that fails with `TimedOut` after `idle` without a byte from, or room at, the peer.
+/// Bytes that are read of what comes after a refused head.
+const REFUSED_BYTES: usize = 64 << 10;
+
+/// A socket that fails with `TimedOut` after too long without a byte from, or room at, the peer,
+/// and ends a request whose head takes too long or has no certain end.
 pub(crate) struct IdleStream<S> {
     stream: S,
-    idle: Duration,
+    times: Times,
     activity: Arc<Activity>,
-    silence: Pin<Box<Sleep>>,
+    heads: Heads,
+    /// A head came that must not be served.
+    is_ambiguous: bool,
+    /// When a byte last came, or the server was last at work.
+    heard: Instant,
+    clock: Pin<Box<Sleep>>,
     stuck: Option<Pin<Box<Sleep>>>,
-    /// Requests begun when the last byte came that belonged to none of them.
-    half_request: Option<u64>,
     /// Cancelled when the peer talks without asking for anything.
     retire: CancellationToken,
-    speaks_http1: Option<bool>,
     refusal_headers: Headers,
     refusal: Option<Refusal>,
+}
+
+/// How long a peer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Between two bytes.
+    pub idle: Duration,
+    /// From the first byte of a head to its last.
+    pub header: Duration,
+    /// When the first head must be whole, where something came before it.
+    pub first_header: Option<Instant>,
 }
 
 /// A refusal of hyper's being replaced by one with our headers.
@@ -60,36 +77,38 @@ struct Refusal {
 impl<S> IdleStream<S> {
     pub(crate) fn new(
         stream: S,
-        idle: Duration,
+        times: Times,
         activity: Arc<Activity>,
         retire: CancellationToken,
         refusal_headers: Headers,
     ) -> IdleStream<S> {
+        let heard = Instant::now();
         IdleStream {
             stream,
-            idle,
+            times,
             activity,
-            silence: Box::pin(sleep(idle)),
+            heads: Heads::new(),
+            is_ambiguous: false,
+            heard,
+            clock: Box::pin(sleep_until(heard + times.idle)),
             stuck: None,
-            half_request: None,
             retire,
-            speaks_http1: None,
             refusal_headers,
             refusal: None,
         }
     }
 
-    fn received(&mut self, bytes: &[u8]) {
-        self.silence.as_mut().reset(Instant::now() + self.idle);
-        self.speaks_http1.get_or_insert_with(|| !bytes.starts_with(b"PRI"));
-        // What comes of a body after its answer begins no request.
-        if !self.activity.is_busy() && !self.activity.is_reading() {
-            self.half_request = Some(self.activity.started());
-        }
+    /// When the head must be whole that has begun, or the first one.
+    fn head_due(&self) -> Option<Instant> {
+        let first = self.times.first_header.filter(|_| self.activity.started() == 0);
+        let free = Instant::from_std(self.activity.changed());
+        let waits = self.heads.is_http2() || !self.activity.is_busy();
+        let begun = self.heads.due(free, self.times.header).filter(|_| waits);
+        first.into_iter().chain(begun).min()
     }
 
     fn holds_half_a_request(&self) -> bool {
-        self.speaks_http1 == Some(true) && self.half_request == Some(self.activity.started())
+        self.heads.is_within() && !self.heads.is_http2() && !self.activity.is_busy()
     }
 }
 
@@ -99,42 +118,91 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.activity.stalled() > 2 * self.idle {
+        let idle = self.times.idle;
+        if self.activity.stalled() > 2 * idle {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if self.activity.unused() > 2 * self.idle {
-            if self.speaks_http1 != Some(false) {
-                return Poll::Ready(Err(self.give_up(cx)));
+        if self.activity.unused() > 2 * idle {
+            if !self.heads.is_http2() {
+                return Poll::Ready(Err(self.time_out(cx)));
             }
             self.retire.cancel();
         }
+        if self.is_ambiguous {
+            return self.poll_refused(cx);
+        }
         let before = buf.filled().len();
-        if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
-            if buf.filled().len() > before {
-                self.received(&buf.filled()[before..]);
-            }
-            return Poll::Ready(result);
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let now = Instant::now();
+        let came = &buf.filled()[before..];
+        if came.is_empty() && read.is_ready() {
+            return read;
         }
+        if let Err(Ambiguous { before: whole }) = self.heads.read(came, now) {
+            // What came before it is answered first.
+            buf.set_filled(before + whole);
+            self.is_ambiguous = true;
+            return if whole > 0 { Poll::Ready(Ok(())) } else { self.poll_refused(cx) };
+        }
+        let head_due = self.head_due();
+        if head_due.is_some_and(|due| due <= now) {
+            return Poll::Ready(Err(self.time_out(cx)));
+        }
+        if read.is_ready() || self.activity.is_busy() {
+            self.heard = now;
+        }
+        if read.is_ready() {
+            return read;
+        }
+        let due = head_due.into_iter().fold(self.heard + idle, Instant::min);
+        if self.clock.deadline() != due {
+            self.clock.as_mut().reset(due);
+        }
+        ready!(self.clock.as_mut().poll(cx));
+        Poll::Ready(Err(self.time_out(cx)))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> IdleStream<S> {
+    /// Refuses the head that has no certain end, once what came before it is answered.
+    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.activity.is_busy() {
-            let later = Instant::now() + self.idle;
-            self.silence.as_mut().reset(later);
+            // The library reads again after the answer.
+            return Poll::Pending;
         }
-        ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Err(self.give_up(cx)))
+        let text = "a request says in one way where its body ends: content-length, or \
+                    transfer-encoding: chunked";
+        self.tell(cx, StatusCode::BAD_REQUEST, text);
+        // What has come and is not read would take the answer back.
+        let (mut rest, mut left) = ([0; 4096], REFUSED_BYTES);
+        while left > 0 {
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {
+                    left = left.saturating_sub(rest.filled().len());
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> IdleStream<S> {
     /// Tells the peer of half a request that it was too slow.
-    fn give_up(&mut self, cx: &mut Context<'_>) -> io::Error {
+    fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
         if self.holds_half_a_request() {
-            // A full send buffer loses the courtesy, not the close.
-            let status = StatusCode::REQUEST_TIMEOUT;
-            let answer = refusal::bytes(status, "request timed out", self.refusal_headers);
-            let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
-            tracing::debug!(told = told.is_ready(), "gave up on half a request head");
+            self.tell(cx, StatusCode::REQUEST_TIMEOUT, "request timed out");
         }
         io::ErrorKind::TimedOut.into()
+    }
+
+    /// Answers a head that the library never gets.
+    fn tell(&mut self, cx: &mut Context<'_>, status: StatusCode, text: &str) {
+        // A full send buffer loses the courtesy, not the close.
+        let answer = refusal::bytes(status, text, self.refusal_headers);
+        let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
+        tracing::debug!(told = told.is_ready(), %status, "gave up on a request head");
     }
 
     fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -160,7 +228,7 @@ impl<S: AsyncWrite + Unpin> IdleStream<S> {
             self.stuck = None;
             return outcome;
         }
-        let idle = self.idle;
+        let idle = self.times.idle;
         ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -172,7 +240,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.refusal.is_none() && self.speaks_http1 == Some(true) {
+        if self.refusal.is_none() && !self.heads.is_http2() {
             self.refusal = refusal::bare(buf).map(|status| {
                 let text = status.canonical_reason().unwrap_or_default();
                 let rest = refusal::bytes(status, text, self.refusal_headers).into();
@@ -210,161 +278,5 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Too little of the body came for as long as the limit allows.
-#[derive(Debug, thiserror::Error)]
-#[error("fewer than {LEAST_BYTES} bytes of the request body received in {0:?}")]
-struct BodyTimeout(Duration);
-
-/// Set once a request's body was given up on.
-pub(crate) type Expired = Arc<AtomicBool>;
-
-/// How long a body is waited for: its connection must bring [`LEAST_BYTES`] of bodies in `idle` of
-/// waiting, or this one its end.
-#[derive(Debug)]
-struct Pace {
-    idle: Duration,
-    /// What may still be waited until the connection has `enough`.
-    left: Duration,
-    enough: u64,
-    waits_since: Option<Instant>,
-}
-
-impl Pace {
-    /// `received` bytes have come of all bodies of the connection.
-    fn new(idle: Duration, received: u64) -> Pace {
-        Pace { idle, left: idle, enough: received + LEAST_BYTES as u64, waits_since: None }
-    }
-
-    /// Somebody waits for more: when to give up, however often this is said.
-    fn wait(&mut self, now: Instant) -> Instant {
-        *self.waits_since.get_or_insert(now) + self.left
-    }
-
-    /// What was waited for is there, or was waited for long enough; true where it may be waited on.
-    fn note(&mut self, received: u64, now: Instant) -> bool {
-        if let Some(since) = self.waits_since.take() {
-            self.left = self.left.saturating_sub(now.duration_since(since));
-        }
-        if received >= self.enough {
-            *self = Pace::new(self.idle, received);
-        }
-        !self.left.is_zero()
-    }
-}
-
-/// A request body that ends in an error when it comes slower than its [`Pace`].
-pub(crate) struct IdleBody<B> {
-    body: B,
-    pace: Pace,
-    clock: Option<Pin<Box<Sleep>>>,
-    expired: Expired,
-    reading: Reading,
-    debt: Debt,
-}
-
-impl<B> IdleBody<B> {
-    pub(crate) fn new(
-        body: B,
-        idle: Duration,
-        expired: Expired,
-        activity: &Arc<Activity>,
-    ) -> IdleBody<B> {
-        let (reading, debt) = (Reading::new(activity), Debt::new(activity));
-        let pace = Pace::new(idle, reading.receive(0));
-        IdleBody { body, pace, clock: None, expired, reading, debt }
-    }
-}
-
-impl<B> Body for IdleBody<B>
-where
-    B: Body<Data = Bytes, Error: Into<axum::BoxError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let IdleBody { body, pace, clock, expired, reading, debt } = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-            pace.note(reading.receive(data.map_or(0, Bytes::len)), Instant::now());
-            debt.set(false);
-            return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
-        }
-        debt.set(true);
-        loop {
-            let due = pace.wait(Instant::now());
-            let clock = clock.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            if clock.deadline() != due {
-                clock.as_mut().reset(due);
-            }
-            ready!(clock.as_mut().poll(cx));
-            if !pace.note(reading.receive(0), Instant::now().max(due)) {
-                break;
-            }
-        }
-        expired.store(true, Ordering::Relaxed);
-        Poll::Ready(Some(Err(axum::Error::new(BodyTimeout(pace.idle)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A step of a body: seconds that it is waited for, and the bytes that then have come of it, and of
-    /// others of its connection.
-    type Step = (u64, u64, u64);
-
-    /// The step at which a body is given up that is waited for as long as each step says.
-    fn given_up(idle: u64, steps: &[Step]) -> Option<usize> {
-        let (mut now, mut received) = (Instant::now(), 7);
-        let mut pace = Pace::new(Duration::from_secs(idle), received);
-        steps.iter().position(|&(wait, own, others)| {
-            let due = pace.wait(now);
-            now += Duration::from_secs(wait) / 2;
-            assert_eq!(pace.wait(now), due, "asking again gives no more time");
-            now += Duration::from_secs(wait) / 2;
-            received += others;
-            let is_over = now > due && !pace.note(received, now);
-            received += own;
-            pace.note(received, now);
-            // What is done with it is nobody's delay.
-            now += Duration::from_secs(1000);
-            is_over
-        })
-    }
-
-    #[test]
-    fn a_body_comes_at_the_least_rate() {
-        let byte_a_second = [(1, 1, 0); 40];
-        let least = LEAST_BYTES as u64;
-        let half = least / 2;
-        for (case, steps, expected) in [
-            ("silence", &[(31, 1, 0)][..], Some(0)),
-            ("at the limit", &[(30, 1, 0)], None),
-            ("a byte a second", &byte_a_second, Some(30)),
-            ("enough, and enough again", &[(30, least, 0), (30, least, 0)], None),
-            ("enough in parts", &[(15, half, 0), (15, half, 0), (30, 1, 0)], None),
-            ("too little in parts", &[(15, half - 1, 0), (15, half, 0), (1, 1, 0)], Some(2)),
-            ("more than enough is not saved up", &[(1, 9 * least, 0), (31, 1, 0)], Some(1)),
-            ("its connection brings enough", &[(31, 1, least), (31, 1, least)], None),
-            ("and no longer", &[(31, 1, least), (31, 1, half)], Some(1)),
-        ] {
-            assert_eq!(given_up(30, steps), expected, "{case}");
-        }
     }
 }

@@ -11,6 +11,7 @@ mod certificate;
 mod crowd;
 pub mod egress;
 mod error;
+mod heads;
 mod http;
 #[cfg(feature = "http3")]
 mod http3;
@@ -24,7 +25,7 @@ pub mod tls;
 pub mod webrtc;
 
 pub use certificate::{Certificate, CertificateError, CertificateFiles};
-pub use crowd::{Crowd, CrowdLimits};
+pub use crowd::{Crowd, CrowdLimits, Peer};
 pub use error::TransportError;
 pub use http::{Drained, Ends, Limits, Site, serve};
 #[cfg(feature = "http3")]

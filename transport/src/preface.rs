@@ -12,7 +12,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 /// What a client of HTTP/2 says first.
-const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A version of HTTP on TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

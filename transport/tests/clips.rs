@@ -1,28 +1,24 @@
-//! Real clips over RTP: the frames that come out are those of the file.
+//! Clips over RTP: the frames that come out are those of the file.
 #![allow(missing_docs)]
 
 #[path = "../../cli/src/whip/packetize.rs"]
 mod packetize;
-#[path = "../../tests/support/skip.rs"]
-mod skip;
 
 use std::{
-    env,
     fs::File,
     hash::{DefaultHasher, Hasher},
     ops::ControlFlow,
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
     time::{Duration, Instant},
 };
 
+use clips::{pick, rendered};
 use decode::{
     CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
     Stop, decode_file, open_decoder,
 };
 use media::{Codec, Frame, PixelsLost, Plane, Timestamp};
 use packetize::Packetizer;
-use skip::skip;
 use transport::rtp::{Output, Packet, Receiver, Settings, Unit};
 
 /// Frames compared of each clip; every clip has its second keyframe, or none, in them.
@@ -165,21 +161,19 @@ fn check(path: &Path) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
-fn media_dir() -> Option<PathBuf> {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
-    let dir = env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(default, PathBuf::from);
-    if dir.join("clips").is_dir() {
-        return Some(dir);
-    }
-    skip("a test of real clips", format!("no clips in SIGHTLINE_MEDIA_DIR={}", dir.display()));
-    None
-}
-
 #[test]
 fn real_clips_come_out_as_they_are() {
-    let Some(dir) = media_dir() else { return };
-    for name in [
+    let built_in = [
+        "bikes.mp4",
+        "talk.mp4",
+        "bigbuckbunny.mp4",
+        "signing.mkv",
+        "hevc.mp4",
+        "ten-bit.mp4",
+        "water.webm",
+        "av1.mp4",
+    ];
+    let media = [
         "film_nasa.mp4",
         "talk_friday.mp4",
         "anim_bbb-720p-5s.mp4",
@@ -188,17 +182,12 @@ fn real_clips_come_out_as_they_are() {
         "phone_mb-h265.mp4",
         "nature_water.webm",
         "phone_adx-1080p-av1.mp4",
-    ] {
-        check(&dir.join("clips").join(name));
-    }
+    ];
+    pick(&built_in, &media).iter().for_each(|clip| check(clip));
 }
 
 #[test]
 fn made_clips_come_out_as_they_are() {
-    if Command::new("ffmpeg").arg("-version").output().is_err() {
-        return skip("a test of rendered clips", "ffmpeg is not on PATH");
-    }
-    let dir = tempfile::tempdir().expect("a folder");
     for (name, how) in [
         ("vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 40"),
         ("vp9-hidden.webm", "-c:v libvpx-vp9 -cpu-used 8 -g 40 -auto-alt-ref 1 -lag-in-frames 16"),
@@ -207,14 +196,7 @@ fn made_clips_come_out_as_they_are() {
         ("slices.mp4", "-c:v libx264 -preset ultrafast -bf 2 -g 40 -slices 4"),
         ("open-gop.mkv", "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=40"),
     ] {
-        let path = dir.path().join(name);
         let source = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=2 -pix_fmt yuv420p";
-        let made = Command::new("ffmpeg")
-            .args(["-v", "error", "-nostdin"])
-            .args(source.split(' ').chain(how.split(' ')))
-            .arg(&path)
-            .status();
-        assert!(made.expect("starts").success(), "{name}");
-        check(&path);
+        check(&rendered(name, &format!("{source} {how}")));
     }
 }

@@ -14,7 +14,7 @@ use media::Codec;
 use crate::{
     Fault, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
     line::Line,
-    measuring::{Measuring, Reads},
+    measuring::Measuring,
     probe,
     protocol::{Reply, Request, Source},
     sandbox::{self, Asked, Confinement},
@@ -97,7 +97,7 @@ fn open_devices(
     let device = given.device.as_ref().map(open_device).transpose().map_err(Fault::Backend)?;
     let measuring = Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?;
     let decoders = match (device, &given.device) {
-        (Some(opened), Some(asked)) => decoders_on(opened, &asked.codecs, measuring.reads()),
+        (Some(opened), Some(asked)) => decoders_on(opened, &asked.codecs, measuring.nvidia()),
         _ if given.program.is_empty() => Decoders::software(),
         _ => {
             let line = Arc::clone(line);
@@ -108,19 +108,20 @@ fn open_devices(
     Ok((decoders, measuring))
 }
 
-/// Pictures stay where they are measured.
-fn decoders_on(opened: Result<Device, BackendError>, codecs: &[Codec], reads: Reads) -> Decoders {
+/// Pictures stay on the NVIDIA device that measures them there, if one does.
+fn decoders_on(
+    opened: Result<Device, BackendError>,
+    codecs: &[Codec],
+    nvidia: Option<u32>,
+) -> Decoders {
     let codecs = codecs.to_vec();
-    let device = match opened {
-        Ok(device) => device,
-        Err(error) => return Decoders::without_device(error, codecs),
-    };
-    let device = match reads.nvidia {
-        Some(number) => device.keeping_pictures_on(number),
-        None => device,
-    };
-    let device = if reads.dma_bufs { device.exporting_pictures() } else { device };
-    Decoders::with_device(device, codecs)
+    match (opened, nvidia) {
+        (Ok(device), Some(number)) => {
+            Decoders::with_device(device.keeping_pictures_on(number), codecs)
+        }
+        (Ok(device), None) => Decoders::with_device(device, codecs),
+        (Err(error), _) => Decoders::without_device(error, codecs),
+    }
 }
 
 /// A device, or why one that was there is not any more.
@@ -172,7 +173,7 @@ mod tests {
         };
         let error = open_device(&asked(false)).err().expect("at the start that is an error");
         let opened = open_device(&asked(true)).expect("later it is not");
-        let decoders = decoders_on(opened, &[Codec::H264], Reads::default());
+        let decoders = decoders_on(opened, &[Codec::H264], None);
         assert_eq!(decoders.gone(Codec::H264), Some(&error));
         for tried in try_clips(&decoders) {
             let decoder = tried.decoder.as_deref().unwrap_or_default();

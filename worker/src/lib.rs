@@ -18,6 +18,7 @@ mod feed;
 pub mod fuzz;
 mod input;
 mod job;
+mod jpeg;
 mod launcher;
 mod line;
 mod live;

@@ -112,15 +112,6 @@ pub struct MeasuredBy {
     pub late: u32,
 }
 
-/// Where a measurer reads pictures, beside host memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
-    /// In the memory of the NVIDIA device of this number.
-    pub nvidia: Option<u32>,
-    /// In dma-bufs.
-    pub dma_bufs: bool,
-}
-
 /// What measures in this worker; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Measuring(Option<Arc<Shared>>);
@@ -131,7 +122,8 @@ struct Shared {
     /// The backend's name and the device's.
     label: String,
     desk: Desk,
-    reads: Reads,
+    /// Number of the NVIDIA device in whose memory it reads pictures.
+    nvidia: Option<u32>,
 }
 
 impl Measuring {
@@ -154,11 +146,11 @@ impl Measuring {
     }
 
     fn at(opened: Opened) -> io::Result<Measuring> {
-        let Opened { measurer, name: device_name, patience, reads } = opened;
+        let Opened { measurer, name: device_name, patience, nvidia } = opened;
         let name = measurer.name();
         let label = format!("{name}:{device_name}");
         let desk = Desk::open(measurer, patience)?;
-        Ok(Measuring(Some(Arc::new(Shared { name, label, desk, reads }))))
+        Ok(Measuring(Some(Arc::new(Shared { name, label, desk, nvidia }))))
     }
 
     /// Measures on a device that is called `device_name` and reads host memory.
@@ -168,21 +160,20 @@ impl Measuring {
         device_name: &str,
         patience: Patience,
     ) -> io::Result<Measuring> {
-        let (name, reads) = (device_name.to_owned(), Reads::default());
-        Measuring::at(Opened { measurer: device, name, patience, reads })
+        let name = device_name.to_owned();
+        Measuring::at(Opened { measurer: device, name, patience, nvidia: None })
     }
 
     /// The CPU, in place of a device that is there no more.
     fn gone(backend: GateBackend, error: &GateError) -> Measuring {
         let name = backend.as_str();
         let desk = Desk::closed(name, error.to_string());
-        let (label, reads) = (name.to_owned(), Reads::default());
-        Measuring(Some(Arc::new(Shared { name, label, desk, reads })))
+        Measuring(Some(Arc::new(Shared { name, label: name.to_owned(), desk, nvidia: None })))
     }
 
-    /// Where pictures may stay for it.
-    pub fn reads(&self) -> Reads {
-        self.0.as_ref().map(|shared| shared.reads).unwrap_or_default()
+    /// Number of the NVIDIA device on which pictures may stay for it.
+    pub fn nvidia(&self) -> Option<u32> {
+        self.0.as_ref()?.nvidia
     }
 
     /// A measurer for one thread.
@@ -255,7 +246,7 @@ struct Opened {
     measurer: Box<dyn Measurer>,
     name: String,
     patience: Patience,
-    reads: Reads,
+    nvidia: Option<u32>,
 }
 
 /// `None` is the CPU.
@@ -272,17 +263,15 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.adapter().to_owned();
             let patience = if measurer.is_cpu() { Patience::CPU } else { Patience::GPU };
-            let reads = Reads { dma_bufs: measurer.imports(), ..Reads::default() };
-            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, reads }))
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia: None }))
         }
         #[cfg(feature = "cuda-gate")]
         GateBackend::Cuda => {
             let measurer = kernels::CudaMeasurer::open(device.number as usize)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.device().to_owned();
-            let reads = Reads { nvidia: Some(device.number), ..Reads::default() };
-            let patience = Patience::GPU;
-            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, reads }))
+            let (patience, nvidia) = (Patience::GPU, Some(device.number));
+            Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia }))
         }
         #[cfg(not(all(feature = "wgpu-gate", feature = "cuda-gate")))]
         backend => Err(GateError::NotBuilt { backend }),

@@ -254,6 +254,7 @@ wire_struct!(FileReport {
     source_frames,
     source_rate,
     truncated,
+    more_frames,
     damaged_packets,
     first_extent,
 });

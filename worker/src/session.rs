@@ -296,7 +296,7 @@ mod tests {
     use std::sync::Arc;
 
     use gate::{GateConfig, conformance::Picture};
-    use media::{DeviceMemory, DevicePicture, HostPicture, Pixels, PixelsLost};
+    use media::{DevicePicture, DeviceSurface, HostPicture, Pixels, PixelsLost};
 
     use super::*;
 
@@ -304,7 +304,7 @@ mod tests {
     struct Gone;
 
     impl DevicePicture for Gone {
-        fn memory(&self) -> DeviceMemory<'_> {
+        fn surface(&self) -> DeviceSurface {
             unreachable!("no device measures it")
         }
 

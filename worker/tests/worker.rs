@@ -6,12 +6,6 @@
 mod backends;
 #[path = "../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
-#[path = "../../tests/support/device_shim.rs"]
-mod device_shim;
-#[path = "worker/devices.rs"]
-mod devices;
-#[path = "../../tests/support/driver_shim.rs"]
-mod driver_shim;
 #[path = "worker/faults.rs"]
 mod faults;
 #[path = "worker/gates.rs"]
@@ -28,6 +22,10 @@ mod live_faults;
 mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
+#[path = "../../tests/support/nvdec_shim.rs"]
+mod nvdec_shim;
+#[path = "worker/nvidia.rs"]
+mod nvidia;
 #[path = "worker/programs.rs"]
 mod programs;
 #[path = "worker/remote.rs"]
@@ -48,5 +46,3 @@ mod spare;
 mod support;
 #[path = "worker/views.rs"]
 mod views;
-#[path = "../../tests/support/vulkan_shim.rs"]
-mod vulkan_shim;

@@ -1,7 +1,7 @@
 //! Which video the demo shows.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     ops::ControlFlow,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -9,7 +9,7 @@ use std::{
 
 use decode::{Sampling, StreamInfo};
 use gate::GateConfig;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
+use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram};
 
 use crate::{environment, error::CliError};
 
@@ -40,6 +40,30 @@ pub fn choose(
         Some(sample) => absolute(&sample),
         None => render(&out.join("rendered.mp4")),
     }
+}
+
+/// The video under a folder that does not hold `out`: a server's data lie in none of its roots.
+pub fn apart(video: PathBuf, out: &Path) -> Result<PathBuf, CliError> {
+    let out = absolute(out)?;
+    let (Some(folder), Some(name)) = (video.parent(), video.file_name()) else {
+        return Ok(video);
+    };
+    if !out.starts_with(folder) && !folder.starts_with(out.join("data")) {
+        return Ok(video);
+    }
+    let (folder, other) = (out.join("source"), out.join("source").join(name));
+    if !video.is_file() {
+        return Err(CliError::Analysis { path: video, source: WorkerError::NotAFile });
+    }
+    let copied = fs::create_dir_all(&folder).and_then(|()| {
+        if other.exists() {
+            fs::remove_file(&other)?;
+        }
+        // Where a link cannot be, on another file system, a copy is.
+        fs::hard_link(&video, &other).or_else(|_| fs::copy(&video, &other).map(drop))
+    });
+    copied.map_err(|source| CliError::Write { path: other.clone(), source })?;
+    Ok(other)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, CliError> {

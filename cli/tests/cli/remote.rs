@@ -95,7 +95,7 @@ fn event(seq: u64, kind: &str, payload: Value) -> Value {
 }
 
 fn page(events: &[Value], next: u64) -> Answer {
-    (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next }).to_string())
+    (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next, "has_more": events.len() == 1000 }).to_string())
 }
 
 #[test]
@@ -128,16 +128,56 @@ fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
 }
 
 #[test]
+fn doctor_says_what_model_backends_lack() {
+    let provider = |name: &str, reachable: bool, more: Value| {
+        let mut provider = json!({ "name": name, "reachable": reachable, "last_error": null });
+        provider.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
+        provider
+    };
+    let models = json!({
+        "models": [{ "id": "qwen3-vl-8b", "providers_available": ["stock"] }],
+        "providers": [
+            provider("stock", true, json!({ "asked_for": null, "lists": ["Qwen/Qwen3-VL-8B-Instruct"] })),
+            provider("wrong", true, json!({ "asked_for": "qwen3", "lists": ["acme/a", "acme/b"] })),
+            provider("gone", false, json!({ "last_error": "refused the connection", "lists": null })),
+        ],
+    });
+    let script = Script::start(vec![(200, models.to_string())]);
+    let outcome = script.run(&["doctor", "--json"]);
+    let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
+    let find = |name: &str| {
+        let mut checks = findings["checks"].as_array().expect("a list").iter();
+        let check = checks.find(|check| check["area"] == "models" && check["name"] == name);
+        let check = check.unwrap_or_else(|| panic!("no check of {name}"));
+        (check["state"].clone(), check["detail"].as_str().unwrap_or_default().to_owned())
+    };
+    for (name, state, words) in [
+        ("stock", "ok", "serves qwen3-vl-8b; it lists Qwen/Qwen3-VL-8B-Instruct"),
+        ("wrong", "fail", "asked for qwen3, which it does not list; it lists acme/a, acme/b"),
+        ("gone", "fail", "refused the connection"),
+    ] {
+        let (found, detail) = find(name);
+        assert_eq!(found, state, "{name}: {detail}");
+        assert!(detail.contains(words), "{name}: {detail}");
+    }
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+}
+
+#[test]
 fn ingest_and_analyze_send_what_was_asked_for() {
     let script = Script::start(vec![
-        (200, json!({ "decoded_frames": 12, "decoder": "software:h264" }).to_string()),
+        (
+            200,
+            json!({ "decoded_frames": 12, "decoder": "software:h264", "more_frames": true })
+                .to_string(),
+        ),
         (200, json!({ "run_id": RUN, "status": "processing", "model": "m-1" }).to_string()),
         (200, json!({ "generated": 12, "markers": [{}, {}] }).to_string()),
     ]);
     let ingest = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
     assert_eq!(
         script.run(&ingest).stdout,
-        "12 frames decoded (software:h264), as many as --max-frames allows\n"
+        "12 frames decoded (software:h264); the source has more: --max-frames asks for them\n"
     );
     assert_eq!(script.run(&["runs", "analyze", RUN]).stdout, "12 frames analysed, 2 markers\n");
     let bodies: Vec<Value> = script

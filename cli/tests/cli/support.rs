@@ -1,11 +1,10 @@
 //! Runs the binary and says what came of it.
-#![expect(clippy::disallowed_methods, reason = "tests take the place of their media from outside")]
 
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -43,33 +42,15 @@ pub fn finish(mut command: Command) -> Outcome {
     }
 }
 
-/// A real clip, or `None` with a loud line where the folder is missing.
-pub fn clip(name: &str) -> Option<String> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/media");
-    let folder = std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or(default.into(), PathBuf::from);
-    let path = folder.join(name);
-    if path.is_file() {
-        return Some(path.to_str().expect("a UTF-8 path").to_owned());
-    }
-    skip(name, format!("no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display()));
-    None
+/// The path of a clip as an argument.
+pub fn text(clip: PathBuf) -> String {
+    clip.into_os_string().into_string().expect("a UTF-8 path")
 }
 
-/// Forty seconds of H.264 in groups of a second, which ffmpeg makes once for all test processes.
+/// Forty seconds of H.264 in groups of a second.
 pub fn rendered() -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-h264.mp4");
-    if !path.exists() {
-        // Whole before it has its name: other processes may be looking for it or making it.
-        let partial = path.with_file_name(format!("cli-{}.mp4", std::process::id()));
-        let output = Command::new("ffmpeg")
-            .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi"])
-            .args(["-i", "testsrc2=s=960x540:r=25:d=40", "-pix_fmt", "yuv420p"])
-            .args(["-c:v", "libx264", "-preset", "ultrafast", "-g", "25"])
-            .arg(&partial)
-            .output()
-            .expect("ffmpeg is installed");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::rename(&partial, &path).expect("a folder of our own");
-    }
-    path.to_str().expect("a UTF-8 path").to_owned()
+    text(clips::rendered(
+        "cli.mp4",
+        "-f lavfi -i testsrc2=s=960x540:r=25:d=40 -pix_fmt yuv420p -c:v libx264 -preset ultrafast -g 25",
+    ))
 }

@@ -84,6 +84,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         decoder: Some("software:h264".to_owned()),
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals: Signals::Inline(pass.signals.clone()),
     };
     let stills = pass.stills.iter().cloned().map(Event::KeyframeStored);

@@ -4,8 +4,6 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    process::Command,
     sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
@@ -19,7 +17,7 @@ use transport::{
     webrtc::{Port, PortSettings, Sink, Told},
 };
 
-use crate::support::{Outcome, command, finish, skip};
+use crate::support::{Outcome, command, finish, text};
 
 const KEY: &str = "verysecretkey";
 
@@ -79,29 +77,17 @@ fn publish(file: &str, url: &str, options: &[&str]) -> Outcome {
     finish(command)
 }
 
-/// Three seconds with a keyframe each, made by ffmpeg.
-fn clip(dir: &Path, name: &str, encoder: &str) -> Option<String> {
-    if Command::new("ffmpeg").arg("-version").output().is_err() {
-        skip("a test of rendered clips", "ffmpeg is not on PATH");
-        return None;
-    }
-    let path = dir.join(name);
-    let made = Command::new("ffmpeg")
-        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi"])
-        .args(["-i", "testsrc2=s=320x240:r=25:d=3", "-pix_fmt", "yuv420p", "-c:v"])
-        .args(encoder.split(' '))
-        .arg(&path)
-        .status();
-    assert!(made.expect("starts").success(), "{name}");
-    Some(path.to_str().expect("a UTF-8 path").to_owned())
+/// Three seconds with a keyframe each.
+fn clip(name: &str, encoder: &str) -> String {
+    let source = "-f lavfi -i testsrc2=s=320x240:r=25:d=3 -pix_fmt yuv420p";
+    text(clips::rendered(name, &format!("{source} -c:v {encoder}")))
 }
 
 const H264: &str = "libx264 -preset ultrafast -bf 2 -g 25";
 
 #[test]
 fn what_the_server_refuses_is_told() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let Some(file) = clip(dir.path(), "refused.mp4", H264) else { return };
+    let file = clip("refused.mp4", H264);
     let cases = [
         (400, 5, "bad offer"),
         (401, 6, "no such key"),
@@ -136,8 +122,7 @@ fn what_cannot_be_published_is_told_before_anything_is_asked() {
     for options in [["--loss", "101"], ["--jitter", "5001"], ["--count", "0"]] {
         assert_eq!(publish("a", &url, &options).code, 2, "{options:?}");
     }
-    let dir = tempfile::tempdir().expect("a folder");
-    let Some(file) = clip(dir.path(), "mjpeg.avi", "mjpeg -strict unofficial") else { return };
+    let file = clip("mjpeg.avi", "mjpeg -strict unofficial");
     let mjpeg = publish(&file, &url, &[]);
     assert_eq!(mjpeg.code, 5, "{}", mjpeg.stderr);
     assert!(mjpeg.stderr.contains("mjpeg cannot be published"), "{}", mjpeg.stderr);
@@ -206,7 +191,6 @@ fn pictures(file: &str) -> Vec<AccessUnit> {
 
 #[test]
 fn every_codec_arrives_as_it_is() {
-    let dir = tempfile::tempdir().expect("a folder");
     for (name, encoder) in [
         ("h264.mp4", H264),
         ("h265.mp4", "libx265 -preset ultrafast -x265-params log-level=none:keyint=25"),
@@ -214,7 +198,7 @@ fn every_codec_arrives_as_it_is() {
         ("vp9.webm", "libvpx-vp9 -deadline realtime -cpu-used 8 -g 25"),
         ("av1.mkv", "libaom-av1 -cpu-used 8 -usage realtime -g 25"),
     ] {
-        let Some(file) = clip(dir.path(), name, encoder) else { return };
+        let file = clip(name, encoder);
         let Received { outcome, requests, units } = received(&file, &[]);
         assert_eq!(outcome.code, 0, "{name}: {}", outcome.stderr);
         assert_eq!(requests, ["POST /whip HTTP/1.1", "DELETE /sessions/0 HTTP/1.1"], "{name}");
@@ -233,8 +217,7 @@ fn every_codec_arrives_as_it_is() {
 
 #[test]
 fn a_bad_path_costs_pictures_and_breaks_none() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let Some(file) = clip(dir.path(), "lossy.mp4", H264) else { return };
+    let file = clip("lossy.mp4", H264);
     let options = ["--loss", "5", "--jitter", "60", "--count", "3", "--loop", "--seconds", "6"];
     let Received { outcome, requests, units } = received(&file, &options);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
@@ -257,8 +240,7 @@ fn a_bad_path_costs_pictures_and_breaks_none() {
 
 #[test]
 fn a_server_without_media_is_told() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let Some(file) = clip(dir.path(), "silent.mp4", H264) else { return };
+    let file = clip("silent.mp4", H264);
     let url = serve(|_| (201, "/s".to_owned(), "v=0\r\nno answer".to_owned()));
     let outcome = publish(&file, &url, &[]);
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);

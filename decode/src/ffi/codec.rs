@@ -15,10 +15,9 @@ use media::{Codec, PixelsLost};
 use super::{
     AvError, Device, Packet, Parameters, RawFrame,
     device::{self, Nvidia},
-    export::{self, Held},
     guard::{Guard, get_buffer, pick_format},
     holes::has_holes,
-    kept::{self, Pool},
+    kept::{self, Keeper, Pool},
     picture::format_name,
     size::SizeGuard,
 };
@@ -60,8 +59,6 @@ pub(crate) struct Context {
     may_have_holes: bool,
     /// Memory of an NVIDIA device for pictures that stay, from the first on.
     pool: Option<Pool>,
-    /// Pictures that stay in their surfaces; none for other devices.
-    held: Option<Held>,
     /// Reused until a decoder fills it.
     spare: Option<RawFrame>,
 }
@@ -170,9 +167,8 @@ impl Context {
         // Where damage is discarded, memory is not cleared for what nothing is decoded into.
         let may_have_holes =
             codec == Codec::H265 && on_damage == OnDamage::Refuse && device.is_none();
-        let held = device.and_then(|(device, _)| device.exports().then(Held::default));
         let (pool, spare) = (None, None);
-        let context = Context { raw, guard, backend, nvidia, may_have_holes, pool, held, spare };
+        let context = Context { raw, guard, backend, nvidia, may_have_holes, pool, spare };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
@@ -189,9 +185,6 @@ impl Context {
                 (*raw).hw_device_ctx = reference;
                 (*raw).get_format = Some(pick_format);
                 (*raw).hwaccel_flags |= OWN_SURFACES;
-                if context.held.is_some() {
-                    (*raw).extra_hw_frames = export::SURFACES;
-                }
             }
         }
         // SAFETY: plain fields of a context that is not open yet. The guard outlives the decoder's
@@ -221,7 +214,7 @@ impl Context {
 
     /// A device's picture in memory that the decoder does not want back: the device's where pictures are
     /// to stay and can, else this machine's. The frame itself where the CPU decoded it.
-    fn own_frame(&mut self, mut frame: RawFrame) -> Result<RawFrame, AvError> {
+    fn own_frame(&mut self, frame: RawFrame) -> Result<RawFrame, AvError> {
         let Some(format) = self.guard.device_format else { return Ok(frame) };
         if frame.format() != format {
             // libav goes over to its own decoder without a word.
@@ -230,27 +223,17 @@ impl Context {
             return Err(AvError::REFUSED);
         }
         if let Some(Nvidia { number, copier, keeps: true }) = self.nvidia.clone() {
+            let keeper = Keeper { number, copier, guard: Arc::clone(&self.guard) };
             // A device without room for it may still give it to the host.
-            let copied = kept::copy(&frame, &mut self.pool, (number, copier), &self.guard);
-            if let Ok(Some(kept)) = copied {
+            if let Ok(Some(kept)) = kept::keep(&frame, &mut self.pool, keeper) {
                 return Ok(kept);
             }
         }
-        if let Some(held) = &self.held {
-            frame =
-                kept::export(frame, held, &self.guard).map_err(|reason| self.lost_by(reason))?;
-            if frame.keeper.is_some() {
-                return Ok(frame);
-            }
-        }
         let copier = self.nvidia.as_ref().map(|nvidia| nvidia.copier.as_ref());
-        frame.downloaded(copier).map_err(|reason| self.lost_by(reason))
-    }
-
-    /// The device does not give a picture out.
-    fn lost_by(&self, reason: String) -> AvError {
-        self.guard.lose(PixelsLost { reason }.to_string());
-        AvError::REFUSED
+        frame.downloaded(copier).map_err(|reason| {
+            self.guard.lose(PixelsLost { reason }.to_string());
+            AvError::REFUSED
+        })
     }
 }
 

@@ -35,8 +35,6 @@ pub struct Device {
     raw: NonNull<ffi::AVBufferRef>,
     backend: Backend,
     nvidia: Option<Nvidia>,
-    /// Pictures stay in their surfaces.
-    exports: bool,
 }
 
 /// What is particular to an NVIDIA device.
@@ -87,7 +85,7 @@ impl Device {
         };
         AvError::check(code).map_err(refused)?;
         let raw = NonNull::new(raw).ok_or(AvError::NO_MEMORY).map_err(refused)?;
-        let mut device = Device { raw, backend, nvidia: None, exports: false };
+        let mut device = Device { raw, backend, nvidia: None };
         if let Some(number) = number {
             // SAFETY: an initialised context of CUDA, whose data is of this type.
             let copier = unsafe { Copier::of(&*(*raw.as_ptr()).data.cast()) };
@@ -105,17 +103,6 @@ impl Device {
             nvidia.keeps = nvidia.number == number;
         }
         self
-    }
-
-    /// Leaves pictures in the surfaces of a device of VAAPI, where this is one, and tells them as dma-bufs:
-    /// for whoever imports them. What is asked for their samples fetches them.
-    pub fn exporting_pictures(mut self) -> Device {
-        self.exports = self.backend == Backend::Vaapi;
-        self
-    }
-
-    pub(super) fn exports(&self) -> bool {
-        self.exports
     }
 
     pub(super) fn nvidia(&self) -> Option<&Nvidia> {

@@ -1,9 +1,8 @@
-//! Pictures that stay in the memory of the device that decoded them.
+//! Pictures that stay in the memory of the NVIDIA device that decoded them.
 //!
-//! A decoder of NVIDIA's has few surfaces and wants each of them back, so a picture is copied within the
-//! device, to memory of a pool that grows to as many pictures as are kept at once; one of VAAPI stays in its
-//! surface. It is fetched when somebody asks for its samples; when that fails, the decoder it came from is
-//! told that its device is lost.
+//! A decoder has few surfaces and wants each of them back, so a picture is copied within the device,
+//! to memory of a pool that grows to as many pictures as are kept at once. It is fetched when somebody
+//! asks for its samples; when that fails, the decoder it came from is told that its device is lost.
 
 use std::{
     ptr::NonNull,
@@ -11,44 +10,23 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{
-    DeviceMemory, DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling,
-};
+use media::{DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling};
 
 use super::{
     AvError,
     cuda::{Copier, To},
-    export::{Exported, Held},
     guard::Guard,
     picture::{Picture, RawFrame, layout_of},
 };
 
 /// Who keeps a picture.
+#[derive(Clone)]
 pub(super) struct Keeper {
-    pub memory: Memory,
+    /// The NVIDIA device, counted from 0.
+    pub number: u32,
+    pub copier: Arc<Copier>,
     /// Of the decoder that gave it.
     pub guard: Arc<Guard>,
-}
-
-/// Whose memory a picture stays in.
-pub(super) enum Memory {
-    /// Of an NVIDIA device.
-    Nvidia {
-        /// Counted from 0.
-        number: u32,
-        copier: Arc<Copier>,
-    },
-    /// Of the device of a VAAPI decoder, which another driver may read.
-    Exported(Box<Exported>),
-}
-
-impl Memory {
-    fn copier(&self) -> Option<&Copier> {
-        match self {
-            Memory::Nvidia { copier, .. } => Some(copier),
-            Memory::Exported(_) => None,
-        }
-    }
 }
 
 /// Memory of a device for pictures of one size and storage.
@@ -92,24 +70,17 @@ impl Drop for Pool {
     }
 }
 
-/// Whether a picture can be read by others than the host: not planes of other kinds, nor what has edges to
-/// be cut off on the left or above.
-fn can_stay(frame: &RawFrame) -> bool {
+/// A copy of `frame` in memory of `pool`, which is replaced where it is not for such pictures; `None` for
+/// one that only the host can read: planes of other kinds, or edges to be cut off on the left or above.
+pub(super) fn keep(
+    frame: &RawFrame,
+    pool: &mut Option<Pool>,
+    keeper: Keeper,
+) -> Result<Option<RawFrame>, String> {
     let is_semi_planar = stored(frame).is_some_and(|layout| {
         layout.subsampling == Subsampling::Yuv420 && layout.interleaved_chroma
     });
-    is_semi_planar && !frame.is_cut_before()
-}
-
-/// A copy of `frame` in memory of `pool`, which is replaced where it is not for such pictures; `None` for
-/// one that only the host can read.
-pub(super) fn copy(
-    frame: &RawFrame,
-    pool: &mut Option<Pool>,
-    (number, copier): (u32, Arc<Copier>),
-    guard: &Arc<Guard>,
-) -> Result<Option<RawFrame>, String> {
-    if !can_stay(frame) {
+    if !is_semi_planar || frame.is_cut_before() {
         return Ok(None);
     }
     let said = |error: AvError| error.to_string();
@@ -122,27 +93,10 @@ pub(super) fn copy(
     let given = unsafe { ffi::av_hwframe_get_buffer(pool.0.as_ptr(), kept.as_ptr(), 0) };
     AvError::check(given).map_err(said)?;
     let format = frame.pool().ok_or("a picture of no device")?.sw_format;
-    copier.copy(frame, &mut kept, format, To::Device)?;
+    keeper.copier.copy(frame, &mut kept, format, To::Device)?;
     kept.take_marks(frame).map_err(said)?;
-    kept.keeper =
-        Some(Keeper { memory: Memory::Nvidia { number, copier }, guard: Arc::clone(guard) });
+    kept.keeper = Some(keeper);
     Ok(kept.has_one_pitch().then_some(kept))
-}
-
-/// `frame` itself, kept where its device tells others where it is; as it came where it does not, or where
-/// only the host can read it. An error is of a device that does not finish.
-pub(super) fn export(
-    mut frame: RawFrame,
-    held: &Held,
-    guard: &Arc<Guard>,
-) -> Result<RawFrame, String> {
-    if can_stay(&frame)
-        && let Some(exported) = Exported::of(&frame, held)?
-    {
-        let memory = Memory::Exported(Box::new(exported));
-        frame.keeper = Some(Keeper { memory, guard: Arc::clone(guard) });
-    }
-    Ok(frame)
 }
 
 /// How a device's picture is stored; `None` where that is not as YUV planes.
@@ -159,7 +113,7 @@ pub(super) struct KeptPicture {
     host: OnceLock<Result<Arc<Picture>, PixelsLost>>,
 }
 
-// SAFETY: the frame is not written after it was copied or held, so views from several threads are reads only; the
+// SAFETY: the frame is not written after it was copied, so views from several threads are reads only; the
 // driver takes copies from any thread.
 unsafe impl Sync for KeptPicture {}
 
@@ -174,7 +128,7 @@ impl KeptPicture {
     }
 
     fn fetch(&self) -> Result<Picture, PixelsLost> {
-        let fetched = self.frame.downloaded(self.keeper.memory.copier());
+        let fetched = self.frame.downloaded(Some(&self.keeper.copier));
         let picture =
             fetched.and_then(|frame| frame.into_picture().map_err(|error| error.to_string()));
         picture.map_err(|reason| {
@@ -186,19 +140,14 @@ impl KeptPicture {
 }
 
 impl DevicePicture for KeptPicture {
-    fn memory(&self) -> DeviceMemory<'_> {
-        let number = match &self.keeper.memory {
-            Memory::Nvidia { number, .. } => *number,
-            Memory::Exported(exported) => return DeviceMemory::DmaBuf(exported.planes()),
-        };
+    fn surface(&self) -> DeviceSurface {
         let [(luma, pitch), (chroma, _)] = [0, 1].map(|plane| self.frame.plane_at(plane));
         let (luma, chroma, pitch) =
             (luma.addr() as u64, chroma.addr() as u64, pitch.cast_unsigned());
-        // SAFETY: `copy` checked that both planes have this pitch. The frame holds its memory, which
+        // SAFETY: `keep` checked that both planes have this pitch. The frame holds its memory, which
         // libav took of the device's primary context; the copy was given to the default stream and nothing
         // writes a frame that was handed out.
-        let surface = unsafe { DeviceSurface::new(number, luma, chroma, pitch) };
-        DeviceMemory::Nvidia(surface)
+        unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) }
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {

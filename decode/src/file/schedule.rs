@@ -1,5 +1,7 @@
 //! Who decodes what next: the state that workers and the collecting thread share.
 
+mod limit;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -117,20 +119,6 @@ impl Task {
 
     pub(super) fn sampler(&self, start: Position) -> Sampler {
         Sampler::new(self.options.sampling, self.options.max_frames, start)
-    }
-
-    /// Where the source stands after `segment` if every shown packet gives one picture.
-    fn predict(&self, segment: &Segment<Packet>, start: Position) -> Position {
-        let mut sampler = self.sampler(start);
-        let mut offer = |ticks| {
-            sampler.offer(self.at(ticks));
-        };
-        match segment.shown_times() {
-            Some(times) => times.into_iter().for_each(&mut offer),
-            None => (start.source_frames..start.source_frames + segment.shown_count())
-                .for_each(|index| offer(self.untimed_ticks(index))),
-        }
-        sampler.position
     }
 
     /// The time of picture `index` of a stream without times.
@@ -256,6 +244,8 @@ pub(super) struct Facts {
     /// The source was read to its end and all of it was delivered.
     pub(super) is_complete: bool,
     pub(super) truncated: bool,
+    /// Segments that were not handed out have frames past as many as are wanted.
+    pub(super) has_more: bool,
 }
 
 /// Hands out segments, bounded and in an order that keeps every prediction checkable.
@@ -367,10 +357,11 @@ impl Schedule {
 
     /// What came of it, and the demuxer for another round.
     pub(super) fn into_parts(self) -> (Facts, Demuxer) {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_complete = state.exhausted && state.in_flight.is_empty();
         let truncated = is_complete && state.demuxer.is_truncated();
-        (Facts { is_complete, truncated }, state.demuxer)
+        let has_more = state.has_more(&self.task);
+        (Facts { is_complete, truncated, has_more }, state.demuxer)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

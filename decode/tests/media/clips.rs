@@ -2,6 +2,7 @@
 
 use std::{ops::ControlFlow, path::Path};
 
+use clips::{pick_one, pick_with, rendered, rendered_from};
 use decode::{
     DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, Stop, decode_file,
 };
@@ -62,16 +63,10 @@ fn recipes() -> Vec<(&'static str, String, Codec)> {
 }
 
 fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let wanted = |name: &str| names.is_empty() || names.contains(&name);
     let mut found = 0;
     for (name, line, codec) in recipes().into_iter().filter(|recipe| wanted(recipe.0)) {
-        let path = dir.path().join(name);
-        make(&path, &line);
-        check(&path, codec);
+        check(&rendered(name, &line), codec);
         found += 1;
     }
     assert!(found >= names.len(), "a name without a recipe among {names:?}");
@@ -156,20 +151,16 @@ fn the_plan_changes_no_sample() {
 #[test]
 fn real_clips_decode_to_ffprobes_frames_and_times() {
     /// Too long to decode whole here.
-    const LONG: [&str; 2] = ["phone_adx-1080p-av1.mp4", "screen_elm-sourcemaps.mp4"];
+    const LONG: [&str; 4] =
+        ["long.mp4", "phone_adx-1080p-av1.mp4", "screen.mp4", "screen_elm-sourcemaps.mp4"];
+    const AUDIO: [&str; 2] = ["audio.mp4", "x_bbb-audio.mp4"];
     const FRAMES: u32 = 300;
-    let Some(dir) = media_dir() else { return };
-    if !have_ffmpeg() {
-        return;
-    }
-    let mut clips: Vec<_> = std::fs::read_dir(dir.join("clips"))
-        .expect("a folder")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| !path.ends_with("x_bbb-audio.mp4"))
-        .collect();
-    clips.sort();
+    let clips = clips::all();
     assert!(clips.len() >= 20, "only {} clips", clips.len());
     for path in clips {
+        if AUDIO.iter().any(|name| path.ends_with(name)) {
+            continue;
+        }
         let max = LONG.iter().any(|name| path.ends_with(name)).then_some(FRAMES);
         let options = FileOptions { max_frames: max.map_or(u64::MAX, u64::from), ..every(2) };
         let (report, seen) = decode(&path, &options, false).expect("decodes");
@@ -183,19 +174,21 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
 
 #[test]
 fn rotation_edit_lists_and_ten_bits_are_understood() {
-    let Some(dir) = media_dir() else { return };
-    let open = |name: &str| {
-        let input = std::fs::File::open(dir.join("clips").join(name)).expect("opens");
+    let open = |path: &Path| {
+        let input = std::fs::File::open(path).expect("opens");
         Demuxer::open(Box::new(input), Limits::default()).expect("recognised").stream().clone()
     };
-    let rotated = open("anim_mb-rotate-bbb.mp4");
+    let rotated = open(&pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4"));
     assert_eq!(rotated.rotation, Rotation::Quarter);
-    let ten_bit = open("phone_adx-edit-list.mp4");
-    assert_eq!(ten_bit.layout.map(|layout| layout.sample), Some(Sample::U16 { shift: 2 }));
-    assert_eq!(ten_bit.declared_frames, Some(86), "before the edit list");
-    let (_, seen) =
-        decode(&dir.join("clips/phone_adx-edit-list.mp4"), &every(2), false).expect("decodes");
-    assert_eq!(seen.len(), 77, "after the edit list");
+    // Frames before the edit list, and after it.
+    let clips = pick_with(&[("edit-list.mp4", (60, 50))], &[("phone_adx-edit-list.mp4", (86, 77))]);
+    for (path, (declared, shown)) in clips {
+        let ten_bit = open(&path);
+        assert_eq!(ten_bit.layout.map(|layout| layout.sample), Some(Sample::U16 { shift: 2 }));
+        assert_eq!(ten_bit.declared_frames, Some(declared), "before the edit list");
+        let (_, seen) = decode(&path, &every(2), false).expect("decodes");
+        assert_eq!(seen.len(), shown, "after the edit list");
+    }
 }
 
 /// Keeps the luma of the last frame.
@@ -234,17 +227,12 @@ fn turned(luma: &[u8], extent: Extent, rotation: Rotation) -> Vec<u8> {
 
 #[test]
 fn the_rotation_makes_pictures_as_upright_as_ffmpeg_does() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let plain = dir.path().join("plain.mp4");
-    make(&plain, &format!("{SOURCE} {X264} -frames:v 1"));
+    let plain = rendered("plain.mp4", &format!("{SOURCE} {X264} -frames:v 1"));
     let mut found = Vec::new();
     for degrees in [0, 90, 180, 270] {
-        let (clip, raw) = (dir.path().join("turned.mp4"), dir.path().join("upright.raw"));
-        make(&clip, &format!("-i {} -c copy -metadata:s:v rotate={degrees}", plain.display()));
-        make(&raw, &format!("-i {} -vf extractplanes=y -f rawvideo", clip.display()));
+        let turn = format!("-i {{0}} -c copy -metadata:s:v rotate={degrees}");
+        let clip = rendered_from("turned.mp4", &turn, &[&plain]);
+        let raw = rendered_from("upright.raw", "-i {0} -vf extractplanes=y -f rawvideo", &[&clip]);
         let input = std::fs::File::open(&clip).expect("opens");
         let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
         let (extent, rotation) = (demuxer.stream().extent, demuxer.stream().rotation);
@@ -270,16 +258,13 @@ fn the_rotation_makes_pictures_as_upright_as_ffmpeg_does() {
 
 #[test]
 fn the_picture_size_may_change_in_the_middle() {
-    if !have_ffmpeg() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a temporary folder");
     for (codec, line) in [("264", X264), ("265", X265)] {
         let sizes = ["320x180", "640x360", "160x90"];
         let mut joined = Vec::new();
         for size in sizes {
-            let part = dir.path().join(format!("{size}.{codec}"));
-            make(&part, &format!("-f lavfi -i testsrc2=size={size}:rate=30:duration=2 {line}"));
+            let line = format!("-f lavfi -i testsrc2=size={size}:rate=30:duration=2 {line}");
+            let part = rendered(&format!("{size}.{codec}"), &line);
             joined.extend(std::fs::read(&part).expect("made"));
         }
         let whole = dir.path().join(format!("whole.{codec}"));

@@ -1,7 +1,6 @@
 //! The live seam: access units in, the file decoder's frames with their own times out.
 
-use std::path::Path;
-
+use clips::{rendered, rendered_from};
 use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
 use media::{AccessUnit, Codec, Timestamp};
 
@@ -47,12 +46,12 @@ fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A clip as access units, and its frames as the file decoder sees them.
-pub fn clip(dir: &Path, codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
-    clip_of(dir, codec, "160x120")
+pub fn clip(codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
+    clip_of(codec, "160x120")
 }
 
 /// As [`clip`], of pictures of this size.
-pub fn clip_of(dir: &Path, codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
+pub fn clip_of(codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
     let (encode, copy, ending) = match codec {
         Codec::H264 => (
             "libx264 -preset veryfast -bf 3 -g 30",
@@ -68,10 +67,10 @@ pub fn clip_of(dir: &Path, codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Se
         Codec::Vp9 => ("libvpx-vp9 -deadline realtime -cpu-used 8 -g 30", "", "ivf"),
         _ => ("libsvtav1 -preset 12 -g 30", "", "ivf"),
     };
-    let (file, stream) = (dir.join("clip.mkv"), dir.join(format!("clip.{ending}")));
     let source = format!("-f lavfi -i testsrc2=size={size}:rate=25:duration=3 -pix_fmt yuv420p");
-    make(&file, &format!("{source} -c:v {encode}"));
-    make(&stream, &format!("-i {} -c copy {copy}", file.display()));
+    let file = rendered("clip.mkv", &format!("{source} -c:v {encode}"));
+    let line = format!("-i {{0}} -c copy {copy}");
+    let stream = rendered_from(&format!("clip.{ending}"), &line, &[&file]);
     let times: Vec<i64> = run(
         "ffprobe",
         &[
@@ -103,12 +102,8 @@ pub fn open(codec: Codec) -> Box<dyn Decoder> {
 
 #[test]
 fn access_units_give_the_files_frames_with_their_own_times() {
-    if !have_ffmpeg() {
-        return;
-    }
     for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        let (units, seen) = clip(dir.path(), codec);
+        let (units, seen) = clip(codec);
         let mut decoder = open(codec);
         let mut frames = Vec::new();
         for unit in &units {
@@ -126,12 +121,8 @@ fn access_units_give_the_files_frames_with_their_own_times() {
 
 #[test]
 fn nothing_comes_out_before_a_clean_start() {
-    if !have_ffmpeg() {
-        return;
-    }
     for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        let (units, seen) = clip(dir.path(), codec);
+        let (units, seen) = clip(codec);
         let mut decoder = open(codec);
         let mut frames = Vec::new();
         for unit in &units[5..] {
@@ -151,11 +142,7 @@ fn nothing_comes_out_before_a_clean_start() {
 
 #[test]
 fn after_a_refused_unit_decoding_resumes_at_the_next_clean_start() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let (units, seen) = clip(dir.path(), Codec::H264);
+    let (units, seen) = clip(Codec::H264);
     let mut decoder = open(Codec::H264);
     let mut frames = Vec::new();
     for (at, unit) in units.iter().enumerate() {

@@ -4,14 +4,12 @@ mod clips;
 #[path = "../../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
 mod damage;
-#[path = "../../../tests/support/device_shim.rs"]
-mod device_shim;
-mod devices;
-#[path = "../../../tests/support/driver_shim.rs"]
-mod driver_shim;
 mod live;
 mod live_clips;
 mod live_loss;
+mod nvdec;
+#[path = "../../../tests/support/nvdec_shim.rs"]
+mod nvdec_shim;
 mod programs;
 mod sizes;
 #[path = "../../../tests/support/skip.rs"]

@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
+use clips::rendered;
 use decode::{Conversation, Decoders, FileReport, ProgramInput, program_arguments};
 use media::Codec;
-use tempfile::TempDir;
 
 use crate::{damage::with_flipped_bits, support::*};
 
@@ -112,11 +112,9 @@ fn same(name: &str, bytes: &[u8]) -> (Vec<Seen>, Option<String>) {
 }
 
 /// A second of moving pictures.
-fn drawn(dir: &TempDir, name: &str, (size, format): (&str, &str), codec: &str) -> Vec<u8> {
-    let path = dir.path().join(name);
+fn drawn(name: &str, (size, format): (&str, &str), codec: &str) -> Vec<u8> {
     let source = format!("-f lavfi -i testsrc2=size={size}:rate=25:duration=1 -pix_fmt {format}");
-    make(&path, &format!("{source} {codec}"));
-    fs::read(path).expect("made")
+    fs::read(rendered(name, &format!("{source} {codec}"))).expect("made")
 }
 
 /// One IVF file of several, their times one after the other.
@@ -153,10 +151,6 @@ fn joined(name: &str, parts: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn pictures_that_change_in_band_are_those_of_software() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let small = ("320x180", "yuv420p");
     let others = [
         ("grows", ("640x360", "yuv420p")),
@@ -166,7 +160,7 @@ fn pictures_that_change_in_band_are_those_of_software() {
         ("goes to ten bits", ("320x180", "yuv420p10le")),
     ];
     for (name, line) in LINES {
-        let first = drawn(&dir, name, small, line);
+        let first = drawn(name, small, line);
         let (seen, reason) = same(name, &joined(name, &[first.clone(), first.clone()]));
         assert_eq!((seen.len(), reason), (50, None), "{name} stays the same");
         for (what, other) in others {
@@ -174,7 +168,7 @@ fn pictures_that_change_in_band_are_those_of_software() {
                 continue;
             }
             let case = format!("{name} {what}");
-            let both = [first.clone(), drawn(&dir, name, other, line)];
+            let both = [first.clone(), drawn(name, other, line)];
             let (seen, reason) = same(&case, &joined(name, &both));
             assert_eq!(seen.len(), 50, "{case}");
             let turns = seen.windows(2).filter(|pair| pair[0].extent != pair[1].extent).count();
@@ -186,13 +180,9 @@ fn pictures_that_change_in_band_are_those_of_software() {
 
 #[test]
 fn a_turn_that_the_stream_asks_for_is_not_made() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let turned = "-c:v libx264 -preset ultrafast -bsf:v \
                   h264_metadata=display_orientation=insert:rotate=90";
-    let bytes = drawn(&dir, "turned.264", ("320x180", "yuv420p"), turned);
+    let bytes = drawn("turned.264", ("320x180", "yuv420p"), turned);
     let (seen, reason) = same("a turn", &bytes);
     assert_eq!((seen.len(), reason), (25, None));
 }
@@ -217,13 +207,9 @@ fn without_picture(stream: &[u8], lost: usize) -> Vec<u8> {
 
 #[test]
 fn damage_that_is_only_logged_is_left_to_software() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let line = "-c:v libx265 -preset ultrafast -x265-params \
                 log-level=none:keyint=999:bframes=0:ref=1:slices=1:wpp=0";
-    let whole = drawn(&dir, "whole.265", ("320x180", "yuv420p"), line);
+    let whole = drawn("whole.265", ("320x180", "yuv420p"), line);
     let damaged = without_picture(&whole, 9);
     assert!(damaged.len() < whole.len());
     // libav makes a grey reference, and says so in its log alone.
@@ -234,10 +220,6 @@ fn damage_that_is_only_logged_is_left_to_software() {
 
 #[test]
 fn damaged_clips_give_the_frames_and_the_counts_of_software() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let x264 = "-c:v libx264 -preset veryfast -bf 2";
     let x265 = "-c:v libx265 -preset ultrafast -x265-params log-level=none";
     let lines = [
@@ -252,10 +234,8 @@ fn damaged_clips_give_the_frames_and_the_counts_of_software() {
     ];
     let (mut damaged, mut reported, mut silent) = (0, 0, 0);
     for (name, line) in lines {
-        let path = dir.path().join(name);
         let source = "-f lavfi -i testsrc2=size=192x108:rate=25:duration=3 -pix_fmt yuv420p";
-        make(&path, &format!("{source} {line}"));
-        let whole = fs::read(&path).expect("made");
+        let whole = fs::read(rendered(name, &format!("{source} {line}"))).expect("made");
         for (seed, count) in (1..).zip([0, 1, 4, 20]) {
             let bytes = with_flipped_bits(&whole, count, seed);
             let case = format!("{name}, {count} bits flipped");
@@ -310,15 +290,9 @@ impl Read for Paced {
 
 #[test]
 fn a_program_that_gives_pictures_and_takes_none_is_given_up() {
-    if !have_ffmpeg() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
     let made = |name: &str, seconds: u32, line: &str| {
-        let path = dir.path().join(name);
         let source = format!("-f lavfi -i testsrc2=size=32x32:rate=25:duration={seconds}");
-        make(&path, &format!("{source} -pix_fmt yuv420p {line}"));
-        fs::read(path).expect("made")
+        fs::read(rendered(name, &format!("{source} -pix_fmt yuv420p {line}"))).expect("made")
     };
     let pictures = Arc::new(made("raw.nut", 400, "-c:v rawvideo"));
     let clip = made("clip.mp4", 80, "-c:v libx264 -preset ultrafast -bf 0");

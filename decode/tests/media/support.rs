@@ -1,13 +1,6 @@
-//! Clips, the reference answers of the ffmpeg tools, and a sink that remembers what it saw.
+//! The reference answers of the ffmpeg tools, and a sink that remembers what it saw.
 
-use std::{
-    env,
-    fs::File,
-    io::Cursor,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
     DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
@@ -16,44 +9,12 @@ use decode::{
 use media::{Extent, Frame, PixelsLost, Plane, Rate};
 use sha2::{Digest, Sha256};
 
-pub use crate::skip::skip;
-
-/// The folder of real clips; says loudly when a test goes without.
-#[expect(clippy::disallowed_methods, reason = "tests have no config that could read it")]
-pub fn media_dir() -> Option<PathBuf> {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
-    let dir = env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(default, PathBuf::from);
-    if dir.join("clips").is_dir() {
-        return Some(dir);
-    }
-    skip("a test of real clips", format!("no clips in SIGHTLINE_MEDIA_DIR={}", dir.display()));
-    None
-}
-
-/// Whether the ffmpeg tools can make and judge clips here; says loudly when not.
-pub fn have_ffmpeg() -> bool {
-    let runs = |tool| Command::new(tool).arg("-version").output().is_ok();
-    let both = runs("ffmpeg") && runs("ffprobe");
-    if !both {
-        skip("a test of rendered clips", "ffmpeg and ffprobe are not on PATH");
-    }
-    both
-}
-
 /// Runs a tool and gives its standard output.
 pub fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().expect("the tool starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {args:?}: {stderr}");
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Makes `path` with `ffmpeg` arguments given as one line.
-pub fn make(path: &Path, line: &str) {
-    let mut args = vec!["-v", "error", "-y", "-nostdin"];
-    args.extend(line.split_whitespace());
-    args.push(path.to_str().expect("a plain name"));
-    run("ffmpeg", &args);
 }
 
 /// One sampled frame.

@@ -1,16 +1,15 @@
-//! Real clips and clips made of them by FFmpeg: known cuts are found, nothing else is.
-//!
-//! Needs `ffmpeg` and the media folder; says so loudly where either is missing.
+//! Clips and what FFmpeg makes of them: known cuts are found, nothing else is.
 
-use std::process::{Command, Stdio};
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
+use clips::{pick_one, pick_with, with_known_cuts};
 use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, Reason, SignalWindow};
 use media::{Extent, Signal};
 
-use crate::{
-    raw::{PLANAR, read_frame},
-    real::media_folder,
-};
+use crate::raw::{PLANAR, read_frame};
 
 const SIZE: Extent = Extent { width: 640, height: 360 };
 
@@ -53,36 +52,36 @@ fn cuts(signals: &[Signal]) -> Vec<u64> {
         .collect()
 }
 
-/// The numbers of the `cuts` array of the JSON beside a development clip.
-#[expect(clippy::disallowed_methods, reason = "reads the truth beside the clip")]
-fn known_cuts(path: &std::path::Path) -> Vec<u64> {
-    let text = std::fs::read_to_string(path).expect("the truth lies beside the clip");
-    let list = text.split_once("\"cuts\"").and_then(|(_, rest)| rest.split(['[', ']']).nth(1));
-    let number = |item: &str| item.trim().parse().expect("a frame index");
-    list.expect("an array of cuts").split(',').map(number).collect()
-}
-
 #[test]
 fn the_cuts_of_the_development_clips_are_found_and_no_others() {
-    let Some(folder) = media_folder("cuts of real clips") else { return };
     let (mut found, mut known, mut right) = (0, 0, 0);
-    for (name, fps) in [("cuts_dev_360p", 30.0), ("cuts_dev_720p", 25.0)] {
-        let clip = folder.join(name).with_extension("mp4");
+    for (clip, truth, fps) in with_known_cuts() {
         let inputs = ["-i".to_owned(), clip.display().to_string()];
         let cuts = cuts(&signals(&inputs, "[0]scale=640:360", fps));
-        let truth = known_cuts(&clip.with_extension("json"));
         right += cuts.iter().filter(|cut| truth.iter().any(|t| t.abs_diff(**cut) <= 1)).count();
         found += cuts.len();
         known += truth.len();
+        println!("{}: {cuts:?} of {truth:?}", clip.display());
     }
     let f1 = 2.0 * right as f64 / (found + known) as f64;
     println!("{known} cuts, {found} found, {right} right, F1 {f1:.4}");
     assert!(f1 >= 0.995, "F1 {f1:.4}");
 }
 
-/// Two clips with different motion, texture and brightness, at 640x360 and 30 frames a second.
-const CLIPS: [(&str, &str); 3] =
-    [("surv_traffic-camera.mp4", "2"), ("nature_flower.mp4", "0"), ("anim_bbb-480p-30s.mp4", "12")];
+/// Up to three clips of different motion, texture and brightness, and where in each a shot begins that is long enough.
+fn shots(count: usize) -> Vec<(PathBuf, &'static str)> {
+    pick_with(
+        &[("bigbuckbunny.mp4", "1"), ("carphone_pristine.mp4", "0"), ("bikes.mp4", "5.48")]
+            [..count],
+        &[
+            ("surv_traffic-camera.mp4", "2"),
+            ("nature_flower.mp4", "0"),
+            ("anim_bbb-480p-30s.mp4", "12"),
+        ][..count],
+    )
+}
+
+/// At 640x360 and 30 frames a second.
 const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=84";
 
 /// What is done to a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
@@ -133,10 +132,9 @@ const DISTURBANCES: [(&str, &str); 21] = [
 
 #[test]
 fn disturbances_are_no_cuts() {
-    let Some(folder) = media_folder("cuts of real clips") else { return };
-    for (clip, start) in &CLIPS[..2] {
-        let clip = folder.join("clips").join(clip).display().to_string();
-        let inputs = ["-ss", *start, "-t", "3.3", "-i", &clip].map(str::to_owned);
+    for (clip, start) in shots(2) {
+        let clip = clip.display().to_string();
+        let inputs = ["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned);
         for (name, graph) in DISTURBANCES {
             let graph = format!("[0]{}", graph.replace("PLAIN", PLAIN));
             assert_eq!(cuts(&signals(&inputs, &graph, 30.0)), [0; 0], "{name} on {clip}");
@@ -145,11 +143,11 @@ fn disturbances_are_no_cuts() {
 }
 
 /// Cuts between all clips after `made` was done to each.
-fn joined(folder: &std::path::Path, made: &str) -> Vec<u64> {
+fn joined(shots: &[(PathBuf, &str)], made: &str) -> Vec<u64> {
     let mut inputs = Vec::new();
     let mut graph = String::new();
-    for (at, (clip, start)) in CLIPS.into_iter().enumerate() {
-        let clip = folder.join("clips").join(clip).display().to_string();
+    for (at, (clip, start)) in shots.iter().enumerate() {
+        let clip = clip.display().to_string();
         inputs.extend(["-ss", start, "-t", "2", "-i", &clip].map(str::to_owned));
         graph += &format!("[{at}]{PLAIN},trim=end_frame=40,{made},setpts=PTS-STARTPTS[v{at}];");
     }
@@ -159,7 +157,7 @@ fn joined(folder: &std::path::Path, made: &str) -> Vec<u64> {
 
 #[test]
 fn cuts_between_disturbed_clips_are_found() {
-    let Some(folder) = media_folder("cuts of real clips") else { return };
+    let shots = shots(3);
     let cases = [
         ("plain", "null"),
         ("gray", "hue=s=0"),
@@ -170,7 +168,7 @@ fn cuts_between_disturbed_clips_are_found() {
         ("shaking", "scale=688:408,crop=640:360:x='24+24*sin(n*7.3)':y='24+24*cos(n*5.9)'"),
     ];
     for (name, made) in cases {
-        assert_eq!(joined(&folder, made), [40, 80], "{name}");
+        assert_eq!(joined(&shots, made), [40, 80], "{name}");
     }
 }
 
@@ -186,8 +184,7 @@ fn suspected(signals: &[Signal]) -> [bool; 3] {
 
 #[test]
 fn artifacts_are_told_apart_and_calm_video_has_none() {
-    let Some(folder) = media_folder("cuts of real clips") else { return };
-    let clip = folder.join("clips/surv_traffic-camera.mp4").display().to_string();
+    let clip = pick_one("street.mp4", "surv_traffic-camera.mp4").display().to_string();
     let inputs = ["-ss", "2", "-t", "3.3", "-i", &clip].map(str::to_owned);
     let cases = [
         ("calm", "PLAIN", 30.0, [false, false, false]),

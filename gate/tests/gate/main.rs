@@ -7,6 +7,4 @@ mod cuts;
 mod measurers;
 mod raw;
 mod real;
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
 mod window;

@@ -22,7 +22,7 @@ fn the_cpu_measurer_conforms() {
 
 #[test]
 fn frames_of_real_clips_are_measured_alike() {
-    let frames = real_frames("measuring of real clips");
+    let frames = real_frames();
     assert_eq!(first_difference(&mut CpuMeasurer::new(), &frames), Ok(None));
 }
 

@@ -1,52 +1,37 @@
-//! Frames of real clips through FFmpeg, in each storage that decoders give.
+//! Frames of clips through FFmpeg, in each storage that decoders give.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::process::Command;
 
+use clips::pick_with;
 use media::{Extent, Frame, PixelLayout, Sample};
 
-use crate::{
-    raw::{PLANAR, read_frame},
-    skip::skip,
-};
+use crate::raw::{PLANAR, read_frame};
 
-/// The media folder, if it and `ffmpeg` are there; says loudly what `test` lacks.
-#[expect(clippy::disallowed_methods, reason = "the environment says where the test media is")]
-pub fn media_folder(test: &str) -> Option<PathBuf> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/media");
-    let folder =
-        std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or_else(|| default.into(), PathBuf::from);
-    let ffmpeg = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status();
-    let missing = match ffmpeg {
-        Err(error) => format!("ffmpeg does not run: {error}"),
-        Ok(_) if !folder.join("clips").is_dir() => format!("no clips in {}", folder.display()),
-        Ok(_) => return Some(folder),
-    };
-    skip(test, missing);
-    None
-}
+/// FFmpeg's name of a storage, columns, rows, and the storage.
+type Shape = (&'static str, u32, u32, PixelLayout);
 
-/// Clips as decoders give them: name, FFmpeg's name of the storage, columns, rows, storage.
-const REAL: [(&str, &str, u32, u32, PixelLayout); 5] = [
-    ("surv_traffic-camera.mp4", "yuv420p", 853, 479, PLANAR),
-    ("film_nasa.mp4", "nv12", 1280, 720, PixelLayout { interleaved_chroma: true, ..PLANAR }),
-    ("phone_adx-hdr10.mp4", "p010le", 1920, 1080, P010),
-    ("nature_flower.mp4", "yuv420p10le", 641, 363, TEN_BITS),
-    ("screen_gh-scoped-creds.mp4", "yuv420p", 50, 31, PLANAR),
+/// Clips as decoders give them: built-in, of the media folder, and their shape.
+const REAL: [(&str, &str, Shape); 5] = [
+    ("bigbuckbunny.mp4", "surv_traffic-camera.mp4", ("yuv420p", 853, 479, PLANAR)),
+    ("bikes.mp4", "film_nasa.mp4", ("nv12", 1280, 720, NV12)),
+    ("edit-list.mp4", "phone_adx-hdr10.mp4", ("p010le", 1920, 1080, P010)),
+    ("carphone_pristine.mp4", "nature_flower.mp4", ("yuv420p10le", 641, 363, TEN_BITS)),
+    ("screen.mp4", "screen_gh-scoped-creds.mp4", ("yuv420p", 50, 31, PLANAR)),
 ];
+const NV12: PixelLayout = PixelLayout { interleaved_chroma: true, ..PLANAR };
 const TEN_BITS: PixelLayout = PixelLayout { sample: Sample::U16 { shift: 2 }, ..PLANAR };
 const P010: PixelLayout =
     PixelLayout { sample: Sample::U16 { shift: 8 }, interleaved_chroma: true, ..PLANAR };
 
-/// Frames of real clips, a few of each; none where the clips are missing, which is said loudly.
-pub fn real_frames(test: &str) -> Vec<Frame> {
-    let Some(folder) = media_folder(test) else { return Vec::new() };
+/// A few frames of each clip.
+pub fn real_frames() -> Vec<Frame> {
+    let built_in = REAL.map(|(clip, _, shape)| (clip, shape));
+    let media = REAL.map(|(_, clip, shape)| (clip, shape));
     let mut frames = Vec::new();
-    for (clip, storage, width, height, layout) in REAL {
+    for (path, (storage, width, height, layout)) in pick_with(&built_in, &media) {
+        let clip = path.display();
         let mut ffmpeg = Command::new("ffmpeg");
-        ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(folder.join("clips").join(clip));
+        ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(&path);
         ffmpeg.args(["-vf", &format!("select=not(mod(n\\,5)),scale={width}:{height}")]);
         ffmpeg.args(["-fps_mode", "passthrough", "-frames:v", "3"]);
         ffmpeg.args(["-f", "rawvideo", "-pix_fmt", storage, "-"]);

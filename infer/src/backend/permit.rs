@@ -18,13 +18,13 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 /// What a request that ended so shows of the backend.
 pub(super) fn shown(failure: Option<&Failure>) -> Shown {
     match failure {
-        Some(Failure::Refused | Failure::Http { status: 503 }) => Shown::IsAway,
+        Some(Failure::Refused | Failure::Http { status: 503, .. }) => Shown::IsAway,
         Some(
             Failure::Closed
             | Failure::Timeout { .. }
             | Failure::Malformed { .. }
             | Failure::TooLarge { .. }
-            | Failure::Http { status: 500..=599 },
+            | Failure::Http { status: 500..=599, .. },
         ) => Shown::Fails,
         // It answered; whether the answer is of use is another matter.
         _ => Shown::Works,

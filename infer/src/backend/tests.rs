@@ -1,18 +1,17 @@
 //! One backend, and what is known of it.
 
 use super::*;
-use crate::{
-    Backends,
-    scripted::{ScriptedServer, Step},
-};
+use crate::Backends;
+use scripted_model::{ScriptedServer, Step};
 
 fn backend(url: &str) -> Arc<Backend> {
     let file = format!(
         "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\npriority = 1\n"
     );
     let configs = Backends::parse("test.toml", &file, &|_| None).expect("the file is right");
-    let trials = Arc::new(watch::Sender::new(0));
-    Arc::new(Backend::new(configs.into_iter().next().expect("one"), trials))
+    let curated = |name: &str| matches!(name, "house-7b" | "org/House-7B").then_some("house-7b");
+    let (names, trials) = (Arc::new(Names::new(curated)), Arc::new(watch::Sender::new(0)));
+    Arc::new(Backend::new(configs.into_iter().next().expect("one"), names, trials))
 }
 
 fn http() -> Arc<Http> {
@@ -44,7 +43,7 @@ async fn a_look_shuts_a_backend_for_all_where_it_is_away_and_nothing_else_was_sh
             permit.record(failure.as_ref(), LOOK_MAX);
         };
         for _ in 0..5 {
-            ask("alice", Some(Failure::Http { status: 500 }));
+            ask("alice", Some(Failure::http(500)));
         }
         backend.clear_doubt(&http);
         if is_answered {
@@ -71,4 +70,45 @@ fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
     permit.record(Some(&failure), Duration::from_secs(1));
     let shown = backend.last_failure().expect("it failed").to_string();
     assert_eq!(shown, "gave an answer that does not match output_schema");
+}
+
+#[tokio::test]
+async fn a_backend_is_asked_by_the_name_that_it_lists() {
+    let listed = |names: &[&str]| {
+        let models: Vec<_> = names.iter().map(|id| serde_json::json!({ "id": id })).collect();
+        Step::json(200, &serde_json::json!({ "data": models }))
+    };
+    let rows = [
+        ("the makers'", listed(&["x", "org/House-7B"]), "house-7b", "org/House-7B", false),
+        (
+            "as it was given",
+            listed(&["house-7b", "org/House-7B"]),
+            "org/House-7B",
+            "org/House-7B",
+            false,
+        ),
+        ("the service's", listed(&["house-7b"]), "org/House-7B", "house-7b", false),
+        ("one that nobody curated", listed(&["own/x"]), "own/x", "own/x", false),
+        ("none of them", listed(&["own/x"]), "house-7b", "house-7b", true),
+        ("nothing", listed(&[]), "house-7b", "house-7b", true),
+        ("no list", Step::html(404), "house-7b", "house-7b", false),
+    ];
+    for (name, listing, model, asked_as, lacks) in rows {
+        let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await;
+        let server = server.expect("a server");
+        server.answer_probes(listing);
+        let backend = backend(&server.base_url());
+        let http = http();
+        let looks = (0..4).map(|_| backend.look(&http));
+        for look in looks {
+            look.await;
+        }
+        assert_eq!(server.probes(), 1, "{name}: one look is good for a while");
+        assert!(backend.serves(model), "{name}");
+        let found = backend.upstream_model(model);
+        assert_eq!((found.as_str(), backend.lacks(&found)), (asked_as, lacks), "{name}");
+        assert!(!backend.serves("unheard-of"), "{name}");
+        backend.state().answers_to = Some(asked_as.to_owned());
+        assert!(!backend.lacks(asked_as), "{name}: what it answers to it has");
+    }
 }

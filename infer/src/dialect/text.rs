@@ -41,6 +41,12 @@ pub(crate) fn json(text: &str) -> Option<Value> {
     serde_json::from_str(inside.trim()).ok()
 }
 
+/// The model wrote words, and did not begin to write JSON.
+pub(crate) fn is_words(text: &str) -> bool {
+    let bare = text.trim();
+    !bare.starts_with(['{', '[', '`', '"']) && bare.chars().any(char::is_alphabetic)
+}
+
 /// The model wrote nothing but white space, or so much of it at the end that it would have gone on.
 pub(crate) fn fades_out(text: &str) -> bool {
     let words = text.trim_end();
@@ -60,7 +66,7 @@ pub(crate) fn lost_in_white_space(text: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{fades_out, json, lost_in_white_space, without_thinking};
+    use super::{fades_out, is_words, json, lost_in_white_space, without_thinking};
     use crate::FinishReason;
 
     #[test]
@@ -101,6 +107,22 @@ mod tests {
         ];
         for (name, text, expected) in cases {
             assert_eq!(json(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn words_are_told_from_json_that_broke() {
+        for (text, expected) in [
+            ("A van waits.", true),
+            ("\n2 vans", true),
+            ("{", false),
+            ("[\"a van\"", false),
+            ("```json\n{", false),
+            ("\"a van\"", false),
+            ("...", false),
+            ("", false),
+        ] {
+            assert_eq!(is_words(text), expected, "{text:?}");
         }
     }
 

@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use infer::{
-    Failure, InferError, Purse, Request, Tier, Tiered,
-    scripted::{ScriptedServer, Step, chat_body},
-};
+use infer::{Failure, InferError, Purse, Request, Tier, Tiered};
+use scripted_model::{ScriptedServer, Step, chat_body};
 use serde_json::json;
 
 use crate::support::{chain, request, structured};

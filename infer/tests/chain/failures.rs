@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{
-    Failure, REPLY_BYTES_MAX, Request,
-    scripted::{ScriptedServer, Step, chat_body, refusing_url},
-};
+use infer::{Chain, Failure, REPLY_BYTES_MAX, Request};
+use scripted_model::{ScriptedServer, Step, chat_body, refusing_url};
 
-use crate::support::{KEY, chain, only_failure, request, until};
+use crate::support::{KEY, chain, configs, known, only_failure, request, tls, until};
 
 async fn says(text: &str) -> ScriptedServer {
     ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
@@ -149,7 +147,11 @@ async fn a_connection_that_was_given_up_is_replaced_and_counted() {
 #[tokio::test]
 async fn a_question_that_ends_a_new_connection_is_not_asked_twice() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::close()).await.expect("a server");
-    let failure = only_failure(chain(&[&server.base_url()]).infer(&request(), &()).await);
+    // One that is told what to ask for looks at no list first.
+    let told = "model = \"qwen3-vl-8b\"\nupstream_model = \"x\"";
+    let configs = configs(&[("a", "openai_compat", &server.base_url(), told)]);
+    let chain = Chain::new(configs, tls(), known).expect("a chain");
+    let failure = only_failure(chain.infer(&request(), &()).await);
     assert_eq!((failure, server.seen().len()), (Failure::Closed, 1));
 }
 

@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use infer::{
-    Chain, Failure, InferError, ProviderKind, Request,
-    scripted::{ScriptedServer, Step, refusing_url},
-};
+use infer::{Chain, Failure, InferError, ProviderKind, Request};
+use scripted_model::{ScriptedServer, Step, refusing_url};
 
 use crate::support::{Log, chain, configs, known, request, tls};
 
@@ -70,7 +68,7 @@ async fn without_fallback_the_first_answers_or_nobody() {
         panic!("the first fails");
     };
     let failed: Vec<_> = failed.iter().map(|one| (&*one.provider, &one.failure)).collect();
-    assert_eq!(failed, [("a", &Failure::Http { status: 500 })]);
+    assert_eq!(failed, [("a", &Failure::http(500))]);
     assert_eq!(good.seen().len(), 0);
 }
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use infer::{
-    Failure,
-    scripted::{ScriptedServer, Step, refusing_url},
-};
+use infer::Failure;
+use scripted_model::{ScriptedServer, Step, refusing_url};
 
 use crate::support::{chain, only_failure, request};
 
@@ -30,7 +28,7 @@ async fn each_backend_is_probed_once_however_many_ask() {
             .map(|p| (&*p.name, p.reachable, p.latency.is_some(), p.last_error.clone()))
             .collect();
         assert_eq!(read[0], ("a", true, true, None), "it is there and lists nothing");
-        assert_eq!(read[1], ("b", false, false, Some(Failure::Http { status: 502 })));
+        assert_eq!(read[1], ("b", false, false, Some(Failure::http(502))));
         assert_eq!(read[2], ("c", false, false, Some(Failure::Refused)));
     }
     assert_eq!((server.probes(), broken.probes()), (1, 1));
@@ -55,8 +53,5 @@ async fn a_reachable_backend_tells_how_its_last_request_failed() {
     let chain = chain(&[&server.base_url()]);
     assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     let probes = chain.probe().await;
-    assert_eq!(
-        (probes[0].reachable, &probes[0].last_error),
-        (true, &Some(Failure::Http { status: 500 }))
-    );
+    assert_eq!((probes[0].reachable, &probes[0].last_error), (true, &Some(Failure::http(500))));
 }

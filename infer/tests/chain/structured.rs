@@ -1,9 +1,7 @@
 //! Answers held against a schema, over the wire.
 
-use infer::{
-    Failure, InferError, Request,
-    scripted::{ScriptedServer, Step},
-};
+use infer::{Failure, InferError, Request};
+use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
 use crate::support::{chain, field, only_failure, request, structured};

@@ -31,9 +31,14 @@ pub fn trusting(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Ids of the catalog, for these tests.
-pub fn known(model: &str) -> bool {
-    matches!(model, "qwen3-vl-8b" | "gemma-3-27b" | "gemini-2.5-flash")
+/// The curated id of a name, for these tests.
+pub fn known(name: &str) -> Option<&'static str> {
+    match name {
+        "qwen3-vl-8b" | "Qwen/Qwen3-VL-8B-Instruct" => Some("qwen3-vl-8b"),
+        "gemma-3-27b" => Some("gemma-3-27b"),
+        "gemini-2.5-flash" => Some("gemini-2.5-flash"),
+        _ => None,
+    }
 }
 
 /// The backends of a file whose entries are `name, type, URL, further lines`, in this order.

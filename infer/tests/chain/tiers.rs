@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use infer::{
-    Chain, Described, Request, Tier, Tiered,
-    scripted::{ScriptedServer, Step},
-};
+use infer::{Chain, Described, Request, Tier, Tiered};
+use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
 use crate::support::{chain, field, structured};

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use infer::{
-    Chain, Failure,
-    scripted::{ScriptedServer, Step},
-};
+use infer::{Chain, Failure};
 use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs};
+use scripted_model::{ScriptedServer, Step};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},

@@ -11,9 +11,7 @@ use gate::{
     conformance::{Fill, Picture, check, check_batch, first_difference},
 };
 use kernels::CudaMeasurer;
-use media::{
-    DeviceMemory, DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample,
-};
+use media::{DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample};
 
 use crate::{any::check_any_batches, real::real_frames};
 
@@ -37,7 +35,7 @@ fn the_whole_table_is_measured_as_the_reference_does() {
 #[test]
 #[ignore = "needs CUDA"]
 fn frames_of_real_clips_are_measured_alike() {
-    let frames = real_frames("the kernel on real clips");
+    let frames = real_frames();
     assert_eq!(first_difference(&mut open(), &frames), Ok(None));
 }
 
@@ -76,8 +74,8 @@ struct There {
 }
 
 impl DevicePicture for There {
-    fn memory(&self) -> DeviceMemory<'_> {
-        DeviceMemory::Nvidia(self.surface)
+    fn surface(&self) -> DeviceSurface {
+        self.surface
     }
 
     fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {

@@ -5,8 +5,6 @@ mod any;
 #[path = "../../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
 mod device;
-#[path = "../../../tests/support/driver_shim.rs"]
-mod driver_shim;
 mod failing;
 mod ptx;
 #[path = "../../../tests/support/python.rs"]

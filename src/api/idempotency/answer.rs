@@ -11,10 +11,10 @@ use axum::{
     body::{Body, Bytes},
     response::Response,
 };
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header, response::Parts};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
-use media::RunId;
+use media::{RequestId, RunId};
 
 use super::{ApiResult, App, did_something, takes_events};
 use crate::{
@@ -22,13 +22,15 @@ use crate::{
         envelope::REQUEST_ID,
         error::{ApiError, Carried},
         extract::Caller,
+        jobs::PREFERENCE_APPLIED,
     },
     idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint, TRACED_MAX, Trace},
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Headers that belong to what is answered; all others belong to the one exchange.
-const REPEATED: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
+const REPEATED: [HeaderName; 4] =
+    [header::CONTENT_TYPE, header::LOCATION, header::ETAG, PREFERENCE_APPLIED];
 
 /// The answer again, marked as one.
 pub fn replay(answer: Answer) -> Response {
@@ -84,20 +86,12 @@ pub async fn kept(
         }
         return Ok(response);
     }
-    let (parts, body) = response.into_parts();
-    let (body, whole) = match collect(body).await? {
-        Collected::Whole(bytes) => (Body::from(bytes.clone()), bytes),
-        // Longer than is kept: a repetition is told so, for the log shows that it was done.
-        Collected::More(body) => return Ok(Response::from_parts(parts, body)),
+    // Longer than is kept: a repetition is told so, for the log shows that it was done.
+    let (answer, parts) = match taken(response, caller.request_id).await? {
+        Taken::Whole(answer, parts) => (answer, parts),
+        Taken::More(response) => return Ok(response),
     };
-    let repeated = REPEATED.iter().filter_map(|name| {
-        let value = parts.headers.get(name)?.to_str().ok()?;
-        Some((name.as_str().to_owned(), value.to_owned()))
-    });
-    // Of the request that is answered, also when another is given the answer.
-    let own = (REQUEST_ID.as_str().to_owned(), caller.request_id.to_string());
-    let headers = repeated.chain([own]).collect();
-    let answer = Answer { status: status.as_u16(), headers, body: whole.into() };
+    let body = Body::from(answer.body.clone());
     let Asked { attempt, fingerprint, .. } = asked;
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
@@ -105,6 +99,32 @@ pub async fn kept(
         tracing::error!(%error, "an answer could not be kept for its key");
     }
     Ok(Response::from_parts(parts, body))
+}
+
+/// What was answered, read whole where it is not longer than is kept.
+pub enum Taken {
+    /// All of it, with everything that belongs to the one exchange.
+    Whole(Answer, Parts),
+    /// A response that is equal to it.
+    More(Response),
+}
+
+/// Reads what was answered to `request_id`.
+pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, ApiError> {
+    let (parts, body) = response.into_parts();
+    let whole = match collect(body).await? {
+        Collected::Whole(bytes) => bytes,
+        Collected::More(body) => return Ok(Taken::More(Response::from_parts(parts, body))),
+    };
+    let repeated = REPEATED.into_iter().filter_map(|name| {
+        let value = parts.headers.get(&name)?.to_str().ok()?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    });
+    // Of the request that is answered, also when another is given the answer.
+    let own = (REQUEST_ID.as_str().to_owned(), request_id.to_string());
+    let headers = repeated.chain([own]).collect();
+    let answer = Answer { status: parts.status.as_u16(), headers, body: whole.into() };
+    Ok(Taken::Whole(answer, parts))
 }
 
 /// Forgets a request that failed where the log shows that it did nothing: kept as "begun", so many

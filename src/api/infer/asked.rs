@@ -8,9 +8,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    api::openapi::terms,
+    api::{openapi::terms, reason::model_name},
     catalog::Catalog,
-    json::{Fields, Int, Problem, Text, boolean, name, number, text},
+    json::{Fields, Int, Problem, Text, boolean, name, number, said, text},
 };
 
 /// A prompt.
@@ -31,7 +31,7 @@ const PROVIDERS: &str = "vllm, sglang, gemini, mlx";
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `Asked::read` reads")]
 pub struct InferRequest {
-    /// Id of a model of `GET /v1/models`.
+    /// Id of a model of `GET /v1/models`, or its makers' name of it.
     #[schema(inline)]
     model: ModelText,
     #[schema(inline)]
@@ -89,12 +89,9 @@ pub struct Asked {
 impl Asked {
     /// Reads a question about a model of `catalog`; `None` when something was refused.
     pub fn read(fields: &mut Fields<'_>, catalog: &Catalog) -> Option<Asked> {
-        let model = fields.required("model", |value| {
-            let id = ModelText::read(value)?;
-            let known = catalog.contains(id).then(|| id.to_owned());
-            known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
-        });
-        let prompt = fields.required("prompt", PromptText::read);
+        let model = fields.required("model", |value| model_name(catalog, value));
+        let model = model.map(|model| model.as_str().to_owned());
+        let prompt = fields.required("prompt", said(PromptText::read));
         let run = fields.optional("run_id", IdText::read).map(str::to_owned);
         let max_tokens = fields.optional("max_tokens", MaxTokens::read);
         let temperature = fields.optional("temperature", number(TEMPERATURE));

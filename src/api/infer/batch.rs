@@ -78,13 +78,11 @@ pub struct BatchAnswer {
 struct ItemRecord {
     index: usize,
     ok: bool,
-    /// The answer; absent when there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    /// The answer; null when there is none.
+    #[schema(required = true)]
     result: Option<InferAnswer>,
-    /// Why there is none, as a single question's envelope would say it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    /// Why there is none, as a single question's envelope would say it; null beside an answer.
+    #[schema(required = true)]
     error: Option<ErrorBody>,
 }
 
@@ -115,8 +113,8 @@ pub async fn infer_batch(
     caller: Caller,
     body: Body,
 ) -> Result<Json<BatchAnswer>, ApiError> {
-    let reader = Arc::clone(&app);
-    let read = app.blocking(move || read(&body, reader.inference.catalog()));
+    let catalog = app.inference.catalog_for(&body.models()).await;
+    let read = app.blocking(move || read(&body, &catalog));
     let (asked, max_parallel) = read.await??;
     app.check_open()?;
     let questions = accept(&app, &caller, asked).await?;

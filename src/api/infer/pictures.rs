@@ -14,7 +14,8 @@ const MISSING: ApiError = ApiError::NotFound("keyframe");
 /// Stills of the caller's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pictures {
-    hashes: Vec<BlobHash>,
+    /// With the size of each.
+    stills: Vec<(BlobHash, u64)>,
     bytes: u64,
 }
 
@@ -34,10 +35,12 @@ impl Pictures {
         let look = move || {
             let mut found = Pictures::default();
             for (run, hash) in owned {
-                let is_there = run.has_still(&timeline, &hash)?;
-                let size = is_there.then(|| std::fs::metadata(blobs.path(&hash)).ok()).flatten();
-                found.bytes += size.ok_or(MISSING)?.len();
-                found.hashes.push(hash);
+                let bytes = run.still_bytes(&timeline, &hash)?.ok_or(MISSING)?;
+                if !blobs.has(&hash) {
+                    return Err(MISSING);
+                }
+                found.bytes += bytes;
+                found.stills.push((hash, bytes));
             }
             Ok(found)
         };
@@ -46,7 +49,7 @@ impl Pictures {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        self.stills.len()
     }
 
     /// Bytes of all of them.
@@ -65,16 +68,16 @@ impl Pictures {
 
     /// Reads them.
     pub async fn load(&self, app: &App) -> Result<Vec<Image>, ApiError> {
-        if self.hashes.is_empty() {
+        if self.stills.is_empty() {
             return Ok(Vec::new());
         }
         let (blobs, pictures) = (app.blobs.clone(), self.clone());
         let read = move || {
-            let image = |(at, hash): (usize, &BlobHash)| {
-                let jpeg = Bytes::from(blobs.get(hash)?.ok_or(MISSING)?);
+            let image = |(at, (hash, bytes)): (usize, &(BlobHash, u64))| {
+                let jpeg = Bytes::from(blobs.get(hash, *bytes)?.ok_or(MISSING)?);
                 Ok(Image { jpeg, caption: pictures.caption(at) })
             };
-            pictures.hashes.iter().enumerate().map(image).collect()
+            pictures.stills.iter().enumerate().map(image).collect()
         };
         app.blocking(read).await?
     }

@@ -9,7 +9,7 @@ use utoipa::{
     openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Type, schema::Schema},
 };
 
-use super::terms;
+use super::{super::wire::SemanticRecord, terms};
 
 /// The schemas that a document has by name.
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -100,8 +100,9 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
             created.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item).into()
         }
         EventKind::IngestReceived => named::<IngestReceivedPayload>(schemas),
+        EventKind::IngestStarted => named::<IngestStartedPayload>(schemas),
         EventKind::FramesDecoded => named::<FramesDecodedPayload>(schemas),
-        EventKind::MarkerEmitted => named::<crate::api::wire::MarkerRecord<'_>>(schemas),
+        EventKind::MarkerEmitted => named::<crate::api::wire::MarkerRecord>(schemas),
         EventKind::AnalysisGenerated => named::<AnalysisGeneratedPayload>(schemas),
         EventKind::SemanticChunkInferred => named::<ChunkInferredPayload>(schemas),
         EventKind::SemanticChunkGenerated => named::<ChunkGeneratedPayload>(schemas),
@@ -165,7 +166,14 @@ payloads! {
         /// Always `whip`.
         source: String,
     }
-    /// An ingest was accepted; what decoding told is there once it did.
+    /// A source was accepted; nothing of it is decoded yet.
+    IngestStartedPayload {
+        request_id: terms::RequestId,
+        job_id: terms::JobId,
+        /// The request body.
+        ingest: terms::AnyObject,
+    }
+    /// A source was decoded.
     IngestReceivedPayload {
         request_id: terms::RequestId,
         /// The request body.
@@ -202,6 +210,9 @@ payloads! {
         /// The source ended early or is damaged.
         #[schema(required = false)]
         truncated: bool,
+        /// Why no more of it was decoded, where something cut it off.
+        #[schema(required = false)]
+        reason: String,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }
@@ -256,6 +267,9 @@ payloads! {
         #[schema(required = true)]
         confidence: Option<terms::Fraction>,
         raw_output: String,
+        /// The object in it, where the reasoning gave an `output_schema`.
+        #[schema(required = false)]
+        output: terms::AnyObject,
         prompt_tokens: u64,
         completion_tokens: u64,
         thinking_tokens: u64,
@@ -350,6 +364,9 @@ payloads! {
         markers: u64,
         #[schema(required = true)]
         index_name: Option<terms::Label>,
+        /// Null where the run ended without a reasoning.
+        #[schema(required = true)]
+        semantic: Option<SemanticRecord>,
     }
     /// The run ended by a failure.
     RunFailedPayload {

@@ -19,7 +19,10 @@ use crate::{
     catalog,
     delivery::webhook::Status,
     json::{Int, Text},
-    session::Lifecycle,
+    session::{
+        Lifecycle,
+        registry::{JobKind as Work, JobStatus as Standing},
+    },
 };
 
 /// Schemas of the document that have names.
@@ -51,6 +54,12 @@ terms! {
     RunId = pattern("^run-[0-9a-f]{32}$");
     /// Id of a live session.
     SessionId = pattern("^sess-[0-9a-f]{32}$");
+    /// Id of a job of a run.
+    JobId = pattern("^job-[0-9a-f]{32}$");
+    /// What a job does: the route that asked for it.
+    JobKind = names(Work::ALL.map(Work::as_str));
+    /// Where a job stands.
+    JobStatus = names(Standing::SHOWN);
     /// Id of a piece of feedback.
     FeedbackId = pattern("^fb-[0-9a-f]{32}$");
     /// Id of a webhook.
@@ -96,11 +105,13 @@ terms! {
     /// Id of a model of `GET /v1/models`.
     ModelId = string().min_length(Some(1)).max_length(Some(128));
     /// Whether a model can be asked.
-    Availability = names(["ready", "unreachable", "not_configured"]);
+    Availability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
     /// The program of a model backend.
     ProviderKind = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
     /// Why a model stopped.
     FinishReason = names(["stop", "length", "content_filter", "other"]);
+    /// How a frame's description came to its end.
+    FrameFinish = names(["gate", "stop", "length", "content_filter", "other"]);
     /// A sampling temperature.
     Temperature = number(*TEMPERATURE.start(), *TEMPERATURE.end());
     /// A still of a run of the caller's.

@@ -19,7 +19,7 @@ use crate::{
         openapi::terms,
     },
     catalog::{Catalog, Mode},
-    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, score},
+    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said, score},
     session::reason::{Ask, Inquiry},
 };
 
@@ -69,7 +69,8 @@ pub struct ReasonRequest {
     /// As on an ingest.
     #[schema(inline)]
     source_uri: SourceUri,
-    /// The model that is asked, unless `first_pass_model` names another; one of `GET /v1/models`.
+    /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
+    /// by its makers' name.
     model: String,
     /// The run's own when missing.
     mode: Option<terms::Mode>,
@@ -138,6 +139,8 @@ pub struct ReasonRequest {
     /// Visible ASCII; the request's id when missing.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     trace_id: Option<String>,
+    /// The answer's `metadata` has an object a frame; true when missing, else it is empty.
+    include_frame_metadata: Option<bool>,
 }
 
 /// A request that can be carried out.
@@ -164,6 +167,8 @@ pub struct Request {
     pub index_name: Option<Label>,
     /// The caller's trace.
     pub trace_id: Option<String>,
+    /// The answer has an object a frame.
+    pub includes_metadata: bool,
     /// What is wanted of models, if anything is.
     pub semantics: Option<Wanted>,
 }
@@ -181,7 +186,7 @@ pub struct Wanted {
 /// Reads a request about models of `catalog`; compiles its schema.
 pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let mut fields = body.fields()?;
-    let model_of = |value: &Value| curated(catalog, value);
+    let model_of = |value: &Value| model_name(catalog, value);
     let source_uri = fields.required("source_uri", SourceUri::read);
     let model = fields.required("model", model_of);
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
@@ -194,7 +199,13 @@ pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     markers.correction_window_frames = window.unwrap_or(markers.correction_window_frames);
     let index_name = fields.optional("index_name", parsed);
     let trace_id = fields.optional("trace_id", trace);
+    let includes_metadata = fields.optional("include_frame_metadata", boolean).unwrap_or(true);
     let semantics = semantics(&mut fields, model.as_ref(), model_of);
+    for field in ["media", "local_audio"] {
+        fields.optional(field, |_| -> Result<(), Problem> {
+            Err("is not served: nothing is done with sound yet".into())
+        });
+    }
     let read = fields.finish(|| {
         Some(Request {
             source_uri: source_uri?.to_owned(),
@@ -208,16 +219,17 @@ pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             markers,
             index_name,
             trace_id,
+            includes_metadata,
             semantics,
         })
     });
     read.map_err(ApiError::Invalid)
 }
 
-/// The id of a model that a caller can name.
-pub fn curated(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
-    let id: Label = parsed(value)?;
-    let known = catalog.contains(id.as_str()).then_some(id);
+/// The name of a model that a caller can name: the service's, its makers', or one that a backend lists.
+pub fn model_name(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
+    let name: Label = parsed(value)?;
+    let known = catalog.contains(name.as_str()).then_some(name);
     known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
 }
 
@@ -228,7 +240,7 @@ fn semantics<'a>(
     model_of: impl Fn(&'a Value) -> Result<Label, Problem>,
 ) -> Option<Wanted> {
     let asks = fields.optional("semantic_inference", boolean);
-    let task = fields.optional("semantic_prompt", SemanticPrompt::read).unwrap_or_default();
+    let task = fields.optional("semantic_prompt", said(SemanticPrompt::read)).unwrap_or_default();
     let is_clip = fields.optional("video_clip_mode", boolean).unwrap_or(false);
     let compares = fields.optional("visual_diff", boolean).unwrap_or(false);
     let is_chained = fields.optional("temporal_chain", boolean).unwrap_or(false);
@@ -315,7 +327,8 @@ pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
     Crop::new(x, y, width, height)
 }
 
-/// A schema that answers can be made to match.
+/// A schema that answers can be made to match; where a model gives no JSON its words are kept.
 pub fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
-    OutputSchema::compile(value.clone()).map_err(|error| error.to_string().into())
+    let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_words);
+    schema.map_err(|error| error.to_string().into())
 }

@@ -14,10 +14,10 @@ use crate::{
         error::ApiError,
         extract::Body,
         openapi::terms,
-        reason::{CropFields, crop, curated, output_schema},
+        reason::{CropFields, crop, model_name, output_schema},
     },
     catalog::Catalog,
-    json::{self, Detail, Fields, Int, Text, number, parsed},
+    json::{self, Detail, Fields, Int, Text, number, parsed, said},
     live::{Instruction, Wishes},
 };
 
@@ -59,7 +59,7 @@ pub struct AttachConfig {
     crop: Option<CropFields>,
     /// JSON Schema that answers must match.
     output_schema: Option<terms::AnyObject>,
-    /// The model that describes; one of `GET /v1/models`.
+    /// The model that describes; one of `GET /v1/models`, also by its makers' name.
     model: Option<String>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
@@ -80,23 +80,29 @@ struct ClipMode {
     delay_seconds: Option<f64>,
 }
 
-/// Reads the attach config of a header; none wishes for nothing.
-pub fn read(header: Option<&HeaderValue>, catalog: &Catalog) -> Result<Wishes, ApiError> {
-    let Some(header) = header else { return Ok(Wishes::default()) };
+/// The JSON of an attach config, where there is a header of one.
+pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> {
+    let Some(header) = header else { return Ok(None) };
     let refused = |text: &str| bad(format!("x-attach-config {text}"));
     if header.len() > ENCODED_BYTES_MAX {
         return Err(refused("has more than 8192 bytes"));
     }
     let decoded = BASE64_URL_SAFE_NO_PAD.decode(header.as_bytes());
     let decoded = decoded.map_err(|_| refused("is not base64url without padding"))?;
-    let value = json::parse(&decoded).map_err(|error| refused(&format!("is no JSON: {error}")))?;
-    let mut fields = Fields::of(&value).map_err(|details| listed("x-attach-config", &details))?;
-    let prompt = fields.optional("prompt", LivePrompt::read).unwrap_or_default();
+    let value = json::parse(&decoded);
+    value.map(Some).map_err(|error| refused(&format!("is no JSON: {error}")))
+}
+
+/// Reads an attach config; none wishes for nothing.
+pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiError> {
+    let Some(config) = config else { return Ok(Wishes::default()) };
+    let mut fields = Fields::of(config).map_err(|details| listed("x-attach-config", &details))?;
+    let prompt = fields.optional("prompt", said(LivePrompt::read)).unwrap_or_default();
     let rate = fields.optional("max_output_tokens_per_second", TokenRate::read);
     let clips = fields.object("clip_mode", clip);
     let crop = fields.object("crop", crop);
     let schema = fields.optional("output_schema", output_schema).map(Arc::new);
-    let model = fields.optional("model", |value| curated(catalog, value));
+    let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
     fields.refuse_unknown();
     let wishes = Wishes {
@@ -114,7 +120,7 @@ pub fn read(header: Option<&HeaderValue>, catalog: &Catalog) -> Result<Wishes, A
 pub fn instruction(body: &Body) -> Result<(Instruction, Option<Value>), ApiError> {
     let read = |body: &Body| {
         let mut fields = body.fields()?;
-        let prompt = fields.required("prompt", LivePrompt::read);
+        let prompt = fields.required("prompt", said(LivePrompt::read));
         let given = fields.optional("output_schema", |value| Ok(value.clone()));
         let schema: Option<OutputSchema> = fields.optional("output_schema", output_schema);
         let schema = schema.map(Arc::new);
@@ -159,7 +165,8 @@ mod tests {
 
     fn read_json(text: &str) -> Result<Wishes, String> {
         let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");
-        read(Some(&header), &Catalog::default()).map_err(|error| error.to_string())
+        let read = decoded(Some(&header)).and_then(|it| read(it.as_ref(), &Catalog::default()));
+        read.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -205,8 +212,8 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
         }
         let padded = HeaderValue::from_static("e30=");
-        assert!(read(Some(&padded), &Catalog::default()).is_err(), "padding");
+        assert!(decoded(Some(&padded)).is_err(), "padding");
         let long = HeaderValue::from_str(&"a".repeat(8193)).expect("ASCII");
-        assert!(read(Some(&long), &Catalog::default()).is_err(), "too long");
+        assert!(decoded(Some(&long)).is_err(), "too long");
     }
 }

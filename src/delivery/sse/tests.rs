@@ -10,7 +10,7 @@ use timeline::{
 };
 
 use super::*;
-use crate::session::registry::{Origin, RunLimits};
+use crate::session::registry::{JobToken, Origin, RunLimits};
 
 struct Log {
     streams: Arc<Streams>,
@@ -26,7 +26,8 @@ fn start() -> Log {
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
     let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
     let now = media::WallTime { epoch_ms: 0 };
-    let registry = Registry::open(timeline, limits, Arc::default(), now).expect("opens");
+    let registry =
+        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
     let streams = Streams::new(Arc::clone(&registry), LIMITS);
     tokio::spawn(Arc::clone(&streams).run());
     Log { streams, registry, _dir: dir }
@@ -212,7 +213,7 @@ async fn what_a_stopped_job_came_to_is_told_before_the_end() {
     let log = start();
     let run = log.run("alice").await;
     let (scope, all) = (Scope::Run(Arc::clone(&run)), Filter::default());
-    let job = run.begin_job().expect("free");
+    let job = run.begin_job(JobToken::default()).expect("free");
     log.registry.stop(&run, REQUEST).await.expect("active");
     assert!(!log.feed(&scope, &all, 2).is_over().await, "its job may have something to tell");
     let mut body = log.feed(&scope, &all, 1).body();
@@ -304,6 +305,7 @@ async fn a_long_event_is_sent_in_pieces() {
         decoder: None,
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals,
     };
     let (id, timeline) = (run.id(), log.registry.timeline().clone());

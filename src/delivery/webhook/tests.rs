@@ -8,7 +8,7 @@ use timeline::Options;
 use transport::egress::EgressConfig;
 
 use super::*;
-use crate::session::registry::{Origin, RunLimits};
+use crate::session::registry::{JobToken, Origin, RunLimits};
 
 /// Tells progress from a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,8 @@ async fn setup() -> Setup {
     let (timeline, _) = Timeline::open(&log, Options::default()).expect("opens");
     let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600) };
     let now = WallTime { epoch_ms: 0 };
-    let registry = Registry::open(timeline, limits, Arc::default(), now).expect("opens");
+    let registry =
+        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
     let origin = Origin {
         principal: Principal::named("alice"),
         tenant: None,
@@ -159,7 +160,7 @@ async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
         }
         Shown::from(&webhooks.table.get(id).expect("there")).status
     };
-    let job = run.begin_job().expect("free");
+    let job = run.begin_job(JobToken::default()).expect("free");
     webhooks.registry.stop(run, RequestId::from_bytes([1; 8])).await.expect("active");
     let status = wait_for("looks at the stop", |live, head| live.next > head).await;
     assert_eq!(status, Status::Active, "its job may have something to tell");

@@ -21,8 +21,8 @@ pub struct Answered {
     pub provider_fallback_used: bool,
     /// The text.
     pub text: String,
-    /// The text as JSON, valid by the schema.
-    pub json: Value,
+    /// The text as JSON, valid by the schema; `None` where the model gave plain words.
+    pub json: Option<Value>,
     /// Why the second pass has no answer, where there was one; in words that the owner may read.
     pub second_failed: Option<String>,
     /// Tokens of all asks that it took.
@@ -38,6 +38,8 @@ pub struct Answered {
 pub struct Unanswered {
     /// In words that the owner may read.
     pub reason: String,
+    /// The class of the first failure, and shortly what was said of it.
+    pub error: String,
     /// The asks that came to nothing; `None` where it got no place and nothing was sent.
     pub sent: Option<Sent>,
 }

@@ -14,7 +14,7 @@ use embed::Newness;
 use gate::Reason;
 use infer::{Finding, Tokens};
 use media::{EventType, Label, RequestId, StreamId};
-use timeline::{SemanticChunkGenerated, SemanticChunkInferred};
+use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -57,6 +57,8 @@ pub struct Subject {
     pub index_name: Option<Label>,
     /// The tenant's words.
     pub words: Words,
+    /// The caller's own schema says what an answer holds: events carry its object.
+    pub keeps_output: bool,
 }
 
 /// A chunk, and the durable stills of its frames.
@@ -75,6 +77,8 @@ pub struct Told {
     pub insights: Vec<(Span, Arc<Insight>)>,
     /// The figures.
     pub totals: Totals,
+    /// How many chunks have an answer, and why the first is without.
+    pub semantic: SemanticOutcome,
     /// The stills of chunks of which nothing is on the timeline, in their order.
     pub stills: Vec<Stored>,
     /// Bytes of the stills that the timeline names, or may.
@@ -159,6 +163,8 @@ struct Work {
     judging: Option<Judging>,
     standing: Standing<Asking>,
     unwritten: Unwritten,
+    /// Why the first chunk without an answer has none.
+    first_error: Option<String>,
 }
 
 impl Work {
@@ -175,6 +181,7 @@ impl Work {
             judging: None,
             standing: Standing::default(),
             unwritten: Unwritten::default(),
+            first_error: None,
         }
     }
 
@@ -296,9 +303,17 @@ impl Driver {
             Err(End::Lost) => (false, Some(RunError::Unfinished)),
             Err(End::Failed(error)) => (false, Some(error)),
         };
-        let Work { insights, mut ledger, stills, stills_bytes, .. } = work;
+        let Work { insights, mut ledger, stills, stills_bytes, first_error, .. } = work;
         let stills = stills.into_values().flatten().collect();
-        Told { insights, totals: ledger.totals(), stills, stills_bytes, is_cut, failed }
+        let progress = ledger.progress();
+        let semantic = SemanticOutcome {
+            requested: true,
+            chunks_asked: progress.asked,
+            chunks_failed: progress.unanswered,
+            error: first_error,
+            fallback_used: progress.unanswered > 0,
+        };
+        Told { insights, totals: ledger.totals(), semantic, stills, stills_bytes, is_cut, failed }
     }
 
     /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got
@@ -359,7 +374,8 @@ impl Driver {
             let outcome = match described {
                 Ok(describing) => match describing.await {
                     Ok(answer) => {
-                        let found = Finding::read(&answer.json);
+                        let words = || Finding::of_words(&answer.text);
+                        let found = answer.json.as_ref().map_or_else(words, Finding::read);
                         Outcome::Answered(Box::new((answer, found)))
                     }
                     Err(unanswered) => Outcome::Unanswered(unanswered),

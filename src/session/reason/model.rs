@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use infer::{Image, InferError, OutputSchema, Prompt, Request, Tiered, Tokens, scheduler::Refused};
+use infer::{
+    Image, InferError, OutputSchema, Prompt, Request, Tiered, Tokens, finding::default_answer,
+    scheduler::Refused,
+};
 use timeline::Pass;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -119,25 +122,13 @@ impl Describer for Models {
                 infer::Tier::First => Pass::First,
                 infer::Tier::Second => Pass::Second,
             };
-            let Some(json) = answer.json else {
-                let reason = "the answer is not JSON".to_owned();
-                let sent = Sent {
-                    provider: Some(answer.provider.to_string()),
-                    provider_fallback_used: answer.fallback_used,
-                    model: answer.model,
-                    tokens: answer.tokens,
-                    latency: answer.latency,
-                    attempts: answer.attempts,
-                };
-                return Err(Unanswered { reason, sent: Some(sent) });
-            };
             Ok(Answered {
                 provider: answer.provider.to_string(),
                 model: answer.model,
                 pass,
                 provider_fallback_used: answer.fallback_used,
                 text: answer.text,
-                json,
+                json: answer.json,
                 second_failed,
                 tokens: answer.tokens,
                 latency: answer.latency,
@@ -148,6 +139,11 @@ impl Describer for Models {
 }
 
 impl Ask {
+    /// The caller says what an answer holds.
+    pub fn has_own_schema(&self) -> bool {
+        !Arc::ptr_eq(&self.schema, &default_answer())
+    }
+
     /// A question about `images`, and the one that follows where its answer is not sure.
     pub fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
         let first = Request {
@@ -180,5 +176,5 @@ fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
     let model = model.to_owned();
     let sent = Sent { provider, provider_fallback_used, model, tokens, latency, attempts };
     let sent = is_sent.then_some(sent);
-    Unanswered { reason: error.to_string(), sent }
+    Unanswered { reason: error.to_string(), error: error.brief(), sent }
 }

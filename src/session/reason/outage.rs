@@ -88,8 +88,8 @@ fn prospect(failure: &Failure) -> Prospect {
         Failure::Refused
         | Failure::Open { .. }
         | Failure::RateLimited { .. }
-        | Failure::Http { status: 502..=504 } => Prospect::Good,
-        Failure::Closed | Failure::Http { status: 500..=599 } => Prospect::Suspect,
+        | Failure::Http { status: 502..=504, .. } => Prospect::Good,
+        Failure::Closed | Failure::Http { status: 500..=599, .. } => Prospect::Suspect,
         _ => Prospect::None,
     }
 }
@@ -122,14 +122,14 @@ mod tests {
             ("for longer", vec![Failure::Refused], 3, Some(2000)),
             ("no longer than this", vec![Failure::Refused], 40, Some(5000)),
             ("left alone", vec![Failure::Open { again_in: None }], 0, Some(250)),
-            ("overloaded", vec![Failure::Http { status: 503 }], 0, Some(250)),
+            ("overloaded", vec![Failure::http(503)], 0, Some(250)),
             ("busy, and does not say until when", vec![limited(None)], 0, Some(250)),
             ("busy, and says so", vec![limited(Some(MS(9000)))], 0, Some(9000)),
             ("busy for longer than there is time", vec![limited(Some(MS(90_000)))], 0, None),
             ("closed", vec![Failure::Closed], 1, Some(500)),
             ("closed on this question", vec![Failure::Closed], 2, None),
-            ("an error on this question", vec![Failure::Http { status: 500 }], 2, None),
-            ("a refused question", vec![Failure::Http { status: 400 }], 0, None),
+            ("an error on this question", vec![Failure::http(500)], 2, None),
+            ("a refused question", vec![Failure::http(400)], 0, None),
             ("too slow", vec![Failure::Timeout { after: MS(1) }], 0, None),
             ("one of two is away", vec![Failure::Empty, Failure::Refused], 0, Some(250)),
             ("nobody was asked", vec![], 0, None),

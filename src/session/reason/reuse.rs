@@ -178,6 +178,7 @@ impl Answer {
         inferred.summary = self.said.summary.clone();
         inferred.description = self.said.description.clone();
         inferred.confidence = self.said.confidence;
+        inferred.output.clone_from(&self.said.output);
         inferred.truncated = self.said.truncated;
         inferred.reused_from_seq = Some(self.seq);
         insight

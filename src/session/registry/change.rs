@@ -26,7 +26,7 @@ impl Change {
         let state = run.lifecycle();
         match self {
             Change::Create(event) => Ok(Some(vec![event])),
-            Change::Delete(_) if state == Lifecycle::Deleted => Ok(None),
+            Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
             Change::Delete(event) => Ok(Some(vec![event])),
             Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
             Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),

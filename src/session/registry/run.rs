@@ -1,22 +1,22 @@
 //! One run: where it came from, its folded state, its order of changes and its job.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use media::{BlobHash, Label, RequestId, RunId, Seq, SessionId, WallTime};
 use timeline::{
-    Event, EventHead, EventKind, IngestReceived, RunCreated, SessionRunCreated, Timeline,
-    TimelineError,
+    Event, EventHead, EventKind, JsonText, RunCreated, SemanticOutcome, SessionRunCreated,
+    Timeline, TimelineError,
 };
 use tokio::sync::{Notify, futures::Notified};
 
 use super::{
-    JobEnds, RunError,
+    JobEnds, RunError, Snapshot,
     chunks::ChunkOrder,
-    job::{JobProgress, JobToken},
+    job::{JobProgress, JobToken, JobView, Jobs},
 };
 use crate::{
     config::Principal,
@@ -83,21 +83,6 @@ impl Origin {
     }
 }
 
-/// What a run record shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Where the run stands.
-    pub lifecycle: Lifecycle,
-    /// Wall time of its creation.
-    pub created_at: WallTime,
-    /// Wall time of its last event.
-    pub updated_at: WallTime,
-    /// The last source ingested.
-    pub source_uri: Option<Arc<str>>,
-    /// The model that it was made for, or else the last one that a reasoning asked.
-    pub model: Option<String>,
-}
-
 /// A run.
 pub struct Run {
     id: RunId,
@@ -105,7 +90,7 @@ pub struct Run {
     state: Mutex<State>,
     order: tokio::sync::Mutex<()>,
     published: Notify,
-    job: Mutex<Option<JobToken>>,
+    jobs: Mutex<Jobs>,
     job_ends: Arc<JobEnds>,
     stills: Mutex<Stills>,
     pub(super) chunks: Mutex<ChunkOrder>,
@@ -119,19 +104,20 @@ struct State {
     idle_until: Option<Instant>,
     source_uri: Option<Arc<str>>,
     model: Option<Label>,
+    semantic: Option<Arc<SemanticOutcome>>,
     /// What its owner is charged for its events, and for its stills and columns.
     log_bytes: u64,
     side_bytes: u64,
 }
 
-/// Hashes of the stills among the events before `next`.
+/// Sizes of the stills among the events before `next`.
 #[derive(Default)]
 struct Stills {
     next: Seq,
-    hashes: HashSet<BlobHash>,
+    bytes: HashMap<BlobHash, u64>,
 }
 
-/// The one job of a run, until dropped.
+/// A job of a run, until dropped.
 pub struct JobGuard {
     run: Arc<Run>,
     token: JobToken,
@@ -151,7 +137,7 @@ impl JobGuard {
 
 impl Drop for JobGuard {
     fn drop(&mut self) {
-        *lock(&self.run.job) = None;
+        *lock(&self.run.jobs).place(&self.token) = None;
         self.run.job_ends.tell(self.run.id);
     }
 }
@@ -167,6 +153,7 @@ impl Run {
             idle_until: None,
             source_uri: None,
             model: None,
+            semantic: None,
             log_bytes: 0,
             side_bytes: 0,
         };
@@ -176,7 +163,7 @@ impl Run {
             state: Mutex::new(state),
             order: tokio::sync::Mutex::default(),
             published: Notify::new(),
-            job: Mutex::default(),
+            jobs: Mutex::default(),
             job_ends,
             stills: Mutex::default(),
             chunks: Mutex::default(),
@@ -202,7 +189,7 @@ impl Run {
     /// what it had come to.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
-        self.lifecycle().is_terminal() && lock(&self.job).is_none()
+        self.lifecycle().is_terminal() && lock(&self.jobs).work.is_none()
     }
 
     /// Why it takes no action, if it takes none.
@@ -222,6 +209,7 @@ impl Run {
             created_at: state.created_at,
             updated_at: state.updated_at,
             source_uri: state.source_uri.clone(),
+            semantic: state.semantic.clone(),
             model: self.origin.model.clone().or_else(|| {
                 let asked = state.model.as_ref();
                 asked.map(|model| model.as_str().to_owned())
@@ -245,55 +233,70 @@ impl Run {
         state.model = model.cloned().or(state.model.take());
     }
 
-    /// Takes up what an ingest of an earlier start says of the run.
-    pub(super) fn take_up(&self, ingest: &IngestReceived) {
-        self.set_source(ingest.source_uri.as_deref());
+    /// Says what came of the models that a reasoning asked.
+    pub fn set_semantic(&self, semantic: SemanticOutcome) {
+        lock(&self.state).semantic = Some(Arc::new(semantic));
+    }
+
+    /// Takes up what the body of an ingest of an earlier start says of the run.
+    pub(super) fn take_up(&self, body: &JsonText) {
+        let body = json::parse(body.as_str().as_bytes()).ok();
+        let field = |name| body.as_ref().and_then(|body| body.get(name));
+        self.set_source(field("source_uri").and_then(|uri| uri.as_str()));
         // The body of a reasoning names a model; that of an ingest has no such field, and one that an
         // older server wrote in another shape names none.
-        let body = json::parse(ingest.ingest.as_str().as_bytes()).ok();
-        let model = body.as_ref().and_then(|body| json::parsed(body.get("model")?).ok());
+        let model = field("model").and_then(|model| json::parsed(model).ok());
         self.set_model(model.as_ref());
     }
 
-    /// Takes the run's one place for a job.
-    pub fn begin_job(self: &Arc<Self>) -> Result<JobGuard, RunError> {
-        let token = JobToken::default();
-        let mut job = lock(&self.job);
-        if job.is_some() {
-            return Err(RunError::Busy);
+    /// Takes the run's one place for a job of this kind.
+    pub fn begin_job(self: &Arc<Self>, token: JobToken) -> Result<JobGuard, RunError> {
+        let mut jobs = lock(&self.jobs);
+        let place = jobs.place(&token);
+        if let Some(other) = place {
+            return Err(RunError::Busy { job: other.order().map(|order| order.id) });
         }
-        *job = Some(token.clone());
+        *place = Some(token.clone());
         Ok(JobGuard { run: Arc::clone(self), token })
     }
 
     /// How far the run's job has come, if there is one.
     pub fn progress(&self) -> Option<JobProgress> {
-        lock(&self.job).as_ref().map(JobToken::progress)
+        lock(&self.jobs).work.as_ref().map(JobToken::progress)
     }
 
-    /// Ends the run's job, if there is one.
+    /// The job that is under way, if one was asked for: the one that decodes before an analysis.
+    pub fn active_job(&self) -> Option<JobView> {
+        lock(&self.jobs).all().find_map(JobToken::view)
+    }
+
+    /// Ends the run's jobs.
     pub(super) fn cancel_job(&self) {
-        if let Some(job) = &*lock(&self.job) {
-            job.cancel();
-        }
+        lock(&self.jobs).all().for_each(JobToken::cancel);
     }
 
-    /// Whether one of the run's stills has this hash; reads only events that are new to it.
-    pub fn has_still(&self, timeline: &Timeline, hash: &BlobHash) -> Result<bool, TimelineError> {
+    /// The recorded size of the run's still that has this hash; reads only events that are new to it.
+    pub fn still_bytes(
+        &self,
+        timeline: &Timeline,
+        hash: &BlobHash,
+    ) -> Result<Option<u64>, TimelineError> {
         let mut stills = lock(&self.stills);
-        while !stills.hashes.contains(hash) {
+        loop {
+            if let Some(bytes) = stills.bytes.get(hash) {
+                return Ok(Some(*bytes));
+            }
             let kind = Some(EventKind::KeyframeStored);
             let page = timeline.read(self.id, stills.next, STILLS_PAGE, kind)?;
-            let Some(last) = page.last() else { return Ok(false) };
+            let Some(last) = page.last() else { return Ok(None) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
                 if let Event::KeyframeStored(still) = stored.decode()? {
-                    stills.hashes.insert(still.image_sha256);
+                    stills.bytes.insert(still.image_sha256, still.image_bytes);
                 }
             }
             stills.next = next;
         }
-        Ok(true)
     }
 
     /// Charges its owner for `log_bytes` of events; a deleted run is charged for nothing.
@@ -352,7 +355,7 @@ impl Run {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
         let over = state.idle_until.is_some_and(|until| until <= now);
-        over && state.lifecycle.is_active() && lock(&self.job).is_none()
+        over && state.lifecycle.is_active() && lock(&self.jobs).all().next().is_none()
     }
 
     pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {
@@ -366,15 +369,6 @@ impl Run {
         state.idle_until = Some(idle_until);
         self.published.notify_waiters();
         state.lifecycle
-    }
-}
-
-impl Snapshot {
-    /// When the run expires unless something happens; `None` once it has ended.
-    pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
-        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);
-        self.lifecycle.is_active().then_some(WallTime { epoch_ms })
     }
 }
 

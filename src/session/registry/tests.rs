@@ -11,8 +11,14 @@ const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
     let (timeline, _) = Timeline::open(dir, Options::default()).expect("opened");
     let limits = RunLimits { active: 3, ttl };
-    Registry::open(timeline, limits, Arc::default(), WallTime { epoch_ms: i64::MAX / 2 })
-        .expect("rebuilt")
+    Registry::open(
+        timeline,
+        limits,
+        Arc::default(),
+        WallTime { epoch_ms: i64::MAX / 2 },
+        &Default::default(),
+    )
+    .expect("rebuilt")
 }
 
 fn origin(name: &str) -> Origin {
@@ -32,7 +38,7 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
     let registry = open(dir.path(), HOUR);
     let idle = registry.create(origin("a"), REQUEST).await.expect("created");
     let busy = registry.create(origin("a"), REQUEST).await.expect("created");
-    let job = busy.begin_job().expect("free");
+    let job = busy.begin_job(JobToken::default()).expect("free");
     let now = Instant::now();
     assert_eq!(registry.expire_idle(now).await, 0, "not idle for long enough");
     let later = now + HOUR + Duration::from_secs(1);
@@ -129,8 +135,14 @@ async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
     let limits = RunLimits { active: 1, ttl: HOUR };
-    let registry = Registry::open(timeline, limits, Arc::default(), WallTime { epoch_ms: 0 })
-        .expect("rebuilt");
+    let registry = Registry::open(
+        timeline,
+        limits,
+        Arc::default(),
+        WallTime { epoch_ms: 0 },
+        &Default::default(),
+    )
+    .expect("rebuilt");
     let oldest = registry.create(origin("a"), REQUEST).await.expect("created");
     registry.stop(&oldest, REQUEST).await.expect("active");
     for _ in 0..LIST_SLICE {

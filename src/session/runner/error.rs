@@ -2,8 +2,8 @@
 
 use std::io;
 
-use media::{ErrorKind, Extent};
-use timeline::TimelineError;
+use media::{ErrorKind, Extent, RequestId};
+use timeline::{Event, RunFailed, TimelineError};
 use worker::WorkerError;
 
 use super::reason::SIDE_MIN;
@@ -51,6 +51,9 @@ pub enum IngestError {
     /// No thread could be started.
     #[error("cannot start a thread for the job: {0}")]
     Thread(#[source] io::Error),
+    /// Its owner called the job off.
+    #[error("the job was cancelled: what it had recorded is kept")]
+    CalledOff,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
@@ -76,7 +79,46 @@ impl IngestError {
             IngestError::DiskLow(_) => ErrorKind::Exhausted,
             IngestError::Ledger(error) => error.kind(),
             IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
+            IngestError::CalledOff => ErrorKind::Cancelled,
             IngestError::Lost => ErrorKind::Internal,
+        }
+    }
+
+    /// What ends the run where this does.
+    pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
+        let failed = || RunFailed { request_id: Some(request_id), reason: self.told() };
+        self.ends_the_run().then(|| Event::RunFailed(failed()))
+    }
+
+    /// A bound was met, or somebody ended it: what was decoded before is as good as any. A worker
+    /// that died is not believed.
+    pub(super) fn keeps_what_came(&self) -> bool {
+        use WorkerError::{Cancelled, MemoryLimit, OutputBudget, Stalled, ThreadLimit, WallClock};
+        match self {
+            IngestError::Quota(_) | IngestError::DiskLow(_) | IngestError::Remote(_) => true,
+            IngestError::Worker(error) => matches!(
+                error,
+                Cancelled
+                    | MemoryLimit { .. }
+                    | ThreadLimit { .. }
+                    | OutputBudget { .. }
+                    | Stalled { .. }
+                    | WallClock { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// The job took as long as one may.
+    pub(super) fn is_out_of_time(&self) -> bool {
+        matches!(self, IngestError::Worker(WorkerError::WallClock { .. }))
+    }
+
+    /// Why a decoding ended before its source did.
+    pub(super) fn why_cut(&self) -> String {
+        match self {
+            IngestError::Worker(WorkerError::Cancelled) => "stopped".to_owned(),
+            error => error.told(),
         }
     }
 

@@ -1,15 +1,15 @@
 //! One job on its thread: a worker's events in, durable stills and signals out.
 //!
-//! Promises all or one: the events of a decoding are appended once its worker is done, and a worker
-//! that died leaves one `run_failed` instead. A reasoning tells before that it was accepted, for it
-//! may take hours; what models say meanwhile is another's to append.
+//! Tells first that its source was accepted. The events of a decoding are appended once its worker
+//! is done; one that is cut off keeps what came before, and a worker that died leaves one
+//! `run_failed` instead. What models say meanwhile is another's to append.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
-use media::{EventType, Signal};
-use timeline::{ColumnWriter, Event, RunFailed};
+use media::{EventType, Rate, Signal};
+use timeline::ColumnWriter;
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{
@@ -47,8 +47,15 @@ pub(super) struct Job {
     frames: u64,
     /// Where chunks go, where they are wanted.
     chunks: Option<Chunks>,
-    /// That it was accepted is on the timeline.
-    is_received: bool,
+}
+
+/// How a decoding ended.
+struct Ended {
+    report: FileReport,
+    /// Why no more came, where something cut it off.
+    reason: Option<String>,
+    /// What else that ends.
+    cut: Option<IngestError>,
 }
 
 impl Job {
@@ -60,7 +67,7 @@ impl Job {
     ) -> Job {
         let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
-        let log = RunLog { registry, run, runtime, keeps_what_is_cut: false };
+        let log = RunLog { registry, run, runtime };
         let gate = Gate::new(runner.parts.gate);
         let stored = Stores::new(&runner.parts, guard.run());
         Job {
@@ -77,32 +84,36 @@ impl Job {
             stored,
             frames: 0,
             chunks: None,
-            is_received: false,
         }
     }
 
     /// Decodes the source onto the run's timeline.
     pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
-        self.decode().map_err(|undone| undone.take_back())?.record(Tail::default())
+        let mut decoded = self.decode().map_err(|undone| undone.take_back())?;
+        let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
+        let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
+        let ingested = decoded.record(Tail { events: Vec::new(), last })?;
+        cut.map_or(Ok(ingested), Err)
     }
 
-    /// Decodes the source, its chunks going to `chunks`; what there is when it is stopped is kept.
+    /// Decodes the source, its chunks going to `chunks`.
     pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Box<Undone>> {
         self.chunks = chunks;
-        self.log.keeps_what_is_cut = true;
         self.decode()
     }
 
-    /// Decodes the source; nothing of the decoding is on the timeline yet.
+    /// Decodes the source; of the decoding itself nothing is on the timeline yet.
     fn decode(mut self) -> Result<Decoded, Box<Undone>> {
-        match self.work() {
-            Ok((report, is_cut)) => self.decoded(report, is_cut),
+        let job = self.guard.token().order().map(|order| order.id);
+        let accepted = self.ingest.accept(job, &self.log);
+        match accepted.and_then(|()| self.work()) {
+            Ok(ended) => self.decoded(ended),
             Err(error) => Err(Box::new(self.undone(error))),
         }
     }
 
-    /// Has a worker decode the source; the flag says that it was stopped before the end.
-    fn work(&mut self) -> Result<(FileReport, bool), IngestError> {
+    /// Has a worker decode the source.
+    fn work(&mut self) -> Result<Ended, IngestError> {
         let limits = self.limits();
         let (input, feed) = self.open(limits.wall)?;
         let spec = JobSpec {
@@ -133,23 +144,36 @@ impl Job {
             runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
         }
         match explained(outcome, feed, self.ingest.max_frames) {
-            Err(IngestError::Worker(WorkerError::Cancelled)) if self.keeps_what_is_cut() => {
-                Ok((self.report_of_a_cut(), true))
-            }
-            outcome => Ok((outcome?, false)),
+            Err(error) if self.frames > 0 && error.keeps_what_came() => Ok(self.cut(error)),
+            outcome => outcome,
         }
+    }
+
+    /// As far as the worker had come when it was ended.
+    fn cut(&self, error: IngestError) -> Ended {
+        let report = FileReport {
+            decoder: String::new(),
+            fallback: None,
+            frames: self.frames,
+            source_frames: self.frames,
+            source_rate: None,
+            truncated: true,
+            more_frames: false,
+            damaged_packets: 0,
+            first_extent: None,
+        };
+        let reason = Some(error.why_cut());
+        // A source that may go on for ever has ended as well as it can.
+        let cut = Some(error).filter(|error| !error.is_out_of_time());
+        Ended { report, reason, cut }
     }
 
     /// Says on the timeline that it failed, where that ends the run.
     fn undone(self, error: IngestError) -> Undone {
-        let Job { log, ingest, stored, is_received, .. } = self;
-        let told = if error.ends_the_run() {
-            let (request_id, reason) = (Some(ingest.request_id), error.told());
-            log.commit(vec![Event::RunFailed(RunFailed { request_id, reason })])
-        } else {
-            Ok(())
-        };
-        Undone { error: told.err().unwrap_or(error), stored, run: log.run, is_received }
+        let Job { log, ingest, stored, opened, .. } = self;
+        let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
+        let error = told.and_then(Result::err).unwrap_or(error);
+        Undone { error, stored, run: log.run, is_opened: opened.is_some() }
     }
 
     fn limits(&self) -> Limits {
@@ -160,31 +184,16 @@ impl Job {
         if self.chunks.is_some() { Limits { wall: WALL, ..limits } } else { limits }
     }
 
-    fn keeps_what_is_cut(&self) -> bool {
-        self.log.keeps_what_is_cut && self.frames > 0
-    }
-
-    /// As far as the worker had come when it was ended.
-    fn report_of_a_cut(&self) -> FileReport {
-        FileReport {
-            decoder: String::new(),
-            fallback: None,
-            frames: self.frames,
-            source_frames: self.frames,
-            source_rate: None,
-            truncated: true,
-            damaged_packets: 0,
-            first_extent: None,
-        }
-    }
-
-    fn decoded(self, report: FileReport, is_cut: bool) -> Result<Decoded, Box<Undone>> {
+    fn decoded(self, ended: Ended) -> Result<Decoded, Box<Undone>> {
+        let Ended { report, reason, cut } = ended;
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             self.runner.parts.metrics.decode_fallbacks.inc();
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
         }
-        let Job { ingest, log, opened, signals, stills, stored, is_received, .. } = self;
+        let Job { ingest, log, opened, signals, mut stills, stored, .. } = self;
+        // Of a frame without signals nothing is told.
+        stills.retain(|still| still.frame_index < report.frames);
         let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
             let (signals, column) = signals.finish()?;
             Ok((stream, signals, column))
@@ -198,11 +207,11 @@ impl Job {
                 signals,
                 stills,
                 stored,
-                is_cut,
-                is_received,
+                reason,
+                cut,
                 _column,
             }),
-            Err(error) => Err(Box::new(Undone { error, stored, run: log.run, is_received })),
+            Err(error) => Err(Box::new(Undone { error, stored, run: log.run, is_opened: true })),
         }
     }
 
@@ -237,9 +246,8 @@ impl Job {
                 if let Some(chunks) = &self.chunks {
                     chunks.check(&stream)?;
                 }
-                if self.log.keeps_what_is_cut {
-                    self.ingest.accept(&stream, &self.log)?;
-                    self.is_received = true;
+                if let Some(frames) = expected(&stream, self.ingest.rate) {
+                    self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
                 }
                 self.opened = Some(stream);
             }
@@ -309,6 +317,16 @@ impl Job {
     }
 }
 
+/// Frames that a source has by its own account, chosen at `rate` where one is asked for.
+fn expected(stream: &StreamInfo, rate: Option<Rate>) -> Option<u64> {
+    let seconds = stream.duration?.as_millis().max(0) as f64 / 1e3;
+    let counted = stream.source_rate.map(|rate| seconds * rate.as_f64());
+    let in_source = stream.declared_frames.map(|frames| frames as f64).or(counted);
+    let chosen = rate.map(|rate| seconds * rate.as_f64());
+    let least = [in_source, chosen].into_iter().flatten().reduce(f64::min)?;
+    Some((least.ceil() as u64).max(1))
+}
+
 fn told_by_host(error: RemoteError) -> IngestError {
     match error {
         RemoteError::Cancelled => IngestError::Worker(WorkerError::Cancelled),
@@ -321,18 +339,22 @@ fn explained(
     outcome: Result<FileReport, IngestError>,
     feed: Option<Feed>,
     max_frames: u64,
-) -> Result<FileReport, IngestError> {
+) -> Result<Ended, IngestError> {
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
-    let Some(feed) = feed else { return outcome };
+    let whole = |report| Ended { report, reason: None, cut: None };
+    let Some(feed) = feed else { return outcome.map(whole) };
     match (outcome, feed.cause()) {
         // All that was asked for was there.
-        (Ok(report), _) if report.frames >= max_frames => Ok(report),
-        (Ok(report), Some(cause)) if cause.is_cut() => Ok(FileReport { truncated: true, ..report }),
+        (Ok(report), _) if report.frames >= max_frames => Ok(whole(report)),
+        (Ok(report), Some(cause)) if cause.is_cut() => {
+            let report = FileReport { truncated: true, ..report };
+            Ok(Ended { report, reason: Some(cause.to_string()), cut: None })
+        }
         (Err(IngestError::Worker(Cancelled)), _) => Err(IngestError::Worker(Cancelled)),
         (Ok(_) | Err(IngestError::Worker(_)), Some(cause)) => Err(told_by_host(cause)),
         (Err(IngestError::Worker(FirstFrameTimeout { after } | Stalled { after })), None) => {
             Err(IngestError::Remote(RemoteError::Slow(after)))
         }
-        (outcome, _) => outcome,
+        (outcome, _) => outcome.map(whole),
     }
 }

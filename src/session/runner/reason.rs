@@ -1,14 +1,16 @@
 //! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
 //!
-//! That it was accepted is on the timeline before the decoding is, and so is what models say: once
-//! something is, a job that fails ends its run, so that none is left under way and none says it again.
+//! What models say is on the timeline before the decoding is: a job that fails once its source is
+//! opened ends its run, so that none says it again.
 
 use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
 use gate::GateConfig;
-use media::Extent;
-use timeline::{AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated};
+use media::{Extent, RunId};
+use timeline::{
+    AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
+};
 use tokio::{
     runtime::Handle,
     sync::mpsc::{self, error::SendError},
@@ -135,6 +137,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         stream_id: ingest.stream_id.clone(),
         index_name: terms.index_name.clone(),
         words: terms.words.clone(),
+        keeps_output: terms.keeps_output,
     };
     let (missing, begun) = match semantics {
         Semantics::Off => (None, None),
@@ -150,27 +153,33 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
     // What models have still to say takes no part in the decoding of others.
     drop(place);
-    let finishes = decoded.as_ref().is_ok_and(|decoded| !decoded.is_cut);
+    let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
+    let semantic = match (&told, &missing) {
+        (Ok(Some(told)), _) => told.semantic.clone(),
+        (_, Some(why)) => missed(run.id(), why),
+        _ => SemanticOutcome::default(),
+    };
+    run.set_semantic(semantic.clone());
     // Nobody writes for the job any more.
     let named = told.as_ref().map_or(Named::Unknown, |told| {
         Named::Bytes(told.as_ref().map_or(0, |told| told.stills_bytes))
     });
-    let (is_received, decoded) = match decoded {
+    let (is_opened, decoded) = match decoded {
         Ok(mut decoded) => {
             decoded.stored.name(named);
-            (decoded.is_received, Ok(decoded))
+            (true, Ok(decoded))
         }
         Err(mut undone) => {
             undone.stored.name(named);
-            (undone.is_received, Err(undone.take_back()))
+            (undone.is_opened, Err(undone.take_back()))
         }
     };
     // Where the asks themselves are lost, nobody knows what was said.
     let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
-    let is_told = is_received || has_said;
+    let is_told = is_opened || has_said;
     let outcome = both(decoded, told)
-        .and_then(|(decoded, told)| conclude(decoded, told, missing, gate, terms));
+        .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if run.check_active().is_ok() {
@@ -182,6 +191,13 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         }
         outcome => outcome,
     }
+}
+
+/// What came of asking where there was no model to ask, which is said in the log.
+fn missed(run: RunId, why: &str) -> SemanticOutcome {
+    tracing::warn!(%run, error = why, "no model describes the chunks of the run: the gate decides");
+    let error = Some(why.to_owned());
+    SemanticOutcome { requested: true, error, fallback_used: true, ..SemanticOutcome::default() }
 }
 
 /// A decoding and what models said of it, where both are whole; why the asks ended explains why
@@ -210,11 +226,12 @@ fn both(
 fn conclude(
     mut decoded: Decoded,
     told: Told,
-    missing: Option<String>,
+    (semantic, missing): (SemanticOutcome, Option<String>),
     gate: GateConfig,
     terms: Terms,
 ) -> Result<Reasoned, IngestError> {
-    let is_cut = decoded.is_cut || told.is_cut;
+    let cut = decoded.cut.take();
+    let is_cut = cut.is_some() || told.is_cut;
     let signals = match decoded.log.registry.timeline().signals(&decoded.signals) {
         Ok(signals) => signals,
         Err(error) => {
@@ -256,18 +273,25 @@ fn conclude(
         frames: frames.len() as u64,
         markers: markers.len() as u64,
         index_name: terms.index_name,
+        semantic: Some(semantic.clone()),
     };
     let events = fallback.into_iter().chain(markers.iter().cloned().map(Event::MarkerEmitted));
     let tail = Tail {
         events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
-        last: (!is_cut).then_some(Event::RunCompleted(completed)),
+        last: match &cut {
+            Some(error) => error.end_of_run(request_id),
+            None => (!is_cut).then_some(Event::RunCompleted(completed)),
+        },
     };
     let run = Arc::clone(&decoded.log.run);
     let ingested = decoded.record(tail)?;
+    if let Some(error) = cut {
+        return Err(error);
+    }
     if is_cut || run.lifecycle() == Lifecycle::Cancelled {
         return Err(IngestError::Worker(WorkerError::Cancelled));
     }
-    Ok(Reasoned { ingested, frames, markers, totals: told.totals })
+    Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic })
 }
 
 /// Gives the frames of each chunk what came of asking about it.

@@ -3,8 +3,10 @@
 use std::{iter::once, sync::Arc};
 
 use decode::{FileReport, StreamInfo};
-use media::{BlobHash, EventType, Rate, RunId};
-use timeline::{Event, FramesDecoded, IngestReceived, KeyframeStored, Lease, Signals};
+use media::{BlobHash, EventType, JobId, Rate, RunId};
+use timeline::{
+    Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Signals,
+};
 use tokio::runtime::Handle;
 
 use super::{Ingest, IngestError, Ingested, Registry, Run, stores::Stores};
@@ -51,10 +53,10 @@ pub(super) struct Decoded {
     pub signals: Signals,
     pub stills: Vec<Stored>,
     pub stored: Stores,
-    /// It was stopped before the end of the source.
-    pub is_cut: bool,
-    /// That it was accepted is on the timeline already.
-    pub is_received: bool,
+    /// Why no more of the source was decoded, where something cut it off.
+    pub reason: Option<String>,
+    /// What cut it off, where that is more than the end of its time.
+    pub cut: Option<IngestError>,
     pub _column: Lease,
 }
 
@@ -63,8 +65,8 @@ pub(super) struct Undone {
     pub error: IngestError,
     pub stored: Stores,
     pub run: Arc<Run>,
-    /// That it was accepted is on the timeline.
-    pub is_received: bool,
+    /// Its source was media that is served.
+    pub is_opened: bool,
 }
 
 impl Undone {
@@ -76,12 +78,12 @@ impl Undone {
 }
 
 impl Ingest {
-    /// Says that it was accepted, and how many frames it came to where that is known.
-    fn received(&self, decoded_frames: Option<u64>, sample_fps: Option<Rate>) -> Event {
+    /// Says how many frames it came to.
+    fn received(&self, decoded_frames: u64, sample_fps: Option<Rate>) -> Event {
         Event::IngestReceived(IngestReceived {
             request_id: self.request_id,
             ingest: self.echo.clone(),
-            decoded_frames,
+            decoded_frames: Some(decoded_frames),
             source_uri: Some(self.source_uri.clone()),
             sampling_policy: Some(self.policy),
             sample_fps,
@@ -89,9 +91,11 @@ impl Ingest {
     }
 
     /// Says on the run's timeline that it was accepted, before anything is decoded.
-    pub(super) fn accept(&self, stream: &StreamInfo, log: &RunLog) -> Result<(), IngestError> {
-        let sample_fps = self.rate.or_else(|| stream.source_rate.map(clamped));
-        log.commit(vec![self.received(None, sample_fps)])?;
+    pub(super) fn accept(&self, job: Option<JobId>, log: &RunLog) -> Result<(), IngestError> {
+        let (request_id, ingest) = (self.request_id, self.echo.clone());
+        let job_id = job.ok_or(IngestError::Lost)?;
+        let started = IngestStarted { request_id, job_id, ingest };
+        log.commit(vec![Event::IngestStarted(started)])?;
         log.run.set_source(Some(&self.source_uri));
         log.run.set_model(self.model.as_ref());
         Ok(())
@@ -122,8 +126,7 @@ impl Decoded {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let Decoded { ingest, log, stream, report, signals, stills, stored, .. } = self;
         let extent = report.first_extent.unwrap_or(stream.extent);
-        let received =
-            (!self.is_received).then(|| ingest.received(Some(report.frames), sample_fps));
+        let received = ingest.received(report.frames, sample_fps);
         let decoded = FramesDecoded {
             request_id: ingest.request_id,
             source_uri: ingest.source_uri.clone(),
@@ -138,12 +141,12 @@ impl Decoded {
             decoder: Some(report.decoder.clone()).filter(|decoder| !decoder.is_empty()),
             decoder_fallback: report.fallback,
             truncated: report.truncated,
+            reason: self.reason,
             signals,
         };
         let run = log.run.id();
         let stills = stills.into_iter().map(|still| still.event(run));
-        let mut events = received
-            .into_iter()
+        let mut events = once(received)
             .chain(stills)
             .chain(once(Event::FramesDecoded(decoded)))
             .chain(tail.events)
@@ -166,7 +169,6 @@ impl Decoded {
             }
         }
         stored.keep(&log.run);
-        log.run.set_source(Some(&ingest.source_uri));
         let rotation = stream.rotation;
         Ok(Ingested {
             decoded_frames: report.frames,
@@ -177,6 +179,7 @@ impl Decoded {
             rotation,
             decoder: report.decoder,
             truncated: report.truncated,
+            more_frames: report.more_frames,
         })
     }
 }
@@ -186,17 +189,11 @@ pub(super) struct RunLog {
     pub registry: Arc<Registry>,
     pub run: Arc<Run>,
     pub runtime: Handle,
-    /// What a stopped job had come to is recorded too.
-    pub keeps_what_is_cut: bool,
 }
 
 impl RunLog {
-    /// Appends what a job came to.
-    fn append(&self, mut events: Vec<Event>, last: Option<Event>) -> Result<(), IngestError> {
-        if !self.keeps_what_is_cut {
-            events.extend(last);
-            return self.commit(events);
-        }
+    /// Appends what a job came to, also one that was stopped.
+    fn append(&self, events: Vec<Event>, last: Option<Event>) -> Result<(), IngestError> {
         self.runtime.block_on(self.registry.wind_up(&self.run, events, last))?;
         Ok(())
     }

@@ -1,26 +1,29 @@
-//! Which jobs are under way, durably: what a crash cuts off is told at the next start.
+//! What the ledger knows of jobs: what a crash cuts off is told at the next start.
 //!
-//! A job is noted before it begins and struck out behind its last event. A crash between those
-//! two leaves a note of a job that is over: its last event in the log tells. A note that the disk
-//! keeps of a job that is over is struck out as soon as the disk takes it, and nothing new is
-//! noted before.
+//! A job is recorded before it begins and again behind its last event. A crash between those two
+//! leaves a record of a job that is over: its last event in the log tells. A record that the disk
+//! does not take is written as soon as it does, and nothing new is recorded before.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use media::{RequestId, RunId, Seq};
-use redb::{ReadableTable, TableDefinition};
+use media::{JobId, RunId, Seq, WallTime};
 use timeline::{Event, EventKind, RunFailed, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, Runner, in_background};
+use super::{IngestError, Runner, in_background, records};
 use crate::{
-    ledger::{self, Ledger, LedgerError},
-    session::admission::Stay,
+    clock::wall_now,
+    idempotency,
+    ledger::{Ledger, LedgerError},
+    session::{
+        admission::Stay,
+        registry::{JobKind, JobOrder, JobStatus, JobView},
+    },
 };
 
 /// The reason of a `run_failed` of a job whose server ended without one: it was killed, or the
@@ -28,150 +31,137 @@ use crate::{
 pub const INTERRUPTED: &str = "interrupted";
 /// Heads of events looked at in one step.
 const STEP: usize = 4096;
-/// Time from one look for notes of jobs that are over to the next.
+/// Time from one look for records that wait for the disk to the next.
 const SETTLE_EVERY: Duration = Duration::from_secs(10);
+/// Looks between two for records that are too old.
+const LOOKS_TO_EXPIRE: u32 = 60;
+/// Records forgotten in one step.
+const EXPIRED_AT_ONCE: usize = 1000;
 
-/// Run and request.
-type Jobs = TableDefinition<'static, ([u8; 16], [u8; 8]), ()>;
-
-/// What a job does, which tells how it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum JobKind {
-    Ingest,
-    Reasoning,
+/// Models decide how long a reasoning decodes: it waits for their answers.
+pub(super) fn stay(kind: JobKind) -> Stay {
+    if kind == JobKind::Reasoning { Stay::Long } else { Stay::Short }
 }
 
-impl JobKind {
-    const ALL: [JobKind; 2] = [JobKind::Ingest, JobKind::Reasoning];
-
-    fn table(self) -> Jobs {
-        TableDefinition::new(match self {
-            JobKind::Ingest => "jobs",
-            JobKind::Reasoning => "reasonings",
-        })
-    }
-
-    /// Models decide how long a reasoning decodes: it waits for their answers.
-    pub(super) fn stay(self) -> Stay {
-        match self {
-            JobKind::Ingest => Stay::Short,
-            JobKind::Reasoning => Stay::Long,
-        }
-    }
-
-    /// What comes last of a job that was not cut off.
-    fn last_event(self) -> EventKind {
-        match self {
-            JobKind::Ingest => EventKind::FramesDecoded,
-            JobKind::Reasoning => EventKind::RunCompleted,
-        }
+/// What comes last of a job that was not cut off.
+fn last_event(kind: JobKind) -> EventKind {
+    match kind {
+        JobKind::Ingest => EventKind::FramesDecoded,
+        JobKind::Analysis => EventKind::AnalysisGenerated,
+        JobKind::Reasoning => EventKind::RunCompleted,
     }
 }
 
-/// A job as it is noted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Note {
-    pub run: RunId,
-    pub request: RequestId,
-    pub kind: JobKind,
+/// What is to be written of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Ended(JobView),
+    Forgotten(JobOrder),
 }
 
-impl Note {
-    fn key(&self) -> ([u8; 16], [u8; 8]) {
-        (*self.run.as_bytes(), *self.request.as_bytes())
-    }
-}
-
-/// The jobs under way; every call waits for the disk.
+/// The records of jobs; every call waits for the disk.
 #[derive(Clone)]
-pub(super) struct UnderWay {
+pub(super) struct Jobs {
     ledger: Ledger,
-    /// Jobs that are over and may be noted; no more than were under way when the disk failed.
-    over: Arc<Mutex<HashSet<Note>>>,
+    /// What the disk has not taken; no more than were under way when it failed.
+    pending: Arc<Mutex<HashMap<(RunId, JobId), Pending>>>,
 }
 
-impl UnderWay {
-    /// Those noted in `ledger`.
-    pub(super) fn new(ledger: Ledger) -> UnderWay {
-        UnderWay { ledger, over: Arc::default() }
+impl Jobs {
+    /// Those recorded in `ledger`.
+    pub(super) fn new(ledger: Ledger) -> Jobs {
+        Jobs { ledger, pending: Arc::default() }
     }
 
-    /// Notes that a job begins; it must not where this fails.
-    pub(super) fn note(&self, note: Note) -> Result<(), LedgerError> {
+    /// Records that a job begins; it must not where this fails.
+    pub(super) fn begin(&self, job: &JobView) -> Result<(), LedgerError> {
         self.settle()?;
-        let noted = self.ledger.write(|change| {
-            change.open_table(note.kind.table())?.insert(note.key(), ())?;
-            Ok(())
-        });
-        if noted.is_err() {
+        let begun = self.ledger.write(|change| records::put(change, job));
+        if begun.is_err() {
             // It may be there later all the same.
-            self.over().insert(note);
+            self.note(Pending::Forgotten(job.order));
         }
-        noted
+        begun
     }
 
-    /// Strikes out a job that is over, now or once the disk takes it.
-    pub(super) fn strike(&self, note: Note) -> Result<(), LedgerError> {
-        self.over().insert(note);
+    /// Records how a job ended, now or once the disk takes it.
+    pub(super) fn end(&self, job: JobView) -> Result<(), LedgerError> {
+        self.note(Pending::Ended(job));
         self.settle()
     }
 
-    /// Strikes out every job that is over.
+    /// Forgets a job that was refused.
+    pub(super) fn forget(&self, order: JobOrder) -> Result<(), LedgerError> {
+        self.note(Pending::Forgotten(order));
+        self.settle()
+    }
+
+    fn note(&self, pending: Pending) {
+        let (Pending::Ended(JobView { order, .. }) | Pending::Forgotten(order)) = pending;
+        self.pending().insert((order.run, order.id), pending);
+    }
+
+    /// Writes everything that the disk has not taken.
     fn settle(&self) -> Result<(), LedgerError> {
-        let over: Vec<Note> = self.over().iter().copied().collect();
-        if over.is_empty() {
+        let pending: Vec<Pending> = self.pending().values().copied().collect();
+        if pending.is_empty() {
             return Ok(());
         }
         self.ledger.write(|change| {
-            for note in &over {
-                change.open_table(note.kind.table())?.remove(note.key())?;
-            }
-            Ok(())
+            pending.iter().try_for_each(|pending| match pending {
+                Pending::Ended(job) => {
+                    records::put(change, job)?;
+                    records::bound(change, job.order.run)
+                }
+                Pending::Forgotten(order) => records::remove(change, order),
+            })
         })?;
-        let mut left = self.over();
-        for note in &over {
-            left.remove(note);
-        }
+        let mut left = self.pending();
+        left.retain(|_, one| !pending.contains(one));
         Ok(())
     }
 
-    /// Every job that is noted.
-    fn noted(&self) -> Result<Vec<Note>, LedgerError> {
-        self.ledger.read(|view| {
-            let mut noted = Vec::new();
-            for kind in JobKind::ALL {
-                let Some(table) = ledger::table(view, kind.table())? else { continue };
-                for row in table.iter()? {
-                    let (run, request) = row?.0.value();
-                    let (run, request) = (RunId::from_bytes(run), RequestId::from_bytes(request));
-                    noted.push(Note { run, request, kind });
-                }
-            }
-            Ok(noted)
-        })
+    /// Every job that is recorded as under way.
+    fn under_way(&self) -> Result<Vec<JobView>, LedgerError> {
+        self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
     }
 
-    fn over(&self) -> MutexGuard<'_, HashSet<Note>> {
-        // Every change is one insert or remove: a panic leaves the set usable.
-        self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Forgets jobs that ended before `oldest`.
+    fn expire(&self, oldest: WallTime) -> Result<(), LedgerError> {
+        loop {
+            let is_old = |job: &JobView| job.ended_at.is_some_and(|at| at < oldest);
+            let over = self.ledger.read(|view| records::all(view, EXPIRED_AT_ONCE, is_old))?;
+            if over.is_empty() {
+                return Ok(());
+            }
+            self.ledger.write(|change| {
+                over.iter().try_for_each(|job| records::remove(change, &job.order))
+            })?;
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<(RunId, JobId), Pending>> {
+        // Every change is one insert or retain: a panic leaves the map usable.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether the last event of a job that was not cut off is on the timeline.
-fn is_over(timeline: &Timeline, note: Note) -> Result<bool, TimelineError> {
+fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError> {
     let mut from = Seq(1);
     loop {
-        let heads = timeline.heads_of(note.run, from, STEP);
+        let heads = timeline.heads_of(order.run, from, STEP);
         let Some(last) = heads.last() else { return Ok(false) };
         from = Seq(last.seq.0 + 1);
-        for head in heads.iter().filter(|head| head.kind == note.kind.last_event()) {
+        for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
             let request = match parts.decode()? {
                 Event::FramesDecoded(decoded) => Some(decoded.request_id),
+                Event::AnalysisGenerated(generated) => Some(generated.request_id),
                 Event::RunCompleted(completed) => completed.request_id,
                 _ => None,
             };
-            if request == Some(note.request) {
+            if request == Some(order.request) {
                 return Ok(true);
             }
         }
@@ -179,44 +169,85 @@ fn is_over(timeline: &Timeline, note: Note) -> Result<bool, TimelineError> {
 }
 
 impl Runner {
-    /// Strikes out now and then what the disk did not let go, until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(SETTLE_EVERY);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while stop.run_until_cancelled(tick.tick()).await.is_some() {
-            self.settle().await;
+    /// The job `id` of `run`, under way or over.
+    pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, LedgerError> {
+        self.records.ledger.read(|view| records::find(view, run, id))
+    }
+
+    /// The jobs of `run` that are recorded, in the order in which they were asked for.
+    pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, LedgerError> {
+        let mut jobs = self.records.ledger.read(|view| records::of_run(view, run))?;
+        jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
+        Ok(jobs)
+    }
+
+    /// Records that a job begins; it must not where this fails.
+    pub async fn begin_job(&self, job: JobView) -> Result<(), IngestError> {
+        let jobs = self.records.clone();
+        Ok(in_background(move || jobs.begin(&job)).await??)
+    }
+
+    /// Records how a job ended; forgets one that was refused, which `ended` tells by its absence.
+    pub async fn end_job(&self, order: JobOrder, ended: Option<JobView>) {
+        let jobs = self.records.clone();
+        let write = move || match ended {
+            Some(job) => jobs.end(job),
+            None => jobs.forget(order),
+        };
+        if let Err(error) = in_background(write).await.and_then(|written| Ok(written?)) {
+            let JobOrder { id, run, .. } = order;
+            tracing::warn!(%run, job = %id, %error, "a job that is over stays recorded as under way");
         }
     }
 
-    /// Strikes out the jobs that are over and may still be noted.
+    /// Writes now and then what the disk did not take, and forgets what is old, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SETTLE_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = 0;
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            self.settle().await;
+            if looks % LOOKS_TO_EXPIRE == 0 {
+                let (jobs, now) = (self.records.clone(), self.parts.clock.now());
+                let expired = in_background(move || jobs.expire(idempotency::oldest_kept(now)));
+                if let Err(error) = expired.await.and_then(|expired| Ok(expired?)) {
+                    tracing::error!(%error, "records of jobs stay longer");
+                }
+            }
+            looks += 1;
+        }
+    }
+
+    /// Writes the records of jobs that are over and that the disk did not take.
     pub(super) async fn settle(&self) {
-        let under_way = self.under_way.clone();
-        let settled = in_background(move || under_way.settle()).await;
+        let jobs = self.records.clone();
+        let settled = in_background(move || jobs.settle()).await;
         if let Err(error) = settled.and_then(|settled| Ok(settled?)) {
-            tracing::warn!(%error, "jobs that are over stay noted");
+            tracing::warn!(%error, "jobs that are over stay recorded as under way");
         }
     }
 
     /// Ends the runs whose jobs were under way when the server last ended without a word; before
     /// there are new jobs.
     pub async fn tell_interrupted(self: &Arc<Self>) -> Result<(), IngestError> {
-        let under_way = self.under_way.clone();
-        let noted = in_background(move || under_way.noted()).await??;
-        for note in noted {
+        let jobs = self.records.clone();
+        for job in in_background(move || jobs.under_way()).await?? {
+            let JobOrder { run: id, request, kind, .. } = job.order;
             let (runner, registry) = (Arc::clone(self), &self.parts.registry);
-            let over = move || is_over(runner.parts.registry.timeline(), note);
-            let run = registry.run(note.run).filter(|run| run.lifecycle().is_active());
-            if let Some(run) = run
-                && !in_background(over).await??
-            {
+            let over = move || is_over(runner.parts.registry.timeline(), &job.order);
+            let is_over = in_background(over).await??;
+            let run = registry.run(id).filter(|run| run.lifecycle().is_active());
+            // An analysis appends all or nothing.
+            if let Some(run) = run.filter(|_| !is_over && kind != JobKind::Analysis) {
                 let reason = INTERRUPTED.to_owned();
-                let failed = RunFailed { request_id: Some(note.request), reason };
+                let failed = RunFailed { request_id: Some(request), reason };
                 registry.commit(&run, vec![Event::RunFailed(failed)]).await?;
-                let Note { run, request, .. } = note;
-                tracing::warn!(request_id = %request, %run, "a job was cut off by the server's end");
+                tracing::warn!(request_id = %request, run = %id, "a job was cut off by the server's end");
             }
-            let under_way = self.under_way.clone();
-            in_background(move || under_way.strike(note)).await??;
+            let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
+            let ended = JobView { status, ended_at: Some(wall_now()), ..job };
+            let jobs = self.records.clone();
+            in_background(move || jobs.end(ended)).await??;
         }
         Ok(())
     }

@@ -1,11 +1,8 @@
 //! Clips whose pictures a test can tell apart, rendered by ffmpeg.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::PathBuf;
 
-use crate::support::python::run;
+use clips::rendered;
 
 /// Pictures a second of every clip.
 pub const RATE: u32 = 25;
@@ -18,22 +15,19 @@ pub const SCENES: [(char, &str, [u8; 3], &str); 3] = [
 ];
 
 /// One second of each of `scenes` and `tail` more of the last, in H.264 with a keyframe a second.
-pub fn scenes(dir: &Path, scenes: &str, tail: u32) -> PathBuf {
-    let path = dir.join(format!("{scenes}-{tail}.mp4"));
-    let mut ffmpeg = Command::new("ffmpeg");
-    ffmpeg.args(["-v", "error", "-nostdin", "-y"]);
-    for (place, letter) in scenes.chars().enumerate() {
+pub fn scenes(scenes: &str, tail: u32) -> PathBuf {
+    let drawn = scenes.char_indices().map(|(place, letter)| {
         let seconds = if place + 1 == scenes.len() { 1 + tail } else { 1 };
         let (_, colour, _, box_at) =
             SCENES.iter().find(|scene| scene.0 == letter).expect("a scene of the table");
-        let drawn =
-            format!("color={colour}:s=320x240:r={RATE}:d={seconds},drawbox={box_at}:white:fill");
-        ffmpeg.args(["-f", "lavfi", "-i", &drawn]);
-    }
-    let joined = format!("concat=n={}:v=1", scenes.len());
-    ffmpeg.args(["-filter_complex", &joined, "-pix_fmt", "yuv420p", "-c:v", "libx264"]);
-    ffmpeg.args(["-preset", "ultrafast", "-tune", "zerolatency", "-profile:v", "baseline"]);
-    ffmpeg.args(["-g", &RATE.to_string()]).arg(&path);
-    run(&mut ffmpeg).unwrap_or_else(|error| panic!("{error}"));
-    path
+        format!(
+            "-f lavfi -i color={colour}:s=320x240:r={RATE}:d={seconds},drawbox={box_at}:white:fill "
+        )
+    });
+    let (inputs, count): (String, usize) = (drawn.collect(), scenes.len());
+    let line = format!(
+        "{inputs}-filter_complex concat=n={count}:v=1 -pix_fmt yuv420p -c:v libx264 -preset ultrafast \
+         -tune zerolatency -profile:v baseline -g {RATE}"
+    );
+    rendered(&format!("{scenes}-{tail}.mp4"), &line)
 }

@@ -81,7 +81,8 @@ impl Neighbour {
         let text = format!(
             "daemon off; master_process off; pid {}/pid; events {{}}\n\
              http {{ access_log off; {kept}\n\
-             server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; }} }} }}",
+             server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; \
+             proxy_set_header x-forwarded-prefix /video; }} }} }}",
             dir.path().display(),
         );
         let config = dir.path().join("nginx.conf");

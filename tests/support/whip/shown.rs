@@ -1,7 +1,7 @@
 //! What a scripted backend is shown of live video, and how it answers.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use infer::scripted::{Seen, Step};
+use scripted_model::{Seen, Step};
 use serde_json::json;
 
 use super::picture::Picture;

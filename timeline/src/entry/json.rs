@@ -5,7 +5,7 @@
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    BlobHash, EventType, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
+    BlobHash, EventType, JobId, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
     SessionId, Signal, StreamId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -103,7 +103,7 @@ macro_rules! id_fields {
         fn read(text: &str) -> Option<Self> { parse_as(&parse::<String>(text)?) }
     })* };
 }
-id_fields!(RequestId, RunId, SessionId, MarkerId, BlobHash);
+id_fields!(RequestId, RunId, SessionId, JobId, MarkerId, BlobHash);
 
 macro_rules! name_fields {
     ($($name:ty: $read:expr;)*) => { $(impl Field for $name {
@@ -190,7 +190,7 @@ impl Field for Rate {
     }
 
     fn read(text: &str) -> Option<Rate> {
-        Rate::from_f64(parse(text)?)
+        Rate::nearest(parse(text)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use media::Marker;
 
-use super::json::{Fields, Object, Payload};
+use super::json::{Field, Fields, Object, Payload};
 use crate::event::*;
 
 macro_rules! write_field {
@@ -46,14 +46,24 @@ payload!(IngestReceived {
     request_id, ingest, @optional decoded_frames, @optional source_uri,
     @optional sampling_policy, @optional sample_fps,
 });
+payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    signals,
+    @optional reason, signals,
 });
 payload!(Marker {
-    marker_id, run_id, stream_id, event_type, status, start_frame, end_frame, start_pts_ms,
-    end_pts_ms, confidence, @optional supersedes_marker_id,
+    marker_id,
+    run_id,
+    stream_id,
+    event_type,
+    status,
+    start_frame,
+    end_frame,
+    start_pts_ms,
+    end_pts_ms,
+    confidence,
+    supersedes_marker_id,
 });
 payload!(AnalysisGenerated {
     request_id,
@@ -71,7 +81,7 @@ payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_token
 payload!(SemanticChunkInferred {
     request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
     semantic_error, event_type, object_label, summary, description, confidence, raw_output,
-    @flat tokens, inference_latency_ms, @optional tier, @optional model, @optional attempts,
+    @optional output, @flat tokens, inference_latency_ms, @optional tier, @optional model, @optional attempts,
     @optional prompt_version, @optional start_pts_ms, @optional end_pts_ms,
     @optional reused_from_seq, @optional index_name, @optional truncated,
 });
@@ -95,7 +105,8 @@ payload!(InferenceCompleted {
     @optional tier,
     @optional attempts,
 });
-payload!(RunCompleted { request_id, stream_id, frames, markers, index_name });
+payload!(SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used });
+payload!(RunCompleted { request_id, stream_id, frames, markers, index_name, semantic });
 payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
@@ -107,6 +118,17 @@ payload!(Finding {
     @optional inference_latency_ms, @optional attempts, @optional prompt_version,
     @optional reused_from_seq, @optional index_name, @optional truncated,
 });
+
+impl Field for SemanticOutcome {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(Object::of(self));
+    }
+
+    fn read(text: &str) -> Option<SemanticOutcome> {
+        // As in every field, what is wrong in it does not matter to the caller.
+        Payload::read(&Fields::parse(text).ok()?).ok()
+    }
+}
 
 impl Payload for SessionRunCreated {
     fn write(&self, object: &mut Object) {

@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use media::{EventType, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId, Signal};
+use media::{
+    EventType, JobId, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId, Signal,
+};
 
 use super::*;
 use crate::event::*;
@@ -78,10 +80,22 @@ fn run_lifecycle() {
         frames: 7,
         markers: 2,
         index_name: None,
+        semantic: None,
     };
     check(
-        Event::RunCompleted(completed),
-        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null}"#,
+        Event::RunCompleted(completed.clone()),
+        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":null}"#,
+    );
+    let semantic = SemanticOutcome {
+        requested: true,
+        chunks_asked: 3,
+        chunks_failed: 1,
+        error: Some(text("http 404")),
+        fallback_used: true,
+    };
+    check(
+        Event::RunCompleted(RunCompleted { semantic: Some(semantic), ..completed }),
+        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":{"requested":true,"chunks_asked":3,"chunks_failed":1,"error":"http 404","fallback_used":true}}"#,
     );
 }
 
@@ -110,6 +124,19 @@ fn ingest() {
     );
 }
 
+#[test]
+fn an_accepted_source() {
+    let started = IngestStarted {
+        request_id: REQUEST,
+        job_id: JobId::from_bytes([2; 16]),
+        ingest: JsonText::parse(r#"{"source_uri":"/a.mp4"}"#).expect("JSON"),
+    };
+    check(
+        Event::IngestStarted(started),
+        r#"{"request_id":"req-1111111111111111","job_id":"job-02020202020202020202020202020202","ingest":{"source_uri":"/a.mp4"}}"#,
+    );
+}
+
 fn frames(signals: Signals) -> FramesDecoded {
     FramesDecoded {
         request_id: REQUEST,
@@ -125,8 +152,23 @@ fn frames(signals: Signals) -> FramesDecoded {
         decoder: None,
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals,
     }
+}
+
+#[test]
+fn a_rate_that_an_earlier_version_wrote_is_readable() {
+    let kept = frames(Signals::Inline(Vec::new()));
+    let draft = Draft::of(NewEvent { run: RUN, event: Event::FramesDecoded(kept) }).expect("fits");
+    let mut bytes = Vec::new();
+    draft.put(&mut bytes, Seq(9), WallTime { epoch_ms: -5 });
+    let record = Record::parse(&bytes).expect("intact");
+    let odd = record.payload().expect("text").text.replace("30.0", "90000.0");
+    assert!(odd.contains("90000.0"), "{odd}");
+    let read = parse_payload(EventKind::FramesDecoded, &odd).expect("readable");
+    let Event::FramesDecoded(read) = read else { panic!("another kind") };
+    assert_eq!(read.source_fps, Rate::new(4000, 1));
 }
 
 #[test]
@@ -148,8 +190,10 @@ fn frames_with_signals_inline_and_in_a_column() {
     let decoded = frames(Signals::Inline(vec![signal, bare]));
     check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
     let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
-    let decoded = FramesDecoded { truncated: true, ..frames(column.clone()) };
-    check(Event::FramesDecoded(decoded), &format!("{start}\"truncated\":true,\"signals\":"));
+    let reason = Some(text("stopped"));
+    let decoded = FramesDecoded { truncated: true, reason, ..frames(column.clone()) };
+    let cut = "\"truncated\":true,\"reason\":\"stopped\",";
+    check(Event::FramesDecoded(decoded), &format!("{start}{cut}\"signals\":"));
     let (decoder, decoder_fallback) = (Some(text("nvdec:h264+software:h264")), Some(text("lost")));
     let decoded = FramesDecoded { decoder, decoder_fallback, ..frames(column) };
     let named = "\"decoder\":\"nvdec:h264+software:h264\",\"decoder_fallback\":\"lost\",";
@@ -174,7 +218,7 @@ fn analysis() {
     let members = r#""run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7"#;
     check(
         Event::MarkerEmitted(marker.clone()),
-        &format!(r#"{{"marker_id":"mk-0000000000000001",{members}}}"#),
+        &format!(r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":null}}"#),
     );
     marker.supersedes_marker_id = Some(marker.marker_id);
     check(
@@ -275,6 +319,7 @@ fn inference() {
         description: text("d"),
         confidence: Some(Score::from_millionths(250_000)),
         raw_output: text("r"),
+        output: None,
         tokens: tokens(),
         inference_latency_ms: 12,
         tier: Some(Pass::Second),
@@ -378,8 +423,8 @@ fn kinds_have_one_name_and_one_number_each() {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 23);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(24)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 24);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(25)), (None, None));
 }
 
 #[test]

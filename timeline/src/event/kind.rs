@@ -90,6 +90,8 @@ kinds! {
     LoopDetected = 22 "loop_detected",
     /// The owner has spent most of its tokens of the day.
     TokenBudgetLow = 23 "token_budget_low",
+    /// A source was accepted; nothing of it is decoded yet.
+    IngestStarted = 24 "ingest_started",
 }
 
 /// The kinds that a media worker's findings have.

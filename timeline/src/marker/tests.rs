@@ -60,7 +60,7 @@ fn a_scene_cut_is_exact_at_any_confidence() {
 }
 
 #[test]
-fn a_label_renames_a_marker_and_does_not_decide_its_status() {
+fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
     let derive = |frames: &[(&str, bool)]| {
         let findings = frames.iter().zip(0..).map(|((name, is_scene_cut), index)| FrameFinding {
             frame_index: index,
@@ -74,7 +74,7 @@ fn a_label_renames_a_marker_and_does_not_decide_its_status() {
         outline(&derive_markers(RunId::from_bytes([7; 16]), &stream, findings, config))
     };
     assert_eq!(derive(&[("shot change", true)]), ["shot change exact 0-0 0.1"]);
-    assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut provisional 0-0 0.1"]);
+    assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut exact 0-0 0.1"]);
     // Two types under one label are one segment, exact when a scene cut is in it.
     assert_eq!(derive(&[("shot", false), ("shot", true)]), ["shot exact 0-1 0.1"]);
 }

@@ -277,19 +277,19 @@ fn blobs_are_stored_once_and_verified_on_read() {
     let (one, two) = (lease.put(b"one").unwrap(), lease.put(b"two").unwrap());
     assert_eq!(lease.put(b"one").unwrap(), one);
     assert_eq!(one.to_string(), "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
-    assert_eq!(blobs.get(&two).unwrap().unwrap(), b"two");
+    assert_eq!(blobs.get(&two, 3).unwrap().unwrap(), b"two");
     fs::write(blobs.path(&one), b"One").unwrap();
-    let error = blobs.get(&one).unwrap_err();
+    let error = blobs.get(&one, 3).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     assert!(error.to_string().contains(&one.to_string()), "{error}");
     assert_eq!(lease.put(b"one").unwrap(), one, "putting again heals");
-    assert_eq!(blobs.get(&one).unwrap().unwrap(), b"one");
+    assert_eq!(blobs.get(&one, 3).unwrap().unwrap(), b"one");
     fs::write(dir.path().join("left.tmp"), b"half").unwrap();
     let blobs = BlobStore::open(dir.path()).unwrap();
     assert!(!dir.path().join("left.tmp").exists());
     assert_eq!(blobs.unfinished(), 1);
     fs::remove_file(blobs.path(&two)).unwrap();
-    assert_eq!(blobs.get(&two).unwrap(), None);
+    assert_eq!(blobs.get(&two, 3).unwrap(), None);
 }
 
 #[test]
@@ -310,10 +310,10 @@ fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
     assert_eq!((swept, again), (Swept::default(), orphan), "stored again meanwhile");
     let swept = blobs.sweep().unwrap().finish(|hash| *hash == named, || {}).unwrap();
     assert_eq!(swept, Swept { files: 1, bytes: 6 });
-    let there = [held, named, orphan].map(|hash| blobs.get(&hash).unwrap().is_some());
+    let there = [held, named, orphan].map(|hash| blobs.has(&hash));
     assert_eq!(there, [true, true, false]);
     job.discard().unwrap();
-    assert_eq!(blobs.get(&held).unwrap(), None, "taken back");
+    assert_eq!(blobs.get(&held, 4).unwrap(), None, "taken back");
     assert_eq!(blobs.removed_before().unwrap(), Some(at));
 }
 

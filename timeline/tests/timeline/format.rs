@@ -103,7 +103,7 @@ fn opens_and_reads_the_same(version: u32, events: u64) {
     assert_eq!(appended[0].seq, Seq(26));
     let blobs = BlobStore::open(&dir.path().join("blobs")).unwrap();
     let still = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
-    let stored = blobs.get(&still.parse().unwrap()).unwrap();
+    let stored = blobs.get(&still.parse().unwrap(), 17).unwrap();
     assert_eq!(stored.unwrap(), b"not really a JPEG");
 }
 

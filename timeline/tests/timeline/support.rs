@@ -55,6 +55,7 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         decoder: None,
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals,
     });
     NewEvent { run: run(number), event }

@@ -1,6 +1,8 @@
 //! Raw sockets against a served router, with limits short enough to wait for.
+//!
+//! Long because it is every way in which a peer can be slow, odd or gone.
 
-use std::time::Instant;
+use std::time::Instant as SystemInstant;
 
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -138,7 +140,7 @@ async fn every_silence_and_excess_has_its_answer() {
 #[tokio::test]
 async fn a_long_answer_is_not_silence_and_an_idle_connection_ends() {
     let served = start(short()).await;
-    let started = Instant::now();
+    let started = SystemInstant::now();
     let reply = exchange(&served, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(reply.ends_with("slow"), "{reply:?}");
     assert!(started.elapsed() >= IDLE * 4, "kept for the next request: {:?}", started.elapsed());
@@ -255,6 +257,88 @@ async fn a_head_that_drips_is_given_up_on() {
     };
     let read = tokio::time::timeout(Duration::from_secs(10), both).await.expect("still open");
     assert!(reply[..read].starts_with(b"HTTP/1.1 408"), "{:?}", &reply[..read]);
+}
+
+#[tokio::test]
+async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
+    // Silence alone would let them go on for ever.
+    let limits = Limits { header: IDLE * 2, ..Limits::default() };
+    let served = start(limits).await;
+    let mut dripping = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
+        dripping.spawn(async move {
+            let (mut reader, mut writer) = stream.split();
+            let drips = async {
+                for byte in b"GET / HTTP/1.1\r\nhost: a\r\nx-pad: ".iter().chain(&[b'a'; 10_000]) {
+                    if writer.write_all(&[*byte]).await.is_err() {
+                        break;
+                    }
+                    tokio::time::sleep(IDLE / 30).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let mut reply = String::new();
+            tokio::select! {
+                () = drips => {}
+                read = reader.read_to_string(&mut reply) => drop(read),
+            }
+            reply
+        });
+    }
+    let replies = tokio::time::timeout(Duration::from_secs(30), dripping.join_all()).await;
+    for reply in replies.expect("some are still open") {
+        // A byte that comes after the close takes the answer back.
+        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 408 "), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_tls_the_handshake_counts() {
+    let pair = Pair::new("site.example");
+    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let listener = listener().with_tls(&certificate).expect("a TLS listener");
+    let served = serve_on(listener, Limits { handshake: IDLE, ..Limits::default() }, 64);
+    let hello = TcpStream::connect(served.addr).await.expect("accepted");
+    let silent = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
+    let mut half = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
+    half.write_all(b"GET / HTTP/1.1\r\n").await.expect("sent");
+    async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
+        let mut reply = Vec::new();
+        // The end may come without the goodbye of TLS.
+        let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut reply)).await;
+        drop(read.expect("still open"));
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+    assert_eq!([rest(hello).await, rest(silent).await], ["", ""]);
+    let told = rest(half).await;
+    assert!(told.starts_with("HTTP/1.1 408 "), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_head_with_an_uncertain_end_is_refused_and_what_came_before_it_answered() {
+    let served = start(Limits::default()).await;
+    let body = "5\r\nhello\r\n0\r\n\r\n";
+    for fields in [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+        "content-length: 4\r\ncontent-length: 5\r\n",
+    ] {
+        let odd = format!("POST /echo HTTP/1.1\r\nhost: a\r\n{fields}\r\n{body}{body}");
+        let told = exchange(&served, odd.as_bytes()).await;
+        assert!(told.starts_with("HTTP/1.1 400 "), "{fields:?}: {told:?}");
+        assert!(told.contains("\r\nconnection: close\r\n"), "{fields:?}: {told:?}");
+        assert!(told.contains("\r\nx-id: 7\r\n"), "{fields:?}: {told:?}");
+        let chunked = format!(
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}{odd}"
+        );
+        let told = exchange(&served, chunked.as_bytes()).await;
+        let statuses: Vec<&str> = told.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]).collect();
+        assert_eq!(statuses, ["200", "400"], "{fields:?}: {told:?}");
+        assert!(told.contains("\r\n\r\nhelloHTTP/1.1 400"), "{fields:?}: {told:?}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::{
     spec::{ClipSpec, SessionSpec},
     tools::CLIP_PICTURE_BYTES_MAX,
 };
-use crate::{Chunk, views::VIEW_BYTES_MAX, wire::ProtocolError};
+use crate::{Chunk, jpeg::is_baseline, views::VIEW_BYTES_MAX, wire::ProtocolError};
 
 /// What the next events of a session must be like.
 pub(crate) struct SessionCheck {
@@ -36,7 +36,7 @@ impl SessionCheck {
             }
             SessionEvent::Still(still) => {
                 self.still = Some(still.frame_index);
-                (self.spec.stills, true, "still")
+                (self.spec.stills, is_baseline(&still.jpeg, still.extent), "still")
             }
             SessionEvent::Selected(selected) => {
                 (self.spec.wants_selected(), self.keeps_to(selected), "selected frame")
@@ -65,7 +65,9 @@ impl SessionCheck {
             (None, None) => true,
             (Some(SelectedView::Still), Some(_)) => self.still == Some(selected.frame_index),
             (Some(SelectedView::Own { extent, jpeg }), Some(spec)) => {
-                fits(*extent, spec.edge_max()) && (1..=VIEW_BYTES_MAX).contains(&jpeg.len())
+                fits(*extent, spec.edge_max())
+                    && jpeg.len() <= VIEW_BYTES_MAX
+                    && is_baseline(jpeg, *extent)
             }
             _ => false,
         };
@@ -85,7 +87,8 @@ impl SessionCheck {
             && views.iter().all(|view| {
                 (clip.first_frame..end.unwrap_or(0)).contains(&view.frame_index)
                     && fits(view.extent, spec.max_edge)
-                    && (1..=CLIP_PICTURE_BYTES_MAX).contains(&view.jpeg.len())
+                    && view.jpeg.len() <= CLIP_PICTURE_BYTES_MAX
+                    && is_baseline(&view.jpeg, view.extent)
             })
     }
 }

@@ -1,8 +1,8 @@
-//! Holds a worker to the chunks that were asked of it: a receiver keeps their pictures in memory
-//! and trusts their numbers.
+//! Holds a worker to the chunks that were asked of it, and its pictures to what they say they are:
+//! a receiver keeps them in memory, sends them on and trusts their numbers.
 
 use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
-use crate::{JobEvent, wire::ProtocolError};
+use crate::{JobEvent, jpeg::is_baseline, wire::ProtocolError};
 
 /// What the next chunk of a job must be like.
 pub(crate) struct ChunkCheck {
@@ -22,6 +22,9 @@ impl ChunkCheck {
     pub fn look(&mut self, event: &JobEvent) -> Result<(), ProtocolError> {
         match (event, &self.options) {
             (JobEvent::Signals(signals), _) => self.signals += signals.len() as u64,
+            (JobEvent::Still(still), _) if !is_baseline(&still.jpeg, still.extent) => {
+                return Err(ProtocolError::Invalid("still"));
+            }
             (JobEvent::Chunk(_), None) => return Err(ProtocolError::Unexpected("chunk")),
             (JobEvent::Chunk(chunk), Some(options)) => {
                 if !(self.continues(chunk) && keeps_to(chunk, options)) {
@@ -56,7 +59,8 @@ fn keeps_to(chunk: &Chunk, options: &ViewOptions) -> bool {
         && views.iter().all(|view| {
             frames.contains(&view.frame_index)
                 && view.extent.width.max(view.extent.height) <= options.edge_max()
-                && (1..=VIEW_BYTES_MAX).contains(&view.jpeg.len())
+                && view.jpeg.len() <= VIEW_BYTES_MAX
+                && is_baseline(&view.jpeg, view.extent)
                 && view.novelty.as_ref().map(|input| input.picture.side)
                     == options.novelty.map(|spec| spec.side)
         })

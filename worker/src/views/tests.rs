@@ -3,7 +3,7 @@
 use media::Signal;
 
 use super::*;
-use crate::{EmbeddingInput, JobEvent};
+use crate::{EmbeddingInput, JobEvent, jpeg::shortest};
 
 fn score(millionths: u32) -> Score {
     Score::from_millionths(millionths)
@@ -60,13 +60,15 @@ fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
     }
 }
 
+const EXTENT: Extent = Extent { width: 512, height: 288 };
+
 fn view(frame_index: u64) -> View {
     View {
         frame_index,
         pts: Timestamp::from_millis(0),
         reason: None,
-        extent: Extent { width: 512, height: 288 },
-        jpeg: vec![0xff; 9],
+        extent: EXTENT,
+        jpeg: shortest(EXTENT),
         novelty: None,
     }
 }
@@ -82,12 +84,19 @@ fn a_worker_is_held_to_the_chunks_that_were_asked_for() {
     let resized = |width, height| {
         let mut chunk = chunk(&[33]);
         chunk.views[0].extent = Extent { width, height };
+        chunk.views[0].jpeg = shortest(chunk.views[0].extent);
+        chunk
+    };
+    let showing = |jpeg: Vec<u8>| {
+        let mut chunk = chunk(&[33]);
+        chunk.views[0].jpeg = jpeg;
         chunk
     };
     let weighing = |bytes: usize| {
-        let mut chunk = chunk(&[33]);
-        chunk.views[0].jpeg = vec![0; bytes];
-        chunk
+        let mut jpeg = shortest(EXTENT);
+        let end = jpeg.len() - 2;
+        jpeg.splice(end..end, vec![0; bytes - jpeg.len()]);
+        showing(jpeg)
     };
     let telling = || {
         let mut chunk = chunk(&[33]);
@@ -112,7 +121,9 @@ fn a_worker_is_held_to_the_chunks_that_were_asked_for() {
         ("a view of no frame", chunk(&[42]), false),
         ("a view that is too wide", resized(513, 288), false),
         ("a view that is too high", resized(288, 513), false),
-        ("an empty view", weighing(0), false),
+        ("an empty view", showing(Vec::new()), false),
+        ("a view that is no JPEG", showing(b"<script>".to_vec()), false),
+        ("a picture of another size", showing(shortest(Extent { width: 2, height: 1 })), false),
         ("the heaviest view", weighing(VIEW_BYTES_MAX), true),
         ("a view with more than was asked for", telling(), false),
         ("a view that is too heavy", weighing(VIEW_BYTES_MAX + 1), false),

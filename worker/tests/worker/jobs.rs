@@ -1,4 +1,4 @@
-//! Jobs on real clips: a worker's result is the in-process one, whatever the thread count.
+//! Jobs on clips: a worker's result is the in-process one, whatever the thread count.
 
 use std::{
     fs::{self, File},
@@ -7,13 +7,14 @@ use std::{
     sync::Mutex,
 };
 
+use clips::{pick, pick_one};
 use decode::Sampling;
 use gate::{Gate, GateConfig};
 use media::{Codec, ErrorKind, Rate};
 use turbojpeg::read_header;
 use worker::{CancelToken, JobOptions, JobSpec, analyze};
 
-use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
+use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
 fn options(spec: &JobSpec) -> JobOptions {
     let JobSpec { sampling, max_frames, stills, views, gate, threads, .. } = *spec;
@@ -33,11 +34,13 @@ fn in_process(path: &Path, options: &JobOptions) -> Heard {
 #[test]
 fn a_worker_gives_what_the_process_itself_gives() {
     let _alone = alone();
-    for name in ["film_nasa.mp4", "nature_water.webm", "phone_adx-topshots.mp4", "talk_friday.mp4"]
-    {
-        let Some(path) = clip(name) else { continue };
+    for path in pick(
+        &["bikes.mp4", "carphone_pristine.mp4", "hevc.mp4", "water.webm"],
+        &["film_nasa.mp4", "nature_water.webm", "phone_adx-topshots.mp4", "talk_friday.mp4"],
+    ) {
+        let name = path.display();
         let expected = in_process(&path, &JobOptions { threads: 1, ..options(&spec(&path)) });
-        let heard = run(spec(&path)).expect(name);
+        let heard = run(spec(&path)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(heard.progress > 0, "{name}");
         assert!(heard.settled() == expected, "{name}");
         assert!(!expected.stills.is_empty(), "{name}");
@@ -47,8 +50,11 @@ fn a_worker_gives_what_the_process_itself_gives() {
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let _alone = alone();
-    for name in ["surv_car-detection.mp4", "nature_flower.mp4", "anim_bbb-480p-30s.mp4"] {
-        let Some(path) = clip(name) else { continue };
+    for path in pick(
+        &["bikes.mp4", "motion.mp4", "street.mp4"],
+        &["surv_car-detection.mp4", "nature_flower.mp4", "anim_bbb-480p-30s.mp4"],
+    ) {
+        let name = path.display();
         let with = |threads| in_process(&path, &JobOptions { threads, ..options(&spec(&path)) });
         let one = with(1);
         let frames = one.done.as_ref().map(|report| report.frames);
@@ -72,7 +78,7 @@ fn a_machine_of_many_cores_may_ask_for_all_of_them() {
 #[test]
 fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
     let _alone = alone();
-    let Some(path) = clip("surv_car-detection.mp4") else { return };
+    let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
     let heard = in_process(&path, &options(&spec(&path)));
     let mut gate = Gate::new(GateConfig::default());
     let selected: Vec<_> = heard
@@ -101,7 +107,7 @@ fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
 #[test]
 fn stills_of_a_turned_clip_stand_upright() {
     let _alone = alone();
-    let Some(path) = clip("anim_mb-rotate-bbb.mp4") else { return };
+    let path = pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4");
     let heard = in_process(&path, &JobOptions { max_frames: 5, ..options(&spec(&path)) });
     let stream = heard.opened.expect("opened");
     assert_ne!(stream.rotation.degrees(), 0);
@@ -111,7 +117,7 @@ fn stills_of_a_turned_clip_stand_upright() {
 #[test]
 fn sampling_and_the_frame_limit_reach_the_decoder() {
     let _alone = alone();
-    let Some(path) = clip("surv_car-detection.mp4") else { return };
+    let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
     let two = Rate::new(2, 1).expect("positive");
     let sampled = JobSpec { sampling: Sampling::Fixed(two), max_frames: 20, ..spec(&path) };
     let heard = run(sampled).expect("a result");

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clips::pick_one;
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
@@ -15,7 +16,7 @@ use worker::{
     WorkerError,
 };
 
-use crate::support::{alone, annex_b, clip, rendered, run, spec, supervisor};
+use crate::support::{alone, annex_b, rendered, run, spec, supervisor};
 
 /// The access units of an Annex B file of H.264 without reordering, 40 ms apart.
 pub fn access_units(path: &Path) -> Vec<AccessUnit> {
@@ -156,9 +157,7 @@ pub fn signals_alone() -> SessionSpec {
 fn a_live_session_says_what_the_file_says() {
     let _alone = alone();
     live_says_what_the_file_says(&annex_b("testsrc2"));
-    if let Some(path) = clip("screen_oh264-pdf.264") {
-        live_says_what_the_file_says(&path);
-    }
+    live_says_what_the_file_says(&pick_one("annex-b.264", "screen_oh264-pdf.264"));
 }
 
 fn live_says_what_the_file_says(path: &Path) {

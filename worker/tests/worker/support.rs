@@ -4,7 +4,6 @@ use std::{
     fs::File,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -32,24 +31,10 @@ pub fn program() -> WorkerProgram {
     WorkerProgram::at(program)
 }
 
-/// A clip that ffmpeg makes, once for all test processes; `make setup` installs ffmpeg.
+/// A clip of a source that ffmpeg draws, H.264 but for what `options` say.
 pub fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    if path.exists() {
-        return path;
-    }
-    // Whole before it has its name: other processes may be looking for it or making it.
-    let partial = path.with_file_name(format!("{}-{name}", std::process::id()));
-    let output = Command::new("ffmpeg")
-        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", source])
-        .args(["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25"])
-        .args(options)
-        .arg(&partial)
-        .output()
-        .expect("ffmpeg is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::rename(&partial, &path).expect("a folder of our own");
-    path
+    let x264 = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25";
+    clips::rendered(name, &format!("-f lavfi -i {source} {x264} {}", options.join(" ")))
 }
 
 /// A minute of H.264 in groups of a second: long enough for a fault to strike in its middle.
@@ -61,19 +46,6 @@ pub fn long_clip() -> PathBuf {
 pub fn annex_b(source: &str) -> PathBuf {
     let input = format!("{source}=s=352x288:r=25,trim=duration=4");
     rendered(&format!("live-{source}.264"), &input, &["-bf", "0"])
-}
-
-/// A real clip; says loudly when it is not there.
-pub fn clip(name: &str) -> Option<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/media");
-    #[expect(clippy::disallowed_methods, reason = "tests find their clips by this variable")]
-    let folder = std::env::var_os("SIGHTLINE_MEDIA_DIR").map_or(default, PathBuf::from);
-    let path = folder.join("clips").join(name);
-    if !path.exists() {
-        skip(name, format!("no clip at {}; set SIGHTLINE_MEDIA_DIR", path.display()));
-        return None;
-    }
-    Some(path)
 }
 
 /// Every frame of a file, with stills, on two threads.

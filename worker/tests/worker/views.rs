@@ -1,8 +1,9 @@
-//! Chunks of real clips: what a worker shows is what the process itself shows, whatever the thread
+//! Chunks of clips: what a worker shows is what the process itself shows, whatever the thread
 //! count, and each picture is a JPEG of the size it says.
 
 use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
 
+use clips::{pick_one, pick_with};
 use media::{Extent, Score};
 use turbojpeg::read_header;
 use worker::{
@@ -10,7 +11,7 @@ use worker::{
     analyze,
 };
 
-use crate::support::{Heard, alone, clip, long_clip, run, spec, supervisor};
+use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
 fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ViewOptions {
     ViewOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
@@ -55,7 +56,16 @@ fn assert_whole(heard: &Heard, views: ViewOptions, name: &str) {
 #[test]
 fn the_number_of_threads_changes_no_chunk() {
     let _alone = alone();
-    let cases = [
+    let built_in = [
+        ("street.mp4", options(Chunking::Frames(30), 4, Some(256))),
+        ("talk.mp4", options(Chunking::Frames(5), 1, Some(128))),
+        ("bikes.mp4", options(Chunking::Frames(500), 4, None)),
+        ("water.webm", options(Chunking::Span { ms: 333 }, 3, Some(200))),
+        ("edit-list.mp4", options(Chunking::Span { ms: 60_000 }, 4, Some(64))),
+        ("hevc.mp4", options(Chunking::Frames(20), 2, Some(1024))),
+        ("vfr.mp4", options(Chunking::Span { ms: 1000 }, 4, Some(300))),
+    ];
+    let media = [
         ("surv_car-detection.mp4", options(Chunking::Frames(30), 4, Some(256))),
         ("talk_friday.mp4", options(Chunking::Frames(5), 1, Some(128))),
         ("nature_flower.mp4", options(Chunking::Frames(500), 4, None)),
@@ -64,10 +74,10 @@ fn the_number_of_threads_changes_no_chunk() {
         ("phone_adx-topshots.mp4", options(Chunking::Frames(20), 2, Some(1024))),
         ("screen_mb-vfr.mp4", options(Chunking::Span { ms: 1000 }, 4, Some(300))),
     ];
-    for (name, views) in cases {
-        let Some(path) = clip(name) else { continue };
+    for (path, views) in pick_with(&built_in, &media) {
+        let name = path.display().to_string();
         let one = in_process(&path, views, 1);
-        assert_whole(&one, views, name);
+        assert_whole(&one, views, &name);
         let stream = one.opened.as_ref().expect("opened");
         let (upright, shown) =
             (stream.extent.rotated(stream.rotation), one.chunks[0].1.views[0].extent);
@@ -82,7 +92,7 @@ fn the_number_of_threads_changes_no_chunk() {
 #[test]
 fn chunks_of_time_follow_the_clock_of_a_clip_of_uneven_pace() {
     let _alone = alone();
-    let Some(path) = clip("screen_mb-vfr.mp4") else { return };
+    let path = pick_one("vfr.mp4", "screen_mb-vfr.mp4");
     let heard = in_process(&path, options(Chunking::Span { ms: 1000 }, 2, Some(64)), 2);
     let spans: Vec<(i64, u64)> =
         heard.chunks.iter().map(|(_, chunk)| (chunk.start_pts_ms / 1000, chunk.frames)).collect();
@@ -102,7 +112,7 @@ fn chunks_of_time_follow_the_clock_of_a_clip_of_uneven_pace() {
 #[test]
 fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
     let _alone = alone();
-    let Some(path) = clip("anim_mb-rotate-bbb.mp4") else { return };
+    let path = pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4");
     let score = |value| Score::from_f64(value).expect("a fraction");
     let crop = Crop::new(score(0.25), score(0.5), score(0.5), score(0.25));
     assert!(crop.is_some());

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use infer::{Finding, Tokens};
 use media::EventType;
-use timeline::{Pass, SemanticChunkGenerated, SemanticChunkInferred};
+use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
 use super::{
     super::{
@@ -13,7 +13,10 @@ use super::{
     },
     Closed, Done, Driver, Outcome, Subject, Work,
 };
-use crate::analysis::{Insight, Said};
+use crate::{
+    analysis::{Insight, Said},
+    metrics::ChunkEnd,
+};
 
 /// Bytes of a model's text that an event repeats.
 pub const RAW_BYTES_MAX: usize = 64 << 10;
@@ -34,6 +37,7 @@ impl Driver {
         let mut inferred = self.inferred(span, self.subject.words.event_type(event_type), latency);
         inferred.tokens = counted(tokens);
         let is_answered = matches!(outcome, Outcome::Answered(_));
+        self.metrics.reason_chunks.of(ChunkEnd::of(&outcome)).inc();
         let insight = match outcome {
             Outcome::Reused(answer) => answer.stand_for(&mut inferred),
             Outcome::Answered(answered) => {
@@ -41,7 +45,8 @@ impl Driver {
                 let (answer, found) = *answered;
                 Arc::new(Insight::Said(self.answered(&mut inferred, answer, found)))
             }
-            Outcome::Unanswered(Unanswered { reason, sent }) => {
+            Outcome::Unanswered(Unanswered { reason, error, sent }) => {
+                self.note_failure(work, chunk_index, error);
                 if let Some(sent) = sent {
                     inferred.prompt_version = Some(prompt_version);
                     inferred.provider = sent.provider;
@@ -56,6 +61,15 @@ impl Driver {
             }
         };
         Some(Closed { span, insight, inferred, generated, is_answered })
+    }
+
+    /// Counts a chunk without an answer, and says the first one of the run.
+    fn note_failure(&self, work: &mut Work, chunk_index: u64, error: String) {
+        if work.first_error.is_none() {
+            let (run, request_id) = (self.run.id(), self.subject.request_id);
+            tracing::warn!(%run, %request_id, chunk_index, error, "no model answers for a chunk of the run: the gate decides for it");
+            work.first_error = Some(error);
+        }
     }
 
     /// Puts a model's answer into the chunk's event.
@@ -76,6 +90,9 @@ impl Driver {
         inferred.summary = found.summary;
         inferred.description = found.description;
         inferred.confidence = said.confidence;
+        let json = answer.json.filter(|json| self.subject.keeps_output && json.is_object());
+        let output = json.map(|json| json.to_string()).filter(|text| text.len() <= RAW_BYTES_MAX);
+        inferred.output = output.and_then(JsonText::parse);
         let said_bytes = answer.text.len();
         inferred.raw_output = cut(answer.text);
         inferred.truncated = found.truncated || inferred.raw_output.len() < said_bytes;
@@ -106,6 +123,7 @@ impl Driver {
             description: String::new(),
             confidence: None,
             raw_output: String::new(),
+            output: None,
             tokens: timeline::Tokens::default(),
             inference_latency_ms: latency.as_millis() as u64,
             tier: None,
@@ -138,6 +156,17 @@ impl Driver {
             index_name: self.subject.index_name.clone(),
             tokens,
             inference_latency_ms: latency.as_millis() as u64,
+        }
+    }
+}
+
+impl ChunkEnd {
+    fn of(outcome: &Outcome) -> ChunkEnd {
+        match outcome {
+            Outcome::Answered(answered) if answered.0.json.is_none() => ChunkEnd::PlainText,
+            Outcome::Answered(_) => ChunkEnd::Answered,
+            Outcome::Reused(_) => ChunkEnd::Repeated,
+            Outcome::Unanswered(_) => ChunkEnd::Failed,
         }
     }
 }

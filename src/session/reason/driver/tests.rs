@@ -88,7 +88,7 @@ impl Describer for Scripted {
                     provider_fallback_used: false,
                     text: json.to_string(),
                     second_failed: json.get("second_failed").map(Value::to_string),
-                    json,
+                    json: Some(json),
                     tokens,
                     latency: Duration::from_millis(5),
                     attempts: 1,
@@ -102,7 +102,8 @@ impl Describer for Scripted {
                         latency: Duration::from_millis(7),
                         attempts: 2,
                     });
-                    Err(Unanswered { reason: reason.to_owned(), sent })
+                    let error = format!("scripted: {reason}");
+                    Err(Unanswered { reason: reason.to_owned(), error, sent })
                 }
             }
         })
@@ -149,7 +150,13 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
     let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600) };
-    let registry = Registry::open(timeline, limits, Arc::default(), WallTime { epoch_ms: 0 });
+    let registry = Registry::open(
+        timeline,
+        limits,
+        Arc::default(),
+        WallTime { epoch_ms: 0 },
+        &Default::default(),
+    );
     let registry = registry.expect("rebuilt");
     let origin = Origin {
         principal: Principal::named("a"),
@@ -164,6 +171,7 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
         stream_id: "main".parse().expect("an id"),
         index_name: "door".parse().ok(),
         words: Words::default(),
+        keeps_output: false,
     };
     let metrics = Arc::new(Metrics::new());
     let token = JobToken::default();

@@ -1,8 +1,8 @@
-//! Notes on a disk that fails, and which events say that a job is over.
+//! Records on a disk that fails, how many are kept, and which events say that a job is over.
 
 use std::path::Path;
 
-use media::Rate;
+use media::{Rate, RequestId};
 use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
 
 use super::*;
@@ -15,44 +15,100 @@ fn request(at: u8) -> RequestId {
     RequestId::from_bytes([at; 8])
 }
 
-fn note(at: u8) -> Note {
-    Note { run: RUN, request: request(at), kind: JobKind::Ingest }
+fn order(at: u8, kind: JobKind) -> JobOrder {
+    let started_at = WallTime { epoch_ms: i64::from(at) };
+    JobOrder { id: JobId::from_bytes([at; 16]), kind, run: RUN, request: request(at), started_at }
 }
 
-fn open(dir: &Path) -> UnderWay {
-    UnderWay::new(Ledger::open(&dir.join("ledger")).expect("opens"))
+fn job(at: u8) -> JobView {
+    JobView {
+        order: order(at, JobKind::Ingest),
+        status: JobStatus::Queued,
+        frames_done: 7,
+        frames_total: Some(9),
+        worked_ms: 3,
+        ended_at: None,
+    }
+}
+
+fn ended(at: u8, ms: i64) -> JobView {
+    JobView { status: JobStatus::Failed, ended_at: Some(WallTime { epoch_ms: ms }), ..job(at) }
+}
+
+fn open(dir: &Path) -> Jobs {
+    Jobs::new(Ledger::open(&dir.join("ledger")).expect("opens"))
 }
 
 /// What the next start finds.
-fn noted(jobs: &UnderWay) -> Vec<Note> {
-    UnderWay::new(jobs.ledger.clone()).noted().expect("readable")
+fn under_way(jobs: &Jobs) -> Vec<JobView> {
+    Jobs::new(jobs.ledger.clone()).under_way().expect("readable")
 }
 
 #[test]
-fn a_note_that_a_failing_disk_keeps_goes_before_there_is_another() {
+fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
     for fault in [Fault::Lost, Fault::Unclear] {
         let dir = tempfile::tempdir().expect("a directory");
         let jobs = open(dir.path());
-        jobs.note(note(1)).expect("written");
-        let reasoning = Note { kind: JobKind::Reasoning, ..note(2) };
-        jobs.note(reasoning).expect("written");
-        assert_eq!(noted(&jobs), [note(1), reasoning]);
-        // The first is over and its strike fails, and so does the next note's try at it.
+        jobs.begin(&job(1)).expect("written");
+        let reasoning = JobView { order: order(2, JobKind::Reasoning), ..job(2) };
+        jobs.begin(&reasoning).expect("written");
+        assert_eq!(under_way(&jobs), [job(1), reasoning]);
+        // The first is over, which fails to be written, and so does the next job's try at it.
         jobs.ledger.fail_next(&[fault, Fault::Lost]);
-        jobs.strike(note(1)).expect_err("the disk fails");
-        jobs.note(note(3)).expect_err("the disk fails");
-        jobs.note(note(3)).expect("written");
-        assert_eq!(noted(&jobs), [note(3), reasoning], "{fault:?}");
-        // A note that is there although it could not be told.
+        jobs.end(ended(1, 5)).expect_err("the disk fails");
+        jobs.begin(&job(3)).expect_err("the disk fails");
+        jobs.begin(&job(3)).expect("written");
+        assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
+        // A record that is there although it could not be told.
         jobs.ledger.fail_next(&[Fault::Unclear]);
-        jobs.note(note(4)).expect_err("the disk fails");
-        assert_eq!(noted(&jobs), [note(3), note(4), reasoning], "{fault:?}");
+        jobs.begin(&job(4)).expect_err("the disk fails");
+        assert_eq!(under_way(&jobs), [reasoning, job(3), job(4)], "{fault:?}");
         jobs.settle().expect("written");
-        assert_eq!(noted(&jobs), [note(3), reasoning], "{fault:?}");
-        jobs.strike(note(3)).expect("written");
-        jobs.strike(reasoning).expect("written");
-        assert_eq!(noted(&jobs), [], "{fault:?}");
+        assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
+        jobs.end(ended(3, 5)).expect("written");
+        jobs.forget(reasoning.order).expect("written");
+        assert_eq!(under_way(&jobs), [], "{fault:?}");
     }
+}
+
+#[test]
+fn a_record_reads_back_as_it_was_written_until_it_is_old() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = open(dir.path());
+    let kinds = JobKind::ALL.into_iter().zip(1..);
+    let written: Vec<_> = kinds
+        .map(|(kind, at)| JobView { order: order(at, kind), ..ended(at, 10 * i64::from(at)) })
+        .collect();
+    written.iter().for_each(|job| jobs.end(*job).expect("written"));
+    let read = || jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    assert_eq!(read(), written);
+    let found = jobs.ledger.read(|view| records::find(view, OTHER, written[0].order.id));
+    assert_eq!(found.expect("readable"), None, "another run's");
+    jobs.expire(WallTime { epoch_ms: 20 }).expect("written");
+    assert_eq!(read(), written[1..]);
+}
+
+#[test]
+fn a_run_keeps_so_many_records_and_every_job_under_way() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = open(dir.path());
+    jobs.begin(&job(1)).expect("written");
+    let numbered = |at: u64| {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&at.to_be_bytes());
+        let order = JobOrder { id: JobId::from_bytes(id), ..order(9, JobKind::Ingest) };
+        JobView { order, ..ended(9, at as i64) }
+    };
+    let most = records::ENDED_MAX as u64;
+    let fill = |change: &redb::WriteTransaction| {
+        (0..most).try_for_each(|at| records::put(change, &numbered(at)))
+    };
+    jobs.ledger.write(fill).expect("written");
+    jobs.end(numbered(most)).expect("written");
+    let left = jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    assert_eq!(left.len() as u64, most + 1);
+    let has = |job: &JobView| left.iter().any(|known| known.order.id == job.order.id);
+    assert_eq!([has(&job(1)), has(&numbered(0)), has(&numbered(1))], [true, false, true]);
 }
 
 fn decoded(at: u8) -> Event {
@@ -70,6 +126,7 @@ fn decoded(at: u8) -> Event {
         decoder: None,
         decoder_fallback: None,
         truncated: false,
+        reason: None,
         signals: Signals::Inline(Vec::new()),
     })
 }
@@ -81,6 +138,7 @@ fn completed(at: u8) -> Event {
         frames: 0,
         markers: 0,
         index_name: None,
+        semantic: None,
     })
 }
 
@@ -106,7 +164,7 @@ fn a_job_is_over_where_its_own_last_event_is() {
         (4, JobKind::Reasoning, true, "a whole reasoning"),
     ];
     for (at, kind, expected, case) in rows {
-        let over = is_over(&log, Note { kind, ..note(at) }).expect("readable");
+        let over = is_over(&log, &order(at, kind)).expect("readable");
         assert_eq!(over, expected, "{case}");
     }
 }

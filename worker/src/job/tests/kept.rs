@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use decode::Stop;
 use gate::{CpuMeasurer, MeasureError, Measurer};
-use media::{DeviceMemory, DevicePicture, PixelsLost};
+use media::{DevicePicture, DeviceSurface, PixelsLost};
 
 use super::*;
 use crate::measuring::Patience;
@@ -17,7 +17,7 @@ struct Kept {
 }
 
 impl DevicePicture for Kept {
-    fn memory(&self) -> DeviceMemory<'_> {
+    fn surface(&self) -> DeviceSurface {
         unreachable!("only a device of CUDA asks")
     }
 

@@ -1,0 +1,101 @@
+//! What a backend says of its failure, short and without what nobody else may read.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::Value;
+
+/// Longest excerpt.
+const CHARS_MAX: usize = 200;
+/// Longest body that is looked at: what is longer is no message.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// What stands for a word that is left out.
+const LEFT_OUT: &str = "***";
+
+/// The message in the `body` of an error response, `key` and addresses left out; empty where there
+/// is none, as in a page of a proxy.
+pub(crate) fn excerpt(body: &[u8], key: Option<&str>) -> String {
+    if body.len() > BODY_BYTES_MAX {
+        return String::new();
+    }
+    let text = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => message(&value).unwrap_or_default().to_owned(),
+        Err(_) => std::str::from_utf8(body).unwrap_or_default().trim().to_owned(),
+    };
+    if text.starts_with('<') { String::new() } else { cleaned(&text, key) }
+}
+
+/// The message of an error as vLLM, SGLang, llama.cpp, Ollama, FastAPI and Gemini write it.
+fn message(value: &Value) -> Option<&str> {
+    let value = value.get(0).unwrap_or(value);
+    let error = value.get("error").unwrap_or(value);
+    let named = ["message", "detail", "msg"].iter().find_map(|name| error.get(name));
+    match named.unwrap_or(error) {
+        Value::String(text) => Some(text),
+        Value::Array(items) => items.first()?.get("msg")?.as_str(),
+        _ => None,
+    }
+}
+
+/// One line of bounded length, without keys and addresses.
+pub(crate) fn cleaned(text: &str, key: Option<&str>) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(if is_private(word, key) { LEFT_OUT } else { word });
+        if line.len() > 4 * CHARS_MAX {
+            break;
+        }
+    }
+    if let Some((at, _)) = line.char_indices().nth(CHARS_MAX) {
+        line.truncate(at);
+        line.push('…');
+    }
+    line.trim_end_matches('.').to_owned()
+}
+
+/// The word is or holds a key, a URL or an address.
+fn is_private(word: &str, key: Option<&str>) -> bool {
+    let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let is_key = ["sk-", "AIza", "hf_"].iter().any(|start| bare.starts_with(start));
+    let is_address = bare.parse::<SocketAddr>().is_ok() || bare.parse::<IpAddr>().is_ok();
+    is_key || is_address || word.contains("://") || key.is_some_and(|key| word.contains(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_found_and_cleaned() {
+        let long = "x".repeat(500);
+        let cut = format!("{}…", "x".repeat(CHARS_MAX));
+        let rows = [
+            (
+                r#"{"object":"error","message":"The model `x` does not exist."}"#,
+                "The model `x` does not exist",
+            ),
+            (r#"{"error":{"message":"no such\n model","code":404}}"#, "no such model"),
+            (r#"{"error":"model 'x' not found"}"#, "model 'x' not found"),
+            (r#"{"detail":[{"msg":"field required"}]}"#, "field required"),
+            (r#"[{"error":{"message":"quota"}}]"#, "quota"),
+            ("plain words", "plain words"),
+            ("<html><h1>Bad Gateway</h1>", ""),
+            ("{}", ""),
+            ("", ""),
+            (
+                r#"{"error":"key sk-abc123, or my-key-7, at 10.0.0.7:8000 or http://a/b."}"#,
+                "key *** or *** at *** or ***",
+            ),
+            (&long, &cut),
+        ];
+        for (body, expected) in rows {
+            assert_eq!(excerpt(body.as_bytes(), Some("my-key-7")), expected, "{body}");
+        }
+        assert_eq!(excerpt(&vec![b'x'; BODY_BYTES_MAX + 1], None), "");
+    }
+}

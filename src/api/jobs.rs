@@ -1,0 +1,171 @@
+//! Jobs: the work of ingest, analyze and reason, which can be left, found again and cancelled.
+
+mod desk;
+mod layer;
+mod record;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    response::IntoResponse,
+};
+use http::request::Parts;
+use media::{JobId, RequestId, RunId};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    events::WaitMs,
+    extract::{Caller, Owned, Params},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::session::registry::{JobToken, JobView, Run};
+
+pub use desk::Desk;
+use desk::Entry;
+pub use layer::{PREFERENCE_APPLIED, Prefer, Working, as_job, kind_in};
+use record::answer;
+pub use record::{JobAnswer, JobRecord};
+
+/// Longest wait for a job that is cancelled: its worker is killed, what it told is recorded.
+const CANCEL_WAIT: Duration = Duration::from_secs(30);
+
+/// The job that the path names, of the run that it names.
+pub struct Named {
+    run: Arc<Run>,
+    id: JobId,
+}
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
+        let Owned(run) = Owned::from_request_parts(parts, app).await?;
+        let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
+            .await
+            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
+        let id = names.iter().find(|(name, _)| name == "job_id").map(|(_, id)| id.parse());
+        match id {
+            Some(Ok(id)) => Ok(Named { run, id }),
+            _ => Err(ApiError::field("job_id", "must be job- and 32 hexadecimal digits")),
+        }
+    }
+}
+
+impl Named {
+    /// The job while it is under way.
+    fn entry(&self, app: &App) -> Option<Arc<Entry>> {
+        app.desk.find(self.run.id(), self.id)
+    }
+
+    /// Answers with the job as it stands.
+    async fn answer(&self, app: &Arc<App>, request_id: RequestId) -> ApiResult {
+        let Some(job) = self.view(app).await? else { return Err(ApiError::NotFound("job")) };
+        let owner = &self.run.origin().principal;
+        Ok(answer(app, owner, &job, request_id).await?.into_response())
+    }
+
+    async fn view(&self, app: &Arc<App>) -> Result<Option<JobView>, ApiError> {
+        if let Some(job) = self.entry(app).and_then(|entry| entry.view()) {
+            return Ok(Some(job));
+        }
+        let (runner, run, id) = (Arc::clone(&app.runner), self.run.id(), self.id);
+        Ok(app.blocking(move || runner.find_job(run, id)).await??)
+    }
+
+    /// Waits until the job is over, `wait` at most.
+    async fn wait(&self, app: &App, wait: Duration) {
+        if let Some(entry) = self.entry(app) {
+            tokio::select! {
+                _ = entry.ended() => {}
+                () = tokio::time::sleep(wait) => {}
+                () = app.draining.cancelled() => {}
+            }
+        }
+    }
+}
+
+/// How long to wait.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `fetch` reads")]
+struct JobQuery {
+    /// Milliseconds to wait for its end; 0 when missing.
+    #[param(inline)]
+    wait_ms: Option<WaitMs>,
+}
+
+/// Fetch a job: how far it has come, and what came of it.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "getJob", tag = "work",
+    params(JobQuery),
+    responses((status = 200, description = "The job", body = JobAnswer), Fails<503>),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    named: Named,
+    params: Params,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let wait = fields.optional("wait_ms", WaitMs::digits).unwrap_or_default();
+    fields.finish(|| Some(()))?;
+    named.wait(&app, Duration::from_millis(wait)).await;
+    named.answer(&app, caller.request_id).await
+}
+
+/// Cancel a job: what it has recorded stays, and its run goes on.
+///
+/// Answers when its worker has stopped. A job that is over stays as it is.
+#[utoipa::path(
+    delete, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "cancelJob", tag = "work",
+    responses((status = 200, description = "The job", body = JobAnswer), Fails<503>),
+)]
+pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -> ApiResult {
+    if let Some(entry) = named.entry(&app) {
+        entry.call_off();
+    }
+    named.wait(&app, CANCEL_WAIT).await;
+    named.answer(&app, caller.request_id).await
+}
+
+/// The jobs of a run.
+#[derive(Serialize, ToSchema)]
+pub struct JobList {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    /// In the order in which they were asked for, without what came of them.
+    jobs: Vec<JobRecord>,
+}
+
+/// List the jobs of a run: those under way, and those of the last day.
+///
+/// An analysis is listed after its end where it was asked for with `Prefer: respond-async`.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/jobs", operation_id = "listJobs", tag = "work",
+    responses((status = 200, description = "The jobs", body = JobList), Fails<503>),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Result<Json<JobList>, ApiError> {
+    let (runner, id) = (Arc::clone(&app.runner), run.id());
+    let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
+    let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;
+    // What is known of a job under way is newer than its record.
+    jobs.retain(|job| under_way.iter().all(|other| other.order.id != job.order.id));
+    jobs.extend(under_way);
+    jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
+    let jobs = jobs.iter().map(JobRecord::new).collect();
+    Ok(Json(JobList { request_id: caller.request_id, run_id: id, jobs }))
+}

@@ -1,0 +1,176 @@
+//! The jobs under way, by run: who waits for each, and what became of it.
+
+use std::{
+    collections::{HashMap, hash_map::Entry as Place},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::response::{IntoResponse, Response};
+use media::{JobId, RequestId, RunId};
+use tokio::sync::watch;
+
+use super::{JobToken, JobView};
+use crate::{
+    api::{
+        ApiResult,
+        error::{ApiError, Carried},
+        idempotency::response,
+    },
+    idempotency::{Answer, Fingerprint},
+    session::registry::{JobKind, JobOrder, RunError},
+};
+
+/// What a job came to.
+#[derive(Clone)]
+pub enum Outcome {
+    /// This failure.
+    Failed(Arc<ApiError>),
+    /// This answer.
+    Answered(Arc<Answer>),
+    /// An answer that is too long to be given twice.
+    Long,
+}
+
+/// A job under way.
+pub struct Entry {
+    pub token: JobToken,
+    pub order: JobOrder,
+    fingerprint: Fingerprint,
+    is_kept: AtomicBool,
+    outcome: watch::Sender<Option<Outcome>>,
+    /// A long answer, for the first who takes it.
+    long: Mutex<Option<Response>>,
+}
+
+impl Entry {
+    /// The job as it stands, once it is accepted.
+    pub fn view(&self) -> Option<JobView> {
+        self.token.view().filter(|_| self.token.is_accepted())
+    }
+
+    /// Ends the job, and not its run.
+    pub fn call_off(&self) {
+        self.token.call_off();
+    }
+
+    /// Has the job's answer kept.
+    pub fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Somebody left it to itself: its answer is kept.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed) || self.outcome.receiver_count() == 0
+    }
+
+    /// A place among those who wait.
+    pub fn waits(&self) -> watch::Receiver<Option<Outcome>> {
+        self.outcome.subscribe()
+    }
+
+    /// Resolves once the job is over.
+    pub async fn ended(&self) {
+        // Its sender is in `self`.
+        drop(self.waits().wait_for(Option::is_some).await);
+    }
+
+    /// What `told` comes to, as a response.
+    pub async fn answered(&self, mut told: watch::Receiver<Option<Outcome>>) -> ApiResult {
+        let outcome = told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
+        match outcome {
+            Some(Outcome::Failed(error)) => Ok(Carried(error).into_response()),
+            Some(Outcome::Answered(answer)) => Ok(response(Answer::clone(&answer))),
+            Some(Outcome::Long) => {
+                // One assignment each: a panic leaves it whole.
+                let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+                long.take().ok_or(ApiError::AnswerLong(self.order.id))
+            }
+            None => Err(ApiError::Bug("a job ended without a word")),
+        }
+    }
+
+    /// Holds an answer that is too long for the table.
+    pub fn hold(&self, response: Response) -> Outcome {
+        *self.long.lock().unwrap_or_else(PoisonError::into_inner) = Some(response);
+        Outcome::Long
+    }
+
+    fn key(&self) -> Key {
+        (self.order.run, self.order.kind == JobKind::Analysis)
+    }
+}
+
+/// Run and what is kept busy in it: its frames, or an analysis of them.
+type Key = (RunId, bool);
+
+/// The jobs under way.
+#[derive(Default)]
+pub struct Desk(Mutex<HashMap<Key, Arc<Entry>>>);
+
+/// A request's job.
+pub enum Found {
+    /// The same request asked for it before.
+    Joined(Arc<Entry>),
+    /// It is to be done.
+    Begun(Arc<Entry>),
+}
+
+impl Desk {
+    /// The job of a request, under way or new; `is_new` is false of one that must be under way.
+    pub fn ask(
+        &self,
+        run: RunId,
+        kind: JobKind,
+        request: RequestId,
+        fingerprint: Fingerprint,
+        may_begin: bool,
+    ) -> Result<Found, ApiError> {
+        match self.entries().entry((run, kind == JobKind::Analysis)) {
+            Place::Occupied(entry) if entry.get().fingerprint == fingerprint => {
+                Ok(Found::Joined(Arc::clone(entry.get())))
+            }
+            Place::Occupied(entry) => {
+                Err(RunError::Busy { job: Some(entry.get().order.id) }.into())
+            }
+            Place::Vacant(_) if !may_begin => Err(ApiError::UnderWay),
+            Place::Vacant(place) => {
+                let (token, order) = JobToken::asked(kind, run, request);
+                let entry = Arc::new(Entry {
+                    token,
+                    order,
+                    fingerprint,
+                    is_kept: AtomicBool::new(false),
+                    outcome: watch::Sender::new(None),
+                    long: Mutex::default(),
+                });
+                place.insert(Arc::clone(&entry));
+                Ok(Found::Begun(entry))
+            }
+        }
+    }
+
+    /// The job `id` of `run`.
+    pub fn find(&self, run: RunId, id: JobId) -> Option<Arc<Entry>> {
+        self.of_run(run).into_iter().find(|entry| entry.order.id == id)
+    }
+
+    /// The jobs of `run`.
+    pub fn of_run(&self, run: RunId) -> Vec<Arc<Entry>> {
+        let entries = self.entries();
+        [false, true].iter().filter_map(|key| entries.get(&(run, *key)).cloned()).collect()
+    }
+
+    /// Ends a job: whoever waits for it is told, and its place is free.
+    pub fn end(&self, entry: &Entry, outcome: Outcome) {
+        self.entries().remove(&entry.key());
+        entry.outcome.send_replace(Some(outcome));
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+        // Every change is one insert or remove: a panic leaves the table usable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

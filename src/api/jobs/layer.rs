@@ -1,0 +1,291 @@
+//! The layer that makes a request a job: joined where it is under way, left where that is asked.
+//!
+//! The work goes on in a task of its own: whoever asked may go away, and finds the job again. What
+//! refuses a request before its work begins is answered as ever, and leaves no job.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{FromRequestParts, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http_body_util::BodyExt;
+use media::RequestId;
+use tracing::Instrument;
+use utoipa::IntoParams;
+
+use super::{
+    JobToken, JobView,
+    desk::{Entry, Found, Outcome},
+    record::{JobAnswer, scope},
+};
+use crate::{
+    api::{
+        ApiResult, App,
+        error::{ApiError, Carried},
+        extract::{Caller, caller, whole},
+        idempotency::{JoinsOnly, Taken, run_in, taken},
+    },
+    clock::wall_now,
+    idempotency::{Answer, Fingerprint},
+    session::{
+        registry::{JobKind, JobStatus},
+        runner::IngestError,
+    },
+};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Says which preference was honoured.
+pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const RESPOND_ASYNC: &str = "respond-async";
+
+/// The header that leaves work to itself.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `prefers_async` reads")]
+pub struct Prefer {
+    /// `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it goes
+    /// on when the caller goes away. Without it the answer comes at its end.
+    #[param(rename = "prefer")]
+    prefer: Option<String>,
+}
+
+/// The job that a request's work is.
+#[derive(Clone)]
+pub struct Working {
+    /// The handle on it.
+    pub token: JobToken,
+    /// Nobody waits for it: it is found again by its record.
+    pub is_left: bool,
+}
+
+impl FromRequestParts<Arc<App>> for Working {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Working, ApiError> {
+        let working = parts.extensions.get::<Working>().cloned();
+        working.ok_or(ApiError::Bug("a route outside the layer of jobs asks for its job"))
+    }
+}
+
+/// What the work is that a path names.
+pub fn kind_in(path: &str) -> Option<JobKind> {
+    run_in(path).and_then(|_| JobKind::from_name(path.rsplit('/').next()?))
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(PREFER).into_iter().filter_map(|value| value.to_str().ok());
+    let mut names =
+        values.flat_map(|value| value.split(',')).filter_map(|one| one.split(';').next());
+    names.any(|name| name.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
+}
+
+/// Carries a request out as a job of its run.
+pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
+    let caller = caller(&request)?;
+    let path = request.uri().path();
+    let owned = run_in(path).and_then(|run| app.registry.find(run, &caller.principal));
+    let (Some(run), Some(kind)) = (owned, kind_in(path)) else {
+        // The handler says what is wrong.
+        return Ok(next.run(with_job(request, JobToken::default(), false)).await);
+    };
+    let is_async = prefers_async(request.headers());
+    let may_begin = request.extensions().get::<JoinsOnly>().is_none();
+    let (parts, body) = whole(request, &app).await?;
+    let tenant = caller.tenant.as_deref().unwrap_or_default();
+    let fingerprint = Fingerprint::of(&[kind.as_str().as_bytes(), tenant.as_bytes(), &body]);
+    if is_async {
+        check_room(&app, &caller).await?;
+    }
+    let (entry, told) =
+        match app.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)? {
+            Found::Joined(entry) => {
+                let told = entry.waits();
+                (entry, told)
+            }
+            Found::Begun(entry) => {
+                let told = entry.waits();
+                let ending =
+                    Ending { app: Arc::clone(&app), entry: Arc::clone(&entry), outcome: None };
+                let request = Request::from_parts(parts, Body::from(body));
+                let request = with_job(request, entry.token.clone(), is_async);
+                if is_async {
+                    entry.keep();
+                }
+                tokio::spawn(ending.carry_out(caller.clone(), request, next).in_current_span());
+                (entry, told)
+            }
+        };
+    if is_async {
+        let mut refused = told.clone();
+        entry.keep();
+        tokio::select! {
+            biased;
+            () = entry.token.accepted() => return Ok(accepted(&entry, &caller)),
+            _ = refused.wait_for(Option::is_some) => {}
+        }
+    }
+    entry.answered(told).await
+}
+
+fn with_job(mut request: Request, token: JobToken, is_left: bool) -> Request {
+    request.extensions_mut().insert(Working { token, is_left });
+    request
+}
+
+/// Refuses to keep a further answer of a caller who has as many as may be.
+async fn check_room(app: &Arc<App>, caller: &Caller) -> Result<(), ApiError> {
+    let (keys, owner) = (Arc::clone(&app.idempotency), caller.principal.clone());
+    let frees_in = app.blocking(move || keys.frees_in(&owner)).await??;
+    frees_in.map_or(Ok(()), |frees_in| Err(ApiError::KeysFull { frees_in }))
+}
+
+/// The answer to work that was taken.
+fn accepted(entry: &Entry, caller: &Caller) -> Response {
+    let order = &entry.order;
+    let Some(job) = entry.token.view() else {
+        return ApiError::Bug("a job that nobody asked for").into_response();
+    };
+    let body = JobAnswer::new(&job, caller.request_id);
+    let location = format!("/v1/runs/{}/jobs/{}", order.run, order.id);
+    let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        headers.insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// A job that is told as ended when this is dropped.
+struct Ending {
+    app: Arc<App>,
+    entry: Arc<Entry>,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let died = || Outcome::Failed(Arc::new(ApiError::Bug("a handler panicked")));
+        self.app.desk.end(&self.entry, self.outcome.take().unwrap_or_else(died));
+    }
+}
+
+impl Ending {
+    async fn carry_out(mut self, caller: Caller, request: Request, next: Next) {
+        // A drain waits for the record too.
+        let _held = self.app.runner.hold();
+        let response = next.run(request).await;
+        let (entry, request_id) = (Arc::clone(&self.entry), caller.request_id);
+        let outcome = outcome(response, &entry, request_id).await;
+        if entry.token.is_accepted() {
+            self.record(&caller, &outcome).await;
+        }
+        self.outcome = Some(outcome);
+    }
+
+    /// Records how the job ended, and what was answered where somebody left it to itself.
+    async fn record(&self, caller: &Caller, outcome: &Outcome) {
+        let (app, entry) = (&self.app, &self.entry);
+        let Some(job) = entry.token.view() else { return };
+        let is_kept = entry.is_kept();
+        if is_kept {
+            self.keep(caller, outcome).await;
+        }
+        let status = match outcome {
+            Outcome::Answered(_) | Outcome::Long => JobStatus::Succeeded,
+            Outcome::Failed(error) if !ended_by_a_shutdown(error) && entry.token.is_cancelled() => {
+                JobStatus::Cancelled
+            }
+            Outcome::Failed(_) => JobStatus::Failed,
+        };
+        // An analysis that was waited for leaves its events and no record.
+        if is_kept || entry.order.kind != JobKind::Analysis {
+            let ended = JobView { status, ended_at: Some(wall_now()), ..job };
+            app.runner.end_job(entry.order, Some(ended)).await;
+        }
+    }
+
+    async fn keep(&self, caller: &Caller, outcome: &Outcome) {
+        let answer = match outcome {
+            Outcome::Answered(answer) => Answer::clone(answer),
+            Outcome::Failed(error) => {
+                let response = error.envelope(caller.request_id);
+                let (status, body) = (response.status().as_u16(), response.into_body());
+                let Ok(body) = body.collect().await else { return };
+                Answer { status, headers: Vec::new(), body: body.to_bytes().into() }
+            }
+            Outcome::Long => return,
+        };
+        let (keys, scope) =
+            (Arc::clone(&self.app.idempotency), scope(&caller.principal, self.entry.order.id));
+        let fingerprint = Fingerprint::of(&[&answer.body]);
+        let kept = self.app.blocking(move || keys.keep(&scope, fingerprint, answer)).await;
+        if let Err(error) = kept.and_then(|kept| Ok(kept?)) {
+            let job = self.entry.order.id;
+            tracing::error!(%job, %error, "what a job came to could not be kept");
+        }
+    }
+}
+
+fn ended_by_a_shutdown(error: &ApiError) -> bool {
+    matches!(error, ApiError::Draining | ApiError::Ingest(IngestError::Shutdown))
+}
+
+/// What `response` says, read whole where it is not too long.
+async fn outcome(mut response: Response, entry: &Entry, request_id: RequestId) -> Outcome {
+    if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
+        return Outcome::Failed(error);
+    }
+    match taken(response, request_id).await {
+        Ok(Taken::Whole(answer, _)) => Outcome::Answered(Arc::new(answer)),
+        Ok(Taken::More(response)) => entry.hold(response),
+        Err(error) => Outcome::Failed(Arc::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_preference_itself_leaves_work_to_itself() {
+        let rows: [(&[&str], bool); 8] = [
+            (&[], false),
+            (&["respond-async"], true),
+            (&["Respond-Async"], true),
+            (&["wait=10, respond-async"], true),
+            (&["return=minimal", "respond-async; foo=bar"], true),
+            (&["respond-asynchronously"], false),
+            (&["wait=10"], false),
+            (&["x=\"respond\""], false),
+        ];
+        for (values, expected) in rows {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(PREFER, HeaderValue::from_str(value).expect("a value"));
+            }
+            assert_eq!(prefers_async(&headers), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn paths_of_work_name_its_kind() {
+        let run = format!("/v1/runs/run-{}", "0".repeat(32));
+        let rows = [
+            ("/ingest", Some(JobKind::Ingest)),
+            ("/analyze", Some(JobKind::Analysis)),
+            ("/reason", Some(JobKind::Reasoning)),
+            ("/stop", None),
+            ("", None),
+        ];
+        for (tail, expected) in rows {
+            assert_eq!(kind_in(&format!("{run}{tail}")), expected, "{tail}");
+        }
+        assert_eq!(kind_in("/v1/infer"), None);
+    }
+}

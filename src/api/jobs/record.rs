@@ -1,0 +1,139 @@
+//! Jobs as JSON, and what came of them as it was kept.
+
+use std::sync::Arc;
+
+use media::{JobId, RequestId, RunId, WallTime};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use axum::Json;
+
+use crate::{
+    api::{App, error::ApiError, openapi::terms, wire::shown},
+    config::Principal,
+    idempotency::{Answer, Scope},
+    session::registry::{JobStatus, JobView},
+};
+
+/// A job as lists and the run's record show it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Job)]
+pub struct JobRecord {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::JobId)]
+    job_id: JobId,
+    #[schema(value_type = terms::JobKind)]
+    kind: &'static str,
+    #[schema(value_type = terms::JobStatus)]
+    status: &'static str,
+    /// Frames analysed.
+    frames_done: u64,
+    /// Frames that there will be, by what the source says of its length; null where it does not.
+    #[schema(required = true)]
+    frames_total: Option<u64>,
+    /// Share of them that is done.
+    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    fraction: Option<f64>,
+    /// Rate of the work so far.
+    frames_per_second: f64,
+    /// Time that is left at this rate; null where that is not known.
+    #[schema(required = true)]
+    eta_ms: Option<u64>,
+    /// When it was asked for.
+    #[schema(value_type = terms::Time)]
+    started_at: String,
+    #[schema(value_type = Option<terms::Time>, required = true)]
+    ended_at: Option<String>,
+}
+
+impl JobRecord {
+    /// The record of `job`.
+    pub fn new(job: &JobView) -> JobRecord {
+        JobRecord {
+            run_id: job.order.run,
+            job_id: job.order.id,
+            kind: job.order.kind.as_str(),
+            status: job.status.as_str(),
+            frames_done: job.frames_done,
+            frames_total: job.frames_total,
+            fraction: job.fraction(),
+            frames_per_second: job.frames_per_second(),
+            eta_ms: job.eta_ms(),
+            started_at: job.order.started_at.rfc3339(),
+            ended_at: job.ended_at.map(WallTime::rfc3339),
+        }
+    }
+}
+
+/// A job, and what came of it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = JobFetched)]
+pub struct JobAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(flatten)]
+    #[schema(inline)]
+    job: JobRecord,
+    /// What the request without the header would have been answered: kept for a day where the job
+    /// was asked for with it or its caller went away, up to 8 MiB; null elsewhere.
+    #[schema(value_type = Option<terms::AnyObject>, required = true)]
+    result: Option<Box<RawValue>>,
+    /// Its failure, likewise.
+    #[schema(value_type = Option<terms::AnyObject>, required = true)]
+    error: Option<Box<RawValue>>,
+}
+
+impl JobAnswer {
+    /// The answer about a job of which nothing has come yet.
+    pub fn new(job: &JobView, request_id: RequestId) -> JobAnswer {
+        JobAnswer { request_id, job: JobRecord::new(job), result: None, error: None }
+    }
+}
+
+/// What an answer of the job `id` of `owner` is kept under.
+pub fn scope(owner: &Principal, id: JobId) -> Scope {
+    // No route is called so.
+    Scope::new(owner, "job", &id.to_string())
+}
+
+/// The answer about `job`, with what came of it.
+pub async fn answer(
+    app: &Arc<App>,
+    owner: &Principal,
+    job: &JobView,
+    request_id: RequestId,
+) -> Result<Json<JobAnswer>, ApiError> {
+    let mut answer = JobAnswer::new(job, request_id);
+    if job.status.is_over() {
+        let (keys, scope) = (Arc::clone(&app.idempotency), scope(owner, job.order.id));
+        let kept = app.blocking(move || keys.kept(&scope)).await??;
+        match kept {
+            Some(kept) if (200..300).contains(&kept.status) => answer.result = raw(kept),
+            Some(kept) => answer.error = raw(kept),
+            None if job.status == JobStatus::Interrupted => answer.error = Some(interrupted(job)),
+            None => {}
+        }
+    }
+    Ok(Json(answer))
+}
+
+fn raw(kept: Answer) -> Option<Box<RawValue>> {
+    // It was JSON when it was kept.
+    String::from_utf8(kept.body).ok().and_then(|text| RawValue::from_string(text).ok())
+}
+
+/// What is said of a job whose server ended before it did.
+fn interrupted(job: &JobView) -> Box<RawValue> {
+    let envelope = serde_json::json!({ "error": {
+        "code": "unavailable",
+        "message": "interrupted: the server ended while the job was under way",
+        "request_id": job.order.request.to_string(),
+        "details": [],
+    }});
+    serde_json::value::to_raw_value(&envelope).expect("our own text is writable")
+}

@@ -1,0 +1,34 @@
+//! State of a run at one moment, for its record.
+
+use std::{sync::Arc, time::Duration};
+
+use media::WallTime;
+use timeline::SemanticOutcome;
+
+use crate::session::Lifecycle;
+
+/// State of a run, as its record shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Where the run stands.
+    pub lifecycle: Lifecycle,
+    /// Wall time of its creation.
+    pub created_at: WallTime,
+    /// Wall time of its last event.
+    pub updated_at: WallTime,
+    /// The last source ingested.
+    pub source_uri: Option<Arc<str>>,
+    /// The model that it was made for, or else the last one that a reasoning asked.
+    pub model: Option<String>,
+    /// What came of the models that its last reasoning asked.
+    pub semantic: Option<Arc<SemanticOutcome>>,
+}
+
+impl Snapshot {
+    /// When the run expires unless something happens; `None` once it has ended.
+    pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);
+        self.lifecycle.is_active().then_some(WallTime { epoch_ms })
+    }
+}

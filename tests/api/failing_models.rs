@@ -1,0 +1,225 @@
+//! A model that fails is said: in the answer, the events, the run, the log and the metrics.
+
+use std::net::TcpListener;
+
+use scripted_model::Step;
+use serde_json::{Value, json};
+
+use super::reason::{MODEL, finding, payloads, reason};
+use crate::support::{
+    Server, Setup, clips,
+    model::{Model, stock},
+};
+
+/// A counter of `GET /v1/metrics`.
+fn counted(server: &Server, series: &str) -> u64 {
+    let text = server.get("/v1/metrics").text;
+    let line = text.lines().find(|line| line.starts_with(series)).expect("the series");
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
+/// What a reasoning says of its models: in its answer, and the same in its last event and in the run.
+fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
+    let said = answer["semantic"].clone();
+    assert_eq!(payloads(server, run, "run_completed")[0]["semantic"], said, "the event");
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], said, "the run");
+    said
+}
+
+#[test]
+fn a_wrong_name_is_said_everywhere() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = stock(&["Qwen/Qwen3-VL-8B-Instruct"], finding("van waits", 0.9));
+    let log = dir.path().join("log");
+    let setup = model.behind(Setup::new(dir.path()).root(&clips)).log_to(&log);
+    let server = setup.start();
+    let run = server.create_run();
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], Value::Null);
+    let reply = reason(&server, &run, &json!({}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let error = format!("http 404: The model `{MODEL}` does not exist");
+    let expected = json!({
+        "requested": true, "chunks_asked": 3, "chunks_failed": 3, "error": error,
+        "fallback_used": true,
+    });
+    assert_eq!(semantic(&server, &run, &reply.json()), expected);
+    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let why = chunk["semantic_error"].as_str().unwrap_or_default();
+    assert!(why.contains("status 404") && why.contains("does not exist"), "{why}");
+    assert_eq!(reply.json()["metadata"][0]["finish_reason"], "other");
+    assert_eq!(counted(&server, "service_reason_chunks_total{outcome=\"failed\"}"), 3);
+    let direct = server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"}));
+    assert_eq!(direct.status, 500, "{}", direct.text);
+    assert!(direct.text.contains("does not exist"), "{}", direct.text);
+    let provider = server.get("/v1/models").json()["providers"][0].clone();
+    assert!(!provider["last_error"].to_string().contains("does not exist"), "{provider}");
+    drop(server);
+    let lines = std::fs::read_to_string(&log).expect("a log");
+    let warns = |line: &&str| line.contains("WARN") && line.contains("no model answers");
+    let warned: Vec<&str> = lines.lines().filter(warns).collect();
+    assert_eq!(warned.len(), 1, "{lines}");
+    assert!(warned[0].contains(&run) && warned[0].contains("does not exist"), "{warned:?}");
+    let server = setup.start();
+    assert_eq!(
+        server.get(&format!("/v1/runs/{run}")).json()["semantic"],
+        expected,
+        "after a restart"
+    );
+}
+
+#[test]
+fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let unused = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let gone = format!("http://{}", unused.expect("a port"));
+    let alone = Setup::new(dir.path()).root(&clips).start();
+    let rows = [
+        ("no backend", json!({}), json!([true, 0, 0, "no inference backend is configured", true])),
+        ("no prompt", json!({"semantic_prompt": ""}), json!([false, 0, 0, null, false])),
+        ("not wanted", json!({"semantic_inference": false}), json!([false, 0, 0, null, false])),
+    ];
+    let shown = |semantic: &Value| {
+        let fields = ["requested", "chunks_asked", "chunks_failed", "error", "fallback_used"];
+        Value::from(fields.map(|field| semantic[field].clone()).to_vec())
+    };
+    for (name, more, expected) in rows {
+        let run = alone.create_run();
+        let reply = reason(&alone, &run, &more);
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text);
+        assert_eq!(shown(&semantic(&alone, &run, &reply.json())), expected, "{name}");
+        let metadata = &reply.json()["metadata"][0];
+        assert_eq!(
+            (&metadata["finish_reason"], &metadata["model"]),
+            (&json!("gate"), &json!(MODEL)),
+            "{name}"
+        );
+    }
+    drop(alone);
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips).var("SERVICE_VLLM_BASE_URL", &gone);
+    let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
+    let run = server.create_run();
+    let reply = reason(&server, &run, &json!({"max_frames": 30})).json();
+    assert_eq!(shown(&semantic(&server, &run, &reply)), json!([true, 1, 1, "refused", true]));
+    drop(server);
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|seen| match seen.number {
+        1 => Step::json(
+            400,
+            &json!({"error": {"message": "at http://10.0.0.1/x: too many pictures"}}),
+        ),
+        _ => Step::chat(&finding("van waits", 0.9)),
+    });
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let run = server.create_run();
+    let reply = reason(&server, &run, &json!({"vlm_concurrency": 1})).json();
+    let error = "http 400: at *** too many pictures";
+    assert_eq!(shown(&semantic(&server, &run, &reply)), json!([true, 3, 1, error, true]));
+    let ends = |metadata: &Value| metadata["finish_reason"].clone();
+    let metadata = reply["metadata"].as_array().expect("an array");
+    assert_eq!([0, 30, 60].map(|at| ends(&metadata[at])), ["stop", "other", "stop"]);
+}
+
+#[test]
+fn plain_words_are_a_description() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = "A white van waits\nin front of a house.";
+    let model = Model::start(move |_| Step::chat(said));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let schema = json!({"type": "object", "required": ["vans"]});
+    for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
+        let run = server.create_run();
+        let reply = reason(&server, &run, &more);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let outcome = semantic(&server, &run, &reply.json());
+        assert_eq!((&outcome["chunks_asked"], &outcome["chunks_failed"]), (&json!(1), &json!(0)));
+        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        assert_eq!((&chunk["description"], &chunk["confidence"]), (&json!(said), &Value::Null));
+        assert_eq!((&chunk["raw_output"], &chunk["semantic_error"]), (&json!(said), &Value::Null));
+        let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
+        let interaction = &found["interactions"][0];
+        assert_eq!(
+            (&interaction["description"], &interaction["output"]),
+            (&json!(said), &Value::Null)
+        );
+        let hits = server.post("/v1/search", &json!({"query": "white van", "run_id": run})).json();
+        assert_eq!(hits["total_hits"], 1, "{hits}");
+    }
+    assert_eq!(counted(&server, "service_reason_chunks_total{outcome=\"plain_text\"}"), 2);
+    // Whoever asks for JSON directly is given nothing else.
+    let asked = json!({"model": MODEL, "prompt": "x", "output_schema": {"type": "object"}});
+    assert_eq!(server.post("/v1/infer", &asked).status, 500);
+}
+
+#[test]
+fn an_interaction_carries_the_object_of_the_callers_own_schema() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat(r#"{"vans": 2, "colours": ["white"]}"#));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let schema = json!({"type": "object", "required": ["vans"]});
+    let run = server.create_run();
+    let more = json!({"max_frames": 30, "output_schema": schema});
+    assert_eq!(reason(&server, &run, &more).status, 200);
+    let output = json!({"vans": 2, "colours": ["white"]});
+    let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
+    assert_eq!(found["interactions"][0]["output"], output, "{found}");
+    assert_eq!(payloads(&server, &run, "semantic_chunk_inferred")[0]["output"], output);
+}
+
+#[test]
+fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).root(&clips).start();
+    let run = server.create_run();
+    for field in ["media", "local_audio"] {
+        let refused = reason(&server, &run, &json!({ field: {} }));
+        assert_eq!((refused.status, refused.fields()), (422, vec![field.to_owned()]));
+    }
+    let ingest = |max_frames: u64, more: Value| {
+        let mut body = json!({"source_uri": "talk.mp4", "max_frames": max_frames});
+        body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
+        let run = server.create_run();
+        let answer = server.post(&format!("/v1/runs/{run}/ingest"), &body).json();
+        server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+        (answer["decoded_frames"].as_u64().expect("a count"), answer["more_frames"].clone())
+    };
+    for more in [json!({}), json!({"sampling_policy": "fixed", "fixed_fps": 2})] {
+        let (all, is_longer) = ingest(500_000, more.clone());
+        assert_eq!(is_longer, false, "{more}");
+        for (max_frames, expected) in [(all, false), (all - 1, true), (1, true)] {
+            assert_eq!(ingest(max_frames, more.clone()), (max_frames, json!(expected)), "{more}");
+        }
+    }
+    let reasoned = reason(&server, &run, &json!({"max_frames": 30, "semantic_inference": false}));
+    assert_eq!(reasoned.json()["more_frames"], true, "{}", reasoned.text);
+    assert_eq!(reasoned.json()["truncated"], Value::Null);
+    assert_eq!(reasoned.json()["frame_metadata_included"], true);
+    let brief = json!({"max_frames": 30, "include_frame_metadata": false});
+    let answer = reason(&server, &server.create_run(), &brief).json();
+    assert_eq!((&answer["generated"], &answer["metadata"]), (&json!(30), &json!([])));
+    assert_eq!(answer["frame_metadata_included"], false);
+}
+
+#[test]
+fn an_analysis_checks_its_model_and_says_that_the_gate_decided() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let frame = json!({
+        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
+        "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
+    });
+    let path = format!("/v1/runs/{}/analyze", server.create_run());
+    let analyze = |model: &str| server.post(&path, &json!({"model": model, "frames": [frame]}));
+    let refused = analyze("no-such-model");
+    assert_eq!((refused.status, refused.fields()), (422, vec!["model".to_owned()]));
+    for model in [MODEL, "Qwen/Qwen3-VL-8B-Instruct"] {
+        let metadata = analyze(model).json()["metadata"][0].clone();
+        let found = (&metadata["finish_reason"], &metadata["model"]);
+        assert_eq!(found, (&json!("gate"), &json!(model)));
+    }
+}

@@ -1,0 +1,260 @@
+//! Work as jobs: left with a header, found again, joined by its repetition, cancelled, cut off.
+
+use std::{
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{BOB, Reply, Server, Setup, clips};
+
+/// What tells a hang from progress.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
+    let path = format!("/v1/runs/{run}/{what}");
+    server.call("POST", &path).header("prefer", "respond-async").json(body).send()
+}
+
+fn record(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}")).json()
+}
+
+fn wait_for(what: &str, found: impl FnMut() -> bool) {
+    wait_within(PATIENCE, what, found);
+}
+
+fn wait_within(limit: Duration, what: &str, mut found: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !found() {
+        assert!(started.elapsed() < limit, "{what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Frames after which the signals of some have come: they come a group of pictures at a time.
+const SOME: u64 = 400;
+
+/// A source that no machine decodes while a test runs, of short groups of pictures.
+fn long_clip() -> PathBuf {
+    let source = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=4 -pix_fmt yuv420p";
+    let part = format!("{source} -c:v libx264 -preset ultrafast -g 30");
+    let part = clips::rendered("short-groups.mp4", &part);
+    clips::rendered_from("long.mp4", "-stream_loop 999 -i {0} -c copy", &[&part])
+}
+
+fn long() -> Value {
+    json!({"source_uri": long_clip().display().to_string(), "max_frames": 500_000})
+}
+
+/// A server that reads beneath [`clips`] and where the long clip is.
+fn reading(dir: &Path) -> Setup {
+    let long = long_clip();
+    let roots = [clips(), long.parent().expect("a folder").to_owned()];
+    let roots = roots.map(|root| root.display().to_string()).join(",");
+    Setup::new(dir).var("SERVICE_INGEST_FILE_ROOTS", &roots)
+}
+
+#[test]
+fn work_that_is_left_is_found_again_across_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = reading(dir.path());
+    let mut server = setup.start();
+    let run = server.create_run();
+    let source = json!({"source_uri": "motion.mp4"});
+    let reply = asked(&server, &run, "ingest", &source);
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    assert_eq!(reply.header("preference-applied"), "respond-async");
+    let job = reply.json();
+    let location = reply.header("location").to_owned();
+    assert_eq!(location, format!("/v1/runs/{run}/jobs/{}", job["job_id"].as_str().expect("an id")));
+    let ended = server.get(&format!("{location}?wait_ms=30000")).json();
+    assert_eq!((&ended["status"], &ended["kind"]), (&json!("succeeded"), &json!("ingest")));
+    assert_eq!((&ended["frames_done"], &ended["frames_total"]), (&json!(150), &json!(150)));
+    assert_eq!((&ended["fraction"], &ended["eta_ms"]), (&json!(1.0), &Value::Null));
+    assert!(ended["frames_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{ended}");
+    assert_eq!((&ended["result"]["decoded_frames"], &ended["error"]), (&json!(150), &Value::Null));
+    assert_eq!(record(&server, &run)["active_job"], Value::Null);
+
+    let analysis = asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"}));
+    assert_eq!(analysis.status, 202, "{}", analysis.text);
+    let analysis = analysis.header("location").to_owned();
+    let analyzed = server.get(&format!("{analysis}?wait_ms=30000")).json();
+    assert_eq!(analyzed["result"]["generated"], 150, "{}", analyzed["status"]);
+    let failing =
+        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b", "stream_id": "none"}));
+    let failing = failing.header("location").to_owned();
+    let failed = server.get(&format!("{failing}?wait_ms=30000")).json();
+    assert_eq!((&failed["status"], &failed["result"]), (&json!("failed"), &Value::Null));
+    assert_eq!(failed["error"]["error"]["code"], "validation_error", "{failed}");
+
+    let events = server.events(&run);
+    let kinds = server.kinds(&run);
+    assert_eq!(kinds[..3], ["run_created", "ingest_started", "ingest_received"]);
+    let started = &events[1]["payload"];
+    assert_eq!((&started["job_id"], &started["ingest"]), (&job["job_id"], &source));
+    assert_eq!(started["request_id"], job["request_id"]);
+
+    let jobs = |server: &Server| server.get(&format!("/v1/runs/{run}/jobs")).json()["jobs"].clone();
+    let listed = jobs(&server);
+    assert_eq!(listed.as_array().map(Vec::len), Some(3), "{listed}");
+    assert_eq!((&listed[0]["job_id"], listed[0].get("result")), (&job["job_id"], None));
+    server.terminate();
+    assert!(server.wait(PATIENCE).success());
+    let server = setup.start();
+    assert_eq!(jobs(&server), listed);
+    for (path, before) in [(&location, &ended), (&analysis, &analyzed), (&failing, &failed)] {
+        let (mut again, mut before) = (server.get(path).json(), before.clone());
+        for job in [&mut again, &mut before] {
+            job["request_id"].take();
+        }
+        assert_eq!(again, before, "{path}");
+    }
+}
+
+#[test]
+fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = reading(dir.path()).start();
+    let (run, other) = (server.create_run(), server.create_run());
+    let rows = [
+        (json!({"source_uri": 7}), 422),
+        (json!({"source_uri": "missing.mp4"}), 422),
+        (json!({"source_uri": "motion.mp4", "unknown": 1}), 422),
+    ];
+    for (body, status) in rows {
+        let reply = asked(&server, &run, "ingest", &body);
+        assert_eq!(reply.status, status, "{body}: {}", reply.text);
+    }
+    assert_eq!(server.kinds(&run), ["run_created"]);
+    let reply = asked(&server, &run, "ingest", &json!({"source_uri": "motion.mp4"}));
+    let location = reply.header("location").to_owned();
+    assert_eq!(server.get(&format!("{location}?wait_ms=30000")).json()["status"], "succeeded");
+    let id = location.rsplit('/').next().expect("an id");
+    let unknown = format!("job-{}", "0".repeat(32));
+    let rows = [
+        (location.clone(), BOB, 404),
+        (format!("/v1/runs/{other}/jobs/{id}"), "", 404),
+        (format!("/v1/runs/{run}/jobs/{unknown}"), "", 404),
+        (format!("/v1/runs/{run}/jobs/{}", id.to_uppercase()), "", 422),
+        (format!("/v1/runs/{run}/jobs/nothing"), "", 422),
+        (format!("{location}?wait_ms=30001"), "", 422),
+    ];
+    for (path, key, status) in rows {
+        let call = server.call("GET", &path);
+        let call = if key.is_empty() { call } else { call.key(Some(key)) };
+        assert_eq!(call.send().status, status, "{path}");
+    }
+    assert_eq!(server.call("DELETE", &location).send().json()["status"], "succeeded");
+}
+
+#[test]
+fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = reading(dir.path()).start();
+    let (run, body) = (server.create_run(), long());
+    let reply = asked(&server, &run, "ingest", &body);
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let job = reply.json()["job_id"].clone();
+    let location = reply.header("location").to_owned();
+    wait_for("frames are decoded", || {
+        let active = &record(&server, &run)["active_job"];
+        active["job_id"] == job && active["frames_done"].as_u64().is_some_and(|done| done > SOME)
+    });
+    let listed = server.get("/v1/runs").json();
+    assert_eq!(listed[0]["active_job"]["status"], "running", "{listed}");
+    // The same again is the same job; another one has to wait for it.
+    assert_eq!(asked(&server, &run, "ingest", &body).json()["job_id"], job);
+    for what in ["ingest", "reason"] {
+        let other = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b"});
+        let other = if what == "ingest" { json!({"source_uri": "motion.mp4"}) } else { other };
+        let refused = server.post(&format!("/v1/runs/{run}/{what}"), &other);
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        let detail = json!([{"field": "job_id", "message": job}]);
+        assert_eq!(refused.json()["error"]["details"], detail);
+    }
+    std::thread::scope(|scope| {
+        // Whoever repeats the request without the header gets what the job comes to.
+        let waiting = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &body));
+        let cancelled = server.call("DELETE", &location).send();
+        assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+        let cancelled = cancelled.json();
+        assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+        assert!(cancelled["error"]["error"]["message"].is_string(), "{cancelled}");
+        // One that came too late began anew.
+        wait_for("the other ends", || {
+            let active = record(&server, &run)["active_job"]["job_id"].clone();
+            if let Some(id) = active.as_str() {
+                server.call("DELETE", &format!("/v1/runs/{run}/jobs/{id}")).send();
+            }
+            waiting.is_finished()
+        });
+        let reply = waiting.join().expect("no panic");
+        assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    });
+    let events = server.events(&run);
+    let frames = events.iter().find(|event| event["kind"] == "frames_decoded").expect("kept");
+    let frames = &frames["payload"];
+    assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("stopped")));
+    let decoded = frames["decoded_frames"].as_u64().expect("a number");
+    assert_eq!(frames["signals"].as_array().map(|all| all.len() as u64), Some(decoded));
+    // The run goes on.
+    let analyzed =
+        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
+    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    let again =
+        server.post(&format!("/v1/runs/{run}/ingest"), &json!({"source_uri": "motion.mp4"}));
+    assert_eq!(again.status, 200, "{}", again.text);
+}
+
+#[test]
+fn a_stop_and_a_kill_leave_what_was_accepted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = reading(dir.path());
+    let (mut server, body) = (setup.start(), long());
+    let begin = |server: &Server| {
+        let run = server.create_run();
+        let reply = asked(server, &run, "ingest", &body);
+        assert_eq!(reply.status, 202, "{}", reply.text);
+        wait_for("frames are decoded", || {
+            record(server, &run)["active_job"]["frames_done"]
+                .as_u64()
+                .is_some_and(|done| done > SOME)
+        });
+        (run, reply.header("location").to_owned())
+    };
+    let (stopped, location) = begin(&server);
+    assert_eq!(server.post(&format!("/v1/runs/{stopped}/stop"), &json!({})).status, 200);
+    let job = server.get(&format!("{location}?wait_ms=30000")).json();
+    assert_eq!(job["status"], "cancelled", "{job}");
+    let kinds = server.kinds(&stopped);
+    let at = |kind: &str| kinds.iter().position(|known| known == kind);
+    assert!(at("stop_requested") < at("frames_decoded"), "{kinds:?}");
+    let (killed, location) = begin(&server);
+    server.signal_kill();
+    server.wait(PATIENCE);
+    let server = setup.start();
+    let job = server.get(&location).json();
+    assert_eq!((&job["status"], &job["result"]), (&json!("failed"), &Value::Null));
+    let message = job["error"]["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("interrupted"), "{job}");
+    assert_eq!(server.kinds(&killed), ["run_created", "ingest_started", "run_failed"]);
+    assert_eq!(record(&server, &killed)["source_uri"], body["source_uri"]);
+}
+
+#[test]
+fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let next = server.post("/v1/query", &json!({"run_id": run})).json()["next_from_seq"].clone();
+    let query = json!({"run_id": run, "from_seq": next, "wait_ms": 30_000});
+    std::thread::scope(|scope| {
+        let polling = scope.spawn(|| server.post("/v1/query", &query).json());
+        wait_within(Duration::from_secs(20), "the poll ends", || polling.is_finished());
+        assert_eq!(polling.join().expect("no panic")["matches"], json!([]));
+    });
+}

@@ -1,0 +1,112 @@
+//! Keys: their length, their owners, what opens the metrics, and wrong ones.
+
+use media::{RequestId, RunId};
+use serde_json::json;
+use timeline::{Event, NewEvent, Options, RunCreated, Timeline};
+
+use crate::support::{ALICE, BOB, Setup};
+
+const BARE: &str = "a-secret-without-name";
+/// What earlier versions recorded for [`BARE`]: the start of its SHA-256.
+const FORMER: &str = "538c49f68c6e";
+
+#[test]
+fn wrong_keys_of_an_address_have_a_limit_that_locks_nobody_else_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let status = |key| server.call("GET", "/v1/runs").key(key).send().status;
+    let at_once: Vec<u16> = (0..20).map(|_| status(Some("wrong"))).collect();
+    assert_eq!(at_once, [401; 20]);
+    // One a second is given back meanwhile.
+    let call = || server.call("GET", "/v1/metrics").key(Some("wrong")).send();
+    let refused = (0..500).map(|_| call()).find(|reply| reply.status != 401).expect("an end");
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!((status(Some(ALICE)), status(Some(BOB)), status(None)), (200, 200, 401));
+    let metrics = server.call("GET", "/v1/metrics").send().text;
+    let counted = r#"service_refusals_total{reason="failed_authentications"} "#;
+    assert!(metrics.contains(counted) && !metrics.contains(&format!("{counted}0\n")), "{metrics}");
+}
+
+#[test]
+fn a_short_key_stops_the_start_and_says_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for variable in ["SERVICE_API_KEYS", "SERVICE_METRICS_API_KEYS"] {
+        let ended =
+            Setup::new(dir.path()).var(variable, "carol:fifteen-bytes-k").command().output();
+        let ended = ended.expect("it runs");
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{told}");
+        for part in [variable, "fewer than 16 characters", "carol", "openssl rand -hex 24"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!told.contains("fifteen-bytes-k"), "{told}");
+    }
+}
+
+#[test]
+fn a_bare_key_owns_what_it_owned_and_is_named_by_a_digest_that_others_cannot_make() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let old = RunId::from_bytes([7; 16]);
+    {
+        let (log, _) =
+            Timeline::open(&dir.path().join("data/log"), Options::default()).expect("opens");
+        let created = Event::RunCreated(RunCreated {
+            request_id: RequestId::from_bytes([1; 8]),
+            mode: "balanced".to_owned(),
+            model: None,
+            principal_key: FORMER.to_owned(),
+            tenant_id: None,
+        });
+        log.append_wait(vec![NewEvent { run: old, event: created }]).expect("appended");
+        log.close();
+    }
+    let setup = Setup::new(dir.path()).var("SERVICE_API_KEYS", &format!("alice:{ALICE},{BARE}"));
+    let mut owners = Vec::new();
+    for _start in 0..2 {
+        let server = setup.start();
+        let status = |path: &str, key| server.call("GET", path).key(Some(key)).send().status;
+        let path = format!("/v1/runs/{old}");
+        assert_eq!((status(&path, BARE), status(&path, ALICE)), (200, 404));
+        let run = server.call("POST", "/v1/runs").key(Some(BARE)).json(&json!({})).send().json();
+        let query = json!({ "run_id": run["run_id"] });
+        let found = server.call("POST", "/v1/query").key(Some(BARE)).json(&query).send().json();
+        let owner = found["matches"][0]["payload"]["principal_key"].as_str().expect("a name");
+        assert!(owner.len() == 36 && owner.starts_with("key-"), "{owner}");
+        owners.push(owner.to_owned());
+    }
+    assert_eq!(owners[0], owners[1], "the secret is kept");
+}
+
+#[test]
+fn keys_of_the_metrics_open_nothing_else() {
+    const SCRAPER: &str = "the-key-of-the-scraper";
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = format!("prometheus:{SCRAPER}");
+    let server = Setup::new(dir.path()).var("SERVICE_METRICS_API_KEYS", &keys).start();
+    let status = |path: &str, key| server.call("GET", path).key(Some(key)).send().status;
+    for (key, metrics, rest) in [(SCRAPER, 200, 401), (ALICE, 200, 200)] {
+        assert_eq!(status("/v1/metrics", key), metrics, "{key}");
+        for path in ["/v1/runs", "/v1/ready", "/v1/limits"] {
+            assert_eq!(status(path, key), rest, "{key} on {path}");
+        }
+    }
+}
+
+#[test]
+fn rates_are_limited_where_nothing_is_set_and_the_limits_say_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = |value: &str| {
+        let setup = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_GLOBAL_RPS", value);
+        setup.var("SERVICE_RATE_LIMIT_TENANT_RPS", value)
+    };
+    let rows = [("", json!(2000), json!(400)), ("0", json!(null), json!(null))];
+    for (value, global, principal) in rows {
+        let limits = setup(value).start().get("/v1/limits").json()["limits"].clone();
+        let found =
+            (limits["requests"]["max"].clone(), limits["principal_requests"]["max"].clone());
+        assert_eq!(found, (global, principal), "{value:?}");
+        let least = &limits["api_key"]["min"];
+        assert_eq!((&limits["failed_authentications"]["max"], least), (&json!(20), &json!(16)));
+    }
+}

@@ -1,0 +1,109 @@
+//! A vLLM as it is started without further settings, behind one variable: names, and what fails.
+
+use scripted_model::Step;
+use serde_json::{Value, json};
+
+use super::reason::{MODEL, finding, payloads, reason, wait_until};
+use crate::support::{
+    Server, Setup, clips,
+    model::{Model, list, stock},
+};
+
+/// What the server lists.
+const STOCK: &str = "Qwen/Qwen3-VL-8B-Instruct";
+const OWN: &str = "acme/house-vl-7b";
+/// What the service calls the first of them.
+const CURATED: &str = "qwen3-vl-8b";
+
+/// What `GET /v1/models` says of a model.
+fn shown(server: &Server, id: &str) -> Value {
+    let models = server.get("/v1/models").json()["models"].clone();
+    let found = models.as_array().expect("an array").iter().find(|model| model["id"] == id);
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked() {
+    let clips = clips();
+    for base in ["", "/v1", "/v1/"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let model = stock(&[STOCK, OWN], finding("van waits", 0.9));
+        let url = model.server.base_url() + base;
+        let server = Setup::new(dir.path()).root(&clips).var("SERVICE_VLLM_BASE_URL", &url).start();
+        for (name, upstream) in [(CURATED, STOCK), (STOCK, STOCK), (OWN, OWN)] {
+            let created = server.post("/v1/runs", &json!({ "model": name }));
+            assert_eq!(created.status, 200, "{name}: {}", created.text);
+            assert_eq!(created.json()["model"], name);
+            let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+            let asked = server.post("/v1/infer", &json!({"model": name, "prompt": "What is it?"}));
+            assert_eq!(
+                (asked.status, &asked.json()["model"]),
+                (200, &json!(name)),
+                "{}",
+                asked.text
+            );
+            let question = json!({"model": name, "prompt": "What is it?"});
+            let batch = server.post("/v1/infer/batch", &json!({ "requests": [question] })).json();
+            assert_eq!(batch["results"][0]["result"]["model"], name, "{batch}");
+            let described = reason(&server, &run, &json!({"max_frames": 30, "model": name}));
+            assert_eq!(described.status, 200, "{name}: {}", described.text);
+            let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+            assert_eq!((&chunk["model"], &chunk["semantic_error"]), (&json!(name), &Value::Null));
+            assert_eq!(described.json()["metadata"][0]["model"], name);
+            let seen = model.server.seen();
+            let asked_as: Vec<Value> =
+                seen.iter().rev().take(3).map(|seen| seen.json()["model"].clone()).collect();
+            assert_eq!(asked_as, [json!(upstream), json!(upstream), json!(upstream)], "{name}");
+            let gated = server.create_run();
+            let ingest = json!({"source_uri": "talk.mp4", "max_frames": 30});
+            assert_eq!(server.post(&format!("/v1/runs/{gated}/ingest"), &ingest).status, 200);
+            let path = format!("/v1/runs/{gated}/analyze");
+            let analyzed = server.post(&path, &json!({ "model": name }));
+            assert_eq!(analyzed.json()["metadata"][0]["model"], name, "{}", analyzed.text);
+        }
+        assert_eq!(shown(&server, CURATED)["availability"], "ready");
+        let own = shown(&server, OWN);
+        assert_eq!((&own["availability"], &own["tier"]), (&json!("ready"), &json!("small")));
+        assert_eq!(shown(&server, STOCK), Value::Null, "a curated model has one entry");
+        assert_eq!(shown(&server, MODEL)["availability"], "name_not_served");
+        assert_eq!(shown(&server, "gemini-2.5-pro")["availability"], "not_configured");
+        let lists = server.get("/v1/models").json()["providers"][0]["lists"].clone();
+        assert_eq!(lists, json!([STOCK, OWN]));
+        for path in ["/v1/runs", "/v1/infer"] {
+            let refused = server.post(path, &json!({"model": "acme/other", "prompt": "x"}));
+            assert_eq!(
+                (refused.status, refused.fields()),
+                (422, vec!["model".to_owned()]),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_configured_name_that_a_backend_does_not_list_is_said() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat("a van"));
+    model.server.answer_probes(list(&[STOCK]));
+    let config = format!(
+        "[[backends]]\nname = \"own\"\ntype = \"openai_compat\"\nbase_url = \"{}\"\npriority = 1\n\
+         model = \"{CURATED}\"\nupstream_model = \"qwen3\"\n",
+        model.server.base_url()
+    );
+    let path = dir.path().join("backends.toml");
+    std::fs::write(&path, config).expect("written");
+    let log = dir.path().join("log");
+    let setup = Setup::new(dir.path()).var("SERVICE_CONFIG", path.to_str().expect("UTF-8"));
+    let server = setup.log_to(&log).start();
+    assert_eq!(shown(&server, CURATED)["availability"], "name_not_served");
+    let warns = |line: &str| line.contains("WARN") && line.contains("does not list the model");
+    wait_until("the log says it", || {
+        std::fs::read_to_string(&log).expect("a log").lines().any(warns)
+    });
+    let provider = server.get("/v1/models").json()["providers"][0].clone();
+    assert_eq!((&provider["lists"], &provider["asked_for"]), (&json!([STOCK]), &json!("qwen3")));
+    // What programs list is not always what they answer to.
+    let asked = server.post("/v1/infer", &json!({"model": STOCK, "prompt": "What is it?"}));
+    assert_eq!((asked.status, &asked.json()["model"]), (200, &json!(STOCK)), "{}", asked.text);
+    assert_eq!(shown(&server, CURATED)["availability"], "ready");
+}

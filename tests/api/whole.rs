@@ -1,0 +1,137 @@
+//! Lists answered whole, in one consistent snapshot, and pages only where a limit is given.
+
+use media::{RequestId, RunId, Score};
+use serde_json::{Value, json};
+use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+
+use crate::support::{Server, Setup};
+
+const RUN: RunId = RunId::from_bytes([9; 16]);
+const EVENTS: u64 = 2500;
+
+/// A log with one run of the principal that tests are.
+fn seed(dir: &std::path::Path, events: u64) {
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let created = Event::RunCreated(RunCreated {
+        request_id: RequestId::from_bytes([0; 8]),
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "alice".to_owned(),
+        tenant_id: None,
+    });
+    let described = |number: u64| {
+        let finding = Finding {
+            frame_index: number,
+            confidence: Score::ONE,
+            description: format!("frame {number} of the yard"),
+            ..Finding::default()
+        };
+        Event::Found(FindingKind::Vlm, finding)
+    };
+    let all: Vec<Event> = std::iter::once(created).chain((1..events).map(described)).collect();
+    for batch in all.chunks(1000) {
+        let batch = batch.iter().cloned().map(|event| NewEvent { run: RUN, event });
+        log.append_wait(batch.collect()).expect("appended");
+    }
+}
+
+fn array(server: &Server, path: &str, field: &str) -> (Vec<Value>, String, String) {
+    let reply = server.get(path);
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text);
+    let body = reply.json();
+    let items = if field.is_empty() { &body } else { &body[field] };
+    let items = items.as_array().expect("an array").clone();
+    (items, reply.header("link").to_owned(), reply.header("x-has-more").to_owned())
+}
+
+#[test]
+fn a_list_without_a_limit_is_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path(), EVENTS);
+    let server = Setup::new(dir.path()).start();
+    (0..150).for_each(|_| {
+        let run = server.create_run();
+        assert_eq!(server.call("POST", &format!("/v1/runs/{run}/stop")).send().status, 200);
+    });
+    let events = format!("/v1/runs/{RUN}/events");
+    let lists = [(events.as_str(), "events", EVENTS as usize), ("/v1/runs", "", 151)];
+    for (path, field, expected) in lists {
+        let (whole, link, more) = array(&server, path, field);
+        assert_eq!((whole.len(), link.as_str(), more.as_str()), (expected, "", ""), "{path}");
+        let (page, link, more) = array(&server, &format!("{path}?limit=60"), field);
+        assert_eq!(page[..], whole[..60], "{path}");
+        assert!(link.ends_with("rel=\"next\"") && more == "true", "{path}: {link} {more}");
+        let (rest, ..) = array(&server, link[1..].split_once('>').expect("a link").0, field);
+        assert_eq!(rest[..], whole[60..120], "{path}");
+    }
+    let (indexed, ..) = array(&server, &format!("{events}?index=door"), "events");
+    assert!(indexed.is_empty(), "{indexed:?}");
+}
+
+#[test]
+fn a_query_says_that_there_is_more() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path(), EVENTS);
+    let server = Setup::new(dir.path()).start();
+    let (mut from, mut found, mut told) = (0, 0, Vec::new());
+    while told.last() != Some(&false) {
+        let query = json!({"run_id": RUN.to_string(), "from_seq": from, "kind": "vlm"});
+        let reply = server.post("/v1/query", &query).json();
+        found += reply["matches"].as_array().expect("an array").len() as u64;
+        from = reply["next_from_seq"].as_u64().expect("a seq");
+        told.push(reply["has_more"].as_bool().expect("a flag"));
+    }
+    assert_eq!((found, told), (EVENTS - 1, vec![true, true, false]));
+}
+
+#[test]
+fn a_deleted_run_is_gone_and_a_refusal_says_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let delete = || server.call("DELETE", &format!("/v1/runs/{run}")).send();
+    assert_eq!(delete().status, 200);
+    let again = delete();
+    assert_eq!((again.status, again.code().as_str()), (404, "not_found"));
+    let live = server.create_run();
+    let frame = json!({
+        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
+        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
+    });
+    let rows = [
+        (format!("/v1/runs/{live}/analyze"), json!({"model": " \t", "frames": [frame]}), "model"),
+        ("/v1/infer".to_owned(), json!({"model": "qwen3-vl-8b", "prompt": " \n "}), "prompt"),
+        (format!("/v1/runs/{}/analyze", &live[..35]), json!({"model": "qwen3-vl-8b"}), "run_id"),
+        (format!("/v1/runs/{}/stop", live.to_uppercase()), json!({}), "run_id"),
+        ("/v1/search".to_owned(), json!({"query": "x", "run_id": "run-1"}), "run_id"),
+        ("/v1/query".to_owned(), json!({"run_id": "run-1"}), "run_id"),
+    ];
+    for (path, body, field) in rows {
+        let reply = server.post(&path, &body);
+        let error = &reply.json()["error"];
+        let first = &error["details"][0];
+        assert_eq!((reply.status, &first["field"]), (422, &json!(field)), "{path}: {error}");
+        let begins = format!("{field}: {}", first["message"].as_str().expect("a message"));
+        assert_eq!(error["message"], begins, "{path}");
+    }
+}
+
+#[test]
+fn a_marker_names_what_it_replaces_or_null() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let frame = json!({
+        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
+        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
+    });
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame]});
+    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &body).json();
+    let listed = server.get(&format!("/v1/runs/{run}/markers")).json();
+    let events = server.events(&run);
+    let event = events.iter().find(|event| event["kind"] == "marker_emitted").expect("one");
+    for marker in [&analyzed["markers"][0], &listed["markers"][0], &event["payload"]] {
+        let marker = marker.as_object().expect("a marker");
+        assert_eq!(marker.get("supersedes_marker_id"), Some(&Value::Null), "{marker:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! A request to a [`Server`], put together field by field.
+
+use reqwest::blocking::Body;
+use serde_json::Value;
+
+use super::{ALICE, Reply, Server};
+
+/// A request being put together.
+pub struct Call<'a> {
+    server: &'a Server,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<Body>,
+    key: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    /// Alice's, without a body.
+    pub fn new(server: &'a Server, method: &str, path: &str) -> Call<'a> {
+        Call {
+            server,
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: None,
+            key: Some(ALICE),
+        }
+    }
+
+    /// Acts as the owner of `key`, or of none.
+    pub fn key(mut self, key: Option<&'a str>) -> Call<'a> {
+        self.key = key;
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Call<'a> {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sends these bytes as they are.
+    pub fn body(mut self, bytes: impl Into<Body>) -> Call<'a> {
+        self.body = Some(bytes.into());
+        self
+    }
+
+    /// Sends a JSON body.
+    pub fn json(self, body: &Value) -> Call<'a> {
+        self.header("content-type", "application/json").body(body.to_string())
+    }
+
+    /// Sends it; panics when no answer comes.
+    pub fn send(self) -> Reply {
+        self.try_send().expect("an answer")
+    }
+
+    /// Sends it.
+    pub fn try_send(self) -> reqwest::Result<Reply> {
+        let method = self.method.parse().expect("a method");
+        let url = format!("{}{}", self.server.base, self.path);
+        let mut request = self.server.client.request(method, url);
+        if let Some(key) = self.key {
+            request = request.header("x-api-key", self.server.key(key));
+        }
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(body) = self.body {
+            request = request.body(body);
+        }
+        Reply::read(request.send()?)
+    }
+}

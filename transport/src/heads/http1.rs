@@ -1,0 +1,193 @@
+//! The requests of HTTP/1.1, one after the other.
+
+use tokio::time::Instant;
+
+use super::Ambiguous;
+
+/// Bytes of a line that are looked at: more than a length or a coding that is served has.
+const LINE_BYTES: usize = 64;
+
+/// The requests so far.
+#[derive(Debug)]
+pub(super) struct Http1 {
+    part: Part,
+    line: Line,
+    framing: Framing,
+}
+
+/// Part of a message that the next byte belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// A request line; empty lines before it are skipped.
+    Request,
+    Field,
+    /// So many bytes of a body.
+    Body(u64),
+    ChunkSize,
+    /// So many bytes of a chunk and the end of its line.
+    Chunk(u64),
+    Trailer,
+    /// What the library refuses.
+    Nothing,
+}
+
+/// The start of a line.
+#[derive(Debug)]
+struct Line {
+    kept: [u8; LINE_BYTES],
+    /// Bytes so far, those that were not kept too.
+    bytes: usize,
+}
+
+/// End of a body as its head states it.
+#[derive(Debug, Default)]
+struct Framing {
+    length: Option<u64>,
+    is_chunked: bool,
+    /// There is more than one answer to it, or none that is served.
+    is_unclear: bool,
+}
+
+impl Http1 {
+    pub fn new() -> Http1 {
+        let line = Line { kept: [0; LINE_BYTES], bytes: 0 };
+        Http1 { part: Part::Request, line, framing: Framing::default() }
+    }
+
+    /// Takes what came at `now`; `since` is set while a head has begun, and not ended.
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        since: &mut Option<Instant>,
+    ) -> Result<(), Ambiguous> {
+        let (mut rest, mut before) = (bytes, 0);
+        while !rest.is_empty() {
+            match self.part {
+                Part::Nothing => return Ok(()),
+                Part::Body(left) | Part::Chunk(left) => {
+                    let count = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    rest = &rest[count..];
+                    self.part = self.part.less(count as u64);
+                }
+                _ => {
+                    let is_head = matches!(self.part, Part::Request | Part::Field);
+                    if is_head {
+                        since.get_or_insert(now);
+                    }
+                    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                        self.line.keep(rest);
+                        return Ok(());
+                    };
+                    self.line.keep(&rest[..end]);
+                    rest = &rest[end + 1..];
+                    if is_head && self.part == Part::Field && self.line.text().is_empty() {
+                        *since = None;
+                    }
+                    self.end_line().ok_or(Ambiguous { before })?;
+                    self.line.bytes = 0;
+                }
+            }
+            if self.part == Part::Request {
+                before = bytes.len() - rest.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes after the line; `None` where its head has no certain end.
+    fn end_line(&mut self) -> Option<()> {
+        let Http1 { part, line, framing } = self;
+        *part = match (*part, line.text()) {
+            (Part::Request, []) => Part::Request,
+            (Part::Field, []) => std::mem::take(framing).body()?,
+            (Part::Request | Part::Field, text) => {
+                framing.note(text, line.is_whole());
+                Part::Field
+            }
+            (Part::ChunkSize, text) => match chunk_bytes(text) {
+                Some(0) => Part::Trailer,
+                Some(bytes) => Part::Chunk(bytes),
+                None => Part::Nothing,
+            },
+            (Part::Trailer, []) => Part::Request,
+            (part, _) => part,
+        };
+        Some(())
+    }
+}
+
+impl Part {
+    /// After `count` bytes of a body or a chunk.
+    fn less(self, count: u64) -> Part {
+        match self {
+            Part::Body(left) if left > count => Part::Body(left - count),
+            Part::Chunk(left) if left > count => Part::Chunk(left - count),
+            Part::Chunk(_) => Part::ChunkSize,
+            _ => Part::Request,
+        }
+    }
+}
+
+impl Line {
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = &mut self.kept[self.bytes.min(LINE_BYTES)..];
+        let count = bytes.len().min(room.len());
+        room[..count].copy_from_slice(&bytes[..count]);
+        self.bytes += bytes.len();
+    }
+
+    fn is_whole(&self) -> bool {
+        self.bytes <= LINE_BYTES
+    }
+
+    /// The line, or its start, without its end.
+    fn text(&self) -> &[u8] {
+        let kept = &self.kept[..self.bytes.min(LINE_BYTES)];
+        kept.strip_suffix(b"\r").filter(|_| self.is_whole()).unwrap_or(kept)
+    }
+}
+
+impl Framing {
+    /// Looks at a line of a head.
+    fn note(&mut self, line: &[u8], is_whole: bool) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = number(value, 10);
+            let differs = self.length.is_some() && self.length != length;
+            self.is_unclear |= !is_whole || length.is_none() || differs;
+            self.length = length;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let is_chunked = is_whole && value.eq_ignore_ascii_case(b"chunked");
+            self.is_unclear |= !is_chunked || self.is_chunked;
+            self.is_chunked = true;
+        }
+    }
+
+    /// The body after the head; `None` where it has no certain end.
+    fn body(self) -> Option<Part> {
+        match (self.length, self.is_chunked) {
+            _ if self.is_unclear => None,
+            (Some(_), true) => None,
+            (None, true) => Some(Part::ChunkSize),
+            (Some(0) | None, false) => Some(Part::Request),
+            (Some(length), false) => Some(Part::Body(length)),
+        }
+    }
+}
+
+/// The bytes of a chunk and of the end of its line, or none of the last one.
+fn chunk_bytes(line: &[u8]) -> Option<u64> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    match number(&line[..digits], 16)? {
+        0 => Some(0),
+        bytes => bytes.checked_add(2),
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let is_digits = digits.iter().all(|byte| char::from(*byte).is_digit(radix));
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_digits)?;
+    u64::from_str_radix(text, radix).ok()
+}

@@ -1,0 +1,136 @@
+//! Workers on an NVIDIA device, of a driver that is a shim: decoded by NVDEC, measured where the pictures
+//! are, in the sandbox that a driver is left. The tests of `device` run in processes of their own.
+
+use worker::GateBackend;
+
+use crate::nvdec_shim::{LONG, PROBED, all, passes};
+
+/// Runs a test of `device` with a driver that knows a clip, and those of the probe.
+fn on_device(name: &str, settings: &str) {
+    if !GateBackend::Cuda.is_built() {
+        println!("SKIPPED {name}: built without cuda-gate");
+        return;
+    }
+    passes(&format!("nvidia::device::{name}"), &all(&[&LONG[..1], &PROBED[..]].concat()), settings);
+}
+
+#[test]
+fn a_file_says_what_it_says_on_the_cpu() {
+    on_device("a_file_is_that_of_the_cpu", "");
+}
+
+#[test]
+fn live_sessions_say_what_they_say_on_the_cpu() {
+    on_device("live_sessions_are_those_of_the_cpu", "");
+}
+
+#[test]
+fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
+    // That a copy within the device can fail says that there are some: pictures stay.
+    let of_decoding = ["SHIM_DECODES=40", "SHIM_COPIES=9", "SHIM_FETCHES=9"];
+    // The first launch is that of opening.
+    let of_measuring = ["SHIM_LAUNCHES=1", "SHIM_ANSWERED=1", "SHIM_DEVICES=0"];
+    for settings in [of_decoding, of_measuring].concat() {
+        on_device("a_file_is_that_of_the_cpu", settings);
+    }
+}
+
+/// What a driver that knows the clips must show.
+mod device {
+    use std::{fs, io::Cursor};
+
+    use decode::{Backend, Demuxer};
+    use worker::{
+        CancelToken, Choice, GateBackend, GateChoice, Limits, Selection, Supervisor, Wanted,
+    };
+
+    use crate::{
+        live::{Listener, Said, push, with_stills},
+        nvdec_shim::{LONG, brought, given},
+        support::{Heard, program, spec},
+    };
+
+    fn select() -> (Supervisor, Selection) {
+        let wanted = Wanted {
+            choice: Choice::Named(Backend::Nvdec),
+            gate: GateChoice::Auto,
+            ..Wanted::default()
+        };
+        let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
+        println!("{}: {}", found.capabilities.measurer, found.sandbox);
+        assert_eq!((found.backend, found.gate.backend), (Backend::Nvdec, GateBackend::Cuda));
+        assert_eq!(found.capabilities.measurer, "cuda:shim");
+        assert!(found.sandbox.seccomp && found.sandbox.rlimits, "{}", found.sandbox);
+        (supervisor, found)
+    }
+
+    /// The shim is a CPU that does a device's work: on a machine with too much to do it is too slow.
+    fn is_slow(reason: &str) -> bool {
+        ["late with 10 batches", "has not answered for"].iter().any(|slow| reason.contains(slow))
+    }
+
+    #[test]
+    #[ignore = "needs the shim"]
+    fn a_file_is_that_of_the_cpu() {
+        let run = |supervisor: &Supervisor| {
+            let mut heard = Heard::default();
+            supervisor
+                .run_job(spec(&given("clip")), &CancelToken::new(), &mut |event| heard.take(event))
+                .expect("decodes");
+            heard.settled()
+        };
+        // The probe finds a device that is sound; the job's worker reads the settings anew.
+        let settings = fs::read_to_string(given("settings")).expect("there");
+        fs::write(given("settings"), "").expect("ours");
+        let (on_device, _) = select();
+        fs::write(given("settings"), &settings).expect("ours");
+        let (mut there, mut here) = (run(&on_device), run(&Supervisor::new(program())));
+        let by = there.measured_by.take().expect("told");
+        here.measured_by = None;
+        println!("{settings}: {by:?}, {:?}", there.done);
+        let (mine, theirs) = (here.done.as_mut(), there.done.as_mut());
+        let (mine, theirs) = (mine.expect("done"), theirs.expect("done"));
+        let fallback = theirs.fallback.take();
+        match settings.as_str() {
+            "" => assert_eq!((theirs.decoder.as_str(), &fallback), ("nvdec:h264", &None)),
+            "SHIM_LAUNCHES=1" | "SHIM_ANSWERED=1" => assert!(by.lost.is_some()),
+            _ => assert!(theirs.decoder.contains("software:h264") && fallback.is_some()),
+        }
+        let is_kept = settings.is_empty() || by.measurer.starts_with("cuda:");
+        let is_too_slow = by.lost.as_deref().is_some_and(is_slow);
+        assert!(is_too_slow || by.lost.is_none() == is_kept, "{by:?}");
+        theirs.decoder.clone_from(&mine.decoder);
+        assert_eq!(there.signals.len(), 96);
+        assert!(there == here, "signals, stills and report are equal");
+    }
+
+    #[test]
+    #[ignore = "needs the shim"]
+    fn live_sessions_are_those_of_the_cpu() {
+        const SESSIONS: u32 = 4;
+        let input = Cursor::new(brought(LONG[0]));
+        let demuxer = Demuxer::open(Box::new(input), decode::Limits::default()).expect("a clip");
+        let coded: Vec<_> = demuxer.into_coded_pictures().collect();
+        let run = |supervisor: &Supervisor| {
+            let listener = Listener::default();
+            let told = listener.clone();
+            let limits = Limits { stall: std::time::Duration::from_secs(60), ..Limits::default() };
+            let live =
+                supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
+            (0..SESSIONS).for_each(|session| live.open(session, with_stills()).expect("open"));
+            for coded in &coded {
+                (0..SESSIONS).for_each(|session| push(&live, session, &coded.access_unit));
+            }
+            (0..SESSIONS).for_each(|session| live.close(session).expect("close"));
+            let said = listener.wait("all closed", |said| said.closed.len() == SESSIONS as usize);
+            let Said { signals, stills, closed, lost, .. } = &*said;
+            assert!(lost.as_deref().is_none_or(is_slow), "{lost:?}");
+            println!("lost: {lost:?}");
+            (signals.clone(), stills.clone(), closed.clone())
+        };
+        let (on_device, _) = select();
+        let (there, here) = (run(&on_device), run(&Supervisor::new(program())));
+        assert_eq!(there.2.values().copied().collect::<Vec<_>>(), vec![96; SESSIONS as usize]);
+        assert!(there == here, "signals and stills of every session are equal");
+    }
+}
