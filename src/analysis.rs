@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use gate::{Gate, GateConfig, Reason};
-use media::{EventType, Marker, RunId, Score, Signal, StreamId};
-use timeline::{FrameFinding, MarkerConfig, derive_markers};
+use media::{EventType, Marker, Score, Signal};
+use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
 /// What analysis says of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,10 +96,9 @@ pub fn replay(
     results.collect()
 }
 
-/// The markers of analysed frames.
+/// The markers of the frames of `analysis`.
 pub fn markers(
-    run: RunId,
-    stream: &StreamId,
+    analysis: &AnalysisKey,
     frames: &[FrameResult],
     config: MarkerConfig,
 ) -> Vec<Marker> {
@@ -113,7 +112,7 @@ pub fn markers(
             confidence,
         }
     });
-    derive_markers(run, stream, findings, config)
+    derive_markers(analysis, findings, config)
 }
 
 /// How frames are grouped into the windows of their metadata.
@@ -167,6 +166,8 @@ pub fn windows(frames: &[FrameResult], windowing: Windowing) -> Vec<Window> {
 
 #[cfg(test)]
 mod tests {
+    use media::RunId;
+
     use super::*;
 
     fn frame(frame_index: u64, reason: Reason, insight: Option<Insight>) -> FrameResult {
@@ -197,9 +198,9 @@ mod tests {
             frame(5, Reason::NoTrigger, Some(Insight::Unsaid("timeout".to_owned()))),
             frame(6, Reason::NoTrigger, None),
         ];
-        let run = RunId::from_bytes([1; 16]);
         let stream = "main".parse().expect("an id");
-        let markers = markers(run, &stream, &frames, MarkerConfig::default());
+        let analysis = AnalysisKey { run: RunId::from_bytes([1; 16]), stream, ordinal: 0 };
+        let markers = markers(&analysis, &frames, MarkerConfig::default());
         let found: Vec<_> = markers
             .iter()
             .map(|marker| (marker.event_type.as_str(), marker.status.as_str(), marker.end_frame))

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/abuse.rs"]
 mod abuse;
+#[path = "api/analyses.rs"]
+mod analyses;
 #[path = "api/analyze.rs"]
 mod analyze;
 #[path = "api/auth.rs"]

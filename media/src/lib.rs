@@ -23,8 +23,8 @@ pub use error::{ErrorKind, ParseError};
 pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
 pub use geometry::{Extent, Rotation};
 pub use id::{
-    BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId,
-    StreamId, WebhookId,
+    AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq,
+    SessionId, StreamId, WebhookId,
 };
 pub use marker::{EventType, Marker, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{MarkerId, RunId, Score, StreamId};
+use crate::{AnalysisId, MarkerId, RunId, Score, StreamId};
 
 /// What a frame or a marker is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,4 +99,6 @@ pub struct Marker {
     pub confidence: Score,
     /// The provisional marker that a finalized one replaces.
     pub supersedes_marker_id: Option<MarkerId>,
+    /// The analysis that made it; older logs have none.
+    pub analysis_id: Option<AnalysisId>,
 }

@@ -309,7 +309,8 @@ fn analysis(
     let mut config = MarkerConfig::default();
     config.correction_window_frames =
         request.correction_window_frames.unwrap_or(config.correction_window_frames);
-    let markers = analysis::markers(run.id(), &input.stream_id, &frames, config);
+    let analysis = run.next_analysis(app.registry.timeline(), &input.stream_id)?;
+    let markers = analysis::markers(&analysis, &frames, config);
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
@@ -327,6 +328,7 @@ fn analysis(
         mode: Some(mode.clone()),
         model: model.clone(),
         markers: markers.len() as u64,
+        analysis_id: Some(analysis.id()),
     })];
     events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
     let context = Context {
@@ -392,6 +394,8 @@ pub async fn analyze(
     if let Some(view) = job.token.view().filter(|_| job.is_left) {
         app.runner.begin_job(view).await?;
     }
+    // Until the analysis is recorded: its ordinal is its own.
+    let _turn = run.analysis_turn().await;
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done = app
         .blocking(move || {

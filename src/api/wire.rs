@@ -200,6 +200,10 @@ pub struct MarkerRecord {
     /// The provisional marker that this finalized one replaces; null elsewhere.
     #[schema(value_type = Option<terms::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
+    /// The analysis that made it; absent where that was before analyses had names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::AnalysisId, required = false)]
+    analysis_id: Option<String>,
 }
 
 impl From<Marker> for MarkerRecord {
@@ -216,6 +220,7 @@ impl From<Marker> for MarkerRecord {
             end_pts_ms: marker.end_pts_ms,
             confidence: marker.confidence,
             supersedes_marker_id: marker.supersedes_marker_id.map(|id| id.to_string()),
+            analysis_id: marker.analysis_id.map(|id| id.to_string()),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use media::{
-    BlobHash, EventType, JobId, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
-    SessionId, Signal, StreamId,
+    AnalysisId, BlobHash, EventType, JobId, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId,
+    Score, Seq, SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
@@ -54,6 +54,7 @@ fn of_runs() -> Vec<Event> {
         end_pts_ms: 80,
         confidence: Score::ONE,
         supersedes_marker_id: Some(MarkerId::from_bytes([4; 8])),
+        analysis_id: Some(AnalysisId::from_bytes([8; 8])),
     };
     vec![
         Event::RunCreated(RunCreated {
@@ -109,6 +110,7 @@ fn of_runs() -> Vec<Event> {
             mode: None,
             model: text("m"),
             markers: 1,
+            analysis_id: Some(AnalysisId::from_bytes([8; 8])),
         }),
         Event::KeyframeStored(KeyframeStored {
             frame_index: 0,

@@ -10,8 +10,8 @@ pub use kind::{EventKind, FindingKind};
 
 use crate::column;
 use media::{
-    BlobHash, EventType, JobId, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId,
-    Signal, StreamId,
+    AnalysisId, BlobHash, EventType, JobId, Label, Marker, Rate, RequestId, RunId, Score, Seq,
+    SessionId, Signal, StreamId,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -275,6 +275,8 @@ pub struct AnalysisGenerated {
     pub model: String,
     /// Markers emitted.
     pub markers: u64,
+    /// Its name, which its markers carry; absent from older logs.
+    pub analysis_id: Option<AnalysisId>,
 }
 
 /// Tokens spent on an inference.

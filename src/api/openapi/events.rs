@@ -245,6 +245,9 @@ payloads! {
         mode: Option<String>,
         model: String,
         markers: u64,
+        /// What its markers carry too; absent where that was before analyses had names.
+        #[schema(required = false)]
+        analysis_id: terms::AnalysisId,
     }
     /// A chunk finished tiered inference.
     ChunkInferredPayload {

@@ -232,8 +232,15 @@ fn conclude(
 ) -> Result<Reasoned, IngestError> {
     let cut = decoded.cut.take();
     let is_cut = cut.is_some() || told.is_cut;
-    let signals = match decoded.log.registry.timeline().signals(&decoded.signals) {
-        Ok(signals) => signals,
+    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
+    let (log, timeline) = (&decoded.log, decoded.log.registry.timeline());
+    // Until all of it is on the timeline.
+    let _turn = log.runtime.block_on(log.run.analysis_turn());
+    let signals = timeline.signals(&decoded.signals);
+    let read =
+        signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
+    let (signals, analysis) = match read {
+        Ok(read) => read,
         Err(error) => {
             decoded.stored.take_back(&decoded.log.run);
             return Err(error.into());
@@ -244,7 +251,6 @@ fn conclude(
     for still in &mut decoded.stills {
         still.event_type = terms.words.event_type(still.event_type.clone());
     }
-    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
     let mut frames = analysis::replay(&signals, gate, |name| terms.words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
@@ -254,7 +260,7 @@ fn conclude(
         let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
         Event::SemanticFallbackActivated(fallback)
     });
-    let markers = analysis::markers(decoded.log.run.id(), &stream_id, &frames, terms.markers);
+    let markers = analysis::markers(&analysis, &frames, terms.markers);
     let generated = AnalysisGenerated {
         request_id,
         stream_id: stream_id.clone(),
@@ -266,6 +272,7 @@ fn conclude(
         mode: Some(terms.mode),
         model: terms.model.as_str().to_owned(),
         markers: markers.len() as u64,
+        analysis_id: Some(analysis.id()),
     };
     let completed = RunCompleted {
         request_id: Some(request_id),

@@ -64,6 +64,7 @@ payload!(Marker {
     end_pts_ms,
     confidence,
     supersedes_marker_id,
+    @optional analysis_id,
 });
 payload!(AnalysisGenerated {
     request_id,
@@ -76,6 +77,7 @@ payload!(AnalysisGenerated {
     mode,
     model,
     markers,
+    @optional analysis_id,
 });
 payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
 payload!(SemanticChunkInferred {

@@ -214,6 +214,7 @@ fn analysis() {
         end_pts_ms: 133,
         confidence: Score::from_millionths(700_000),
         supersedes_marker_id: None,
+        analysis_id: None,
     };
     let members = r#""run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7"#;
     check(
@@ -221,13 +222,14 @@ fn analysis() {
         &format!(r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":null}}"#),
     );
     marker.supersedes_marker_id = Some(marker.marker_id);
+    marker.analysis_id = Some("an-0000000000000002".parse().expect("an id"));
     check(
-        Event::MarkerEmitted(marker),
+        Event::MarkerEmitted(marker.clone()),
         &format!(
-            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001"}}"#
+            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001","analysis_id":"an-0000000000000002"}}"#
         ),
     );
-    let generated = AnalysisGenerated {
+    let mut generated = AnalysisGenerated {
         request_id: REQUEST,
         stream_id: "yard".parse().expect("a label"),
         frames: 10,
@@ -238,10 +240,14 @@ fn analysis() {
         mode: None,
         model: text("qwen3-vl-8b"),
         markers: 3,
+        analysis_id: None,
     };
+    let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
+    check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
+    generated.analysis_id = marker.analysis_id;
     check(
         Event::AnalysisGenerated(generated),
-        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3}"#,
+        &format!(r#"{{{members},"analysis_id":"an-0000000000000002"}}"#),
     );
 }
 
