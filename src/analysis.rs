@@ -3,6 +3,8 @@
 //! Pure, and a function of the signals, of what models said and of settings alone, so that a
 //! repeated analysis gives the same markers with the same ids.
 
+pub mod trial;
+
 use std::sync::Arc;
 
 use gate::{Gate, GateConfig, Reason};

@@ -115,6 +115,8 @@ mod slow;
 mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
+#[path = "api/thresholds.rs"]
+mod thresholds;
 #[path = "api/traces.rs"]
 mod traces;
 #[path = "api/upload_memory.rs"]

@@ -185,8 +185,9 @@ pub async fn reason(
     run.check_active()?;
     let body = Arc::new(body);
     let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
+    let gate = app.config.gate;
     // A schema is compiled: work for a thread that serves no socket.
-    let request = app.blocking(move || read(&text, &catalog)).await??;
+    let request = app.blocking(move || read(&text, &catalog, gate)).await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
@@ -206,6 +207,7 @@ pub async fn reason(
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
+        gate: request.gate,
         model: Some(model.clone()),
         ..opened(&app, &caller, &body, &request.source_uri).await?
     };

@@ -160,6 +160,7 @@ fn seed(dir: &std::path::Path) {
             model: "m".to_owned(),
             markers: 1,
             analysis_id: None,
+            gate: None,
         }));
         events.push(Event::MarkerEmitted(Marker {
             marker_id: MarkerId::from_bytes([number; 8]),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use media::{
-    AnalysisId, BlobHash, EventType, JobId, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId,
-    Score, Seq, SessionId, Signal, StreamId,
+    AnalysisId, BlobHash, EventType, GateConfig, JobId, Marker, MarkerId, MarkerStatus, Rate,
+    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
@@ -96,6 +96,7 @@ fn of_runs() -> Vec<Event> {
             decoder_fallback: Some(text("the device was lost")),
             truncated: true,
             reason: Some(text("stopped")),
+            gate: Some(GateConfig::default()),
             signals: Signals::Inline(vec![signal]),
         }),
         Event::MarkerEmitted(marker),
@@ -111,6 +112,7 @@ fn of_runs() -> Vec<Event> {
             model: text("m"),
             markers: 1,
             analysis_id: Some(AnalysisId::from_bytes([8; 8])),
+            gate: Some(GateConfig::default()),
         }),
         Event::KeyframeStored(KeyframeStored {
             frame_index: 0,

@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use gate::GateConfig;
 use media::{AnalysisId, Seq, StreamId};
 use timeline::{AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -27,6 +28,8 @@ pub struct Made {
     stream: StreamId,
     /// Its name; `None` where that was before analyses had names.
     pub id: Option<AnalysisId>,
+    /// Thresholds that it used; `None` likewise.
+    pub gate: Option<GateConfig>,
 }
 
 impl Run {
@@ -76,8 +79,12 @@ impl Run {
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
                 if let Event::AnalysisGenerated(generated) = stored.decode()? {
-                    let (stream, id) = (generated.stream_id, generated.analysis_id);
-                    analyses.made.push(Made { seq: stored.head.seq, stream, id });
+                    analyses.made.push(Made {
+                        seq: stored.head.seq,
+                        stream: generated.stream_id,
+                        id: generated.analysis_id,
+                        gate: generated.gate,
+                    });
                 }
             }
             analyses.next = next;

@@ -147,7 +147,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         }
     };
     let (asks, chunks) = begun.unzip();
-    let gate = runner.parts.gate;
+    let gate = ingest.gate.unwrap_or(runner.parts.gate);
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
@@ -273,6 +273,7 @@ fn conclude(
         model: terms.model.as_str().to_owned(),
         markers: markers.len() as u64,
         analysis_id: Some(analysis.id()),
+        gate: Some(gate),
     };
     let completed = RunCompleted {
         request_id: Some(request_id),

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use media::{
-    EventType, JobId, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId, Signal,
+    EventType, GateConfig, JobId, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId,
+    Signal,
 };
 
 use super::*;
@@ -153,6 +154,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        gate: None,
         signals,
     }
 }
@@ -241,14 +243,14 @@ fn analysis() {
         model: text("qwen3-vl-8b"),
         markers: 3,
         analysis_id: None,
+        gate: None,
     };
     let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
-    check(
-        Event::AnalysisGenerated(generated),
-        &format!(r#"{{{members},"analysis_id":"an-0000000000000002"}}"#),
-    );
+    generated.gate = Some(GateConfig::default());
+    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":30,"scene_cut":0.5,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
+    check(Event::AnalysisGenerated(generated), &format!("{{{members},{named}}}"));
 }
 
 #[test]
