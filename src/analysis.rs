@@ -8,7 +8,7 @@ pub mod trial;
 use std::sync::Arc;
 
 use gate::{Gate, GateConfig, Reason};
-use media::{EventType, Marker, Score, Signal};
+use media::{EventType, Marker, Rate, Score, Signal};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
 /// What analysis says of one frame.
@@ -117,6 +117,22 @@ pub fn markers(
     derive_markers(analysis, findings, config)
 }
 
+/// Frames a second by the times of `frames`, within what sources are analysed at; of a single frame 1.
+pub fn rate_of(frames: &[FrameResult]) -> Rate {
+    let span_ms = match (frames.first(), frames.last()) {
+        (Some(first), Some(last)) => last.pts_ms.abs_diff(first.pts_ms),
+        _ => 0,
+    };
+    let steps = frames.len().saturating_sub(1);
+    if steps == 0 {
+        return Rate::ONE;
+    }
+    // No time at all between several frames is faster than all.
+    let fps = steps as f64 * 1e3 / span_ms as f64;
+    let fps = fps.clamp(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
+    Rate::from_f64(fps).unwrap_or(Rate::FASTEST)
+}
+
 /// How frames are grouped into the windows of their metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windowing {
@@ -214,6 +230,26 @@ mod tests {
             ("context_observation", "exact", 6),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn frames_have_the_rate_of_their_times() {
+        let rows: [(&[i64], f64); 7] = [
+            (&[], 1.0),
+            (&[700], 1.0),
+            (&[-40, 0, 40, 80], 25.0),
+            (&[0, 33, 67, 100], 30.0),
+            (&[5, 5], 120.0),
+            (&[0, 60_000], 0.2),
+            (&[i64::MIN, i64::MAX], 0.2),
+        ];
+        for (times, expected) in rows {
+            let frames = times
+                .iter()
+                .map(|pts_ms| FrameResult { pts_ms: *pts_ms, ..frame(0, Reason::NoTrigger, None) });
+            let found = rate_of(&frames.collect::<Vec<_>>());
+            assert_eq!(found.as_f64(), expected, "{times:?}");
+        }
     }
 
     #[test]

@@ -65,6 +65,8 @@ mod lifecycle;
 mod limits;
 #[path = "api/live.rs"]
 mod live;
+#[path = "api/metadata.rs"]
+mod metadata;
 #[path = "api/metrics.rs"]
 mod metrics;
 #[path = "api/mirror.rs"]

@@ -358,6 +358,7 @@ fn analysis(
     } else {
         None
     };
+    let sample_fps = input.sample_fps.unwrap_or_else(|| analysis::rate_of(&frames));
     let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
     let model = request.model.as_str().to_owned();
     let windowing = request.windowing;
@@ -368,7 +369,7 @@ fn analysis(
         window_size: windowing.frames,
         segment_ms: windowing.span_ms,
         sampling_policy: input.policy,
-        sample_fps: input.sample_fps,
+        sample_fps: Some(sample_fps),
         mode: Some(mode.clone()),
         model: model.clone(),
         markers: markers.len() as u64,
@@ -384,7 +385,7 @@ fn analysis(
         model,
         trace_id: request.trace_id,
         policy: input.policy,
-        sample_fps: input.sample_fps,
+        sample_fps,
         source: input.source,
         asked_model: None,
         is_included: !request.is_dry,

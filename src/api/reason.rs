@@ -21,6 +21,7 @@ use super::{
     wire::{MarkerRecord, SemanticRecord, fps},
 };
 use crate::{
+    analysis::rate_of,
     inference::Asker,
     labels::Words,
     session::{
@@ -223,6 +224,8 @@ pub async fn reason(
         keeps_output,
     };
     let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;
+    let sample_fps = reasoned.ingested.sample_fps;
+    let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
     let context = Context {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -231,7 +234,7 @@ pub async fn reason(
         model: model.as_str().to_owned(),
         trace_id: request.trace_id,
         policy: request.policy,
-        sample_fps: reasoned.ingested.sample_fps,
+        sample_fps,
         source: "reason",
         asked_model,
         is_included: request.includes_metadata,

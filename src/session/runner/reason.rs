@@ -268,7 +268,7 @@ fn conclude(
         window_size: terms.windowing.frames,
         segment_ms: terms.windowing.span_ms,
         sampling_policy: decoded.ingest.policy,
-        sample_fps: decoded.sample_fps(),
+        sample_fps: decoded.sample_fps().or_else(|| Some(analysis::rate_of(&frames))),
         mode: Some(terms.mode),
         model: terms.model.as_str().to_owned(),
         markers: markers.len() as u64,
