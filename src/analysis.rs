@@ -5,10 +5,10 @@
 
 pub mod trial;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use gate::{Gate, GateConfig, Reason};
-use media::{EventType, Marker, Rate, Score, Signal};
+use media::{EventType, Marker, MarkerId, MarkerOrigin, Rate, Score, Signal};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
 /// What analysis says of one frame.
@@ -71,6 +71,24 @@ impl FrameResult {
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
+    /// Whose word its type is.
+    fn origin(&self) -> MarkerOrigin {
+        let said = self.said().is_some_and(|said| said.event_type.is_some());
+        if said { MarkerOrigin::Model } else { MarkerOrigin::Gate }
+    }
+
+    /// The frame as the gate alone tells of it.
+    fn by_gate(&self) -> FrameFinding {
+        FrameFinding {
+            frame_index: self.frame_index,
+            pts_ms: self.pts_ms,
+            event_type: self.event_type.clone(),
+            is_scene_cut: self.reason == Reason::SceneCut,
+            confidence: self.confidence,
+            origin: MarkerOrigin::Gate,
+        }
+    }
+
     fn is_scene_cut(&self) -> bool {
         let said = self.said().filter(|said| said.event_type.is_some());
         said.map_or(self.reason == Reason::SceneCut, |said| said.is_scene_cut)
@@ -112,9 +130,27 @@ pub fn markers(
             event_type: event_type.clone(),
             is_scene_cut: frame.is_scene_cut(),
             confidence,
+            origin: frame.origin(),
         }
     });
     derive_markers(analysis, findings, config)
+}
+
+/// The markers of the gate alone that `markers`, those of `frames`, have not got: a model spoke.
+pub fn markers_beside(
+    analysis: &AnalysisKey,
+    frames: &[FrameResult],
+    config: MarkerConfig,
+    markers: &[Marker],
+) -> Vec<Marker> {
+    if frames.iter().all(|frame| frame.origin() == MarkerOrigin::Gate) {
+        return Vec::new();
+    }
+    let known: HashSet<MarkerId> = markers.iter().map(|marker| marker.marker_id).collect();
+    let mut own = derive_markers(analysis, frames.iter().map(FrameResult::by_gate), config);
+    own.retain(|marker| !known.contains(&marker.marker_id));
+    own.iter_mut().for_each(|marker| marker.beside = true);
+    own
 }
 
 /// Frames a second by the times of `frames`, within what sources are analysed at; of a single frame 1.

@@ -77,6 +77,8 @@ mod model_server;
 mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
+#[path = "api/origins.rs"]
+mod origins;
 #[path = "api/paging.rs"]
 mod paging;
 #[path = "api/reason.rs"]

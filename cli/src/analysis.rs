@@ -9,7 +9,7 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::{Decision, Gate, GateConfig, Reason};
-use media::{Rotation, RunId, Signal};
+use media::{MarkerOrigin, Rotation, RunId, Signal};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
 
@@ -132,6 +132,7 @@ pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<Mar
         event_type: decision.event_type.clone(),
         is_scene_cut: decision.reason == Reason::SceneCut,
         confidence: decision.confidence,
+        origin: MarkerOrigin::Gate,
     });
     let stream = STREAM.parse().expect("the constant is a valid stream id");
     let analysis = AnalysisKey { run: NO_RUN, stream, ordinal: 0 };

@@ -28,7 +28,7 @@ pub use id::{
     AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq,
     SessionId, StreamId, WebhookId,
 };
-pub use marker::{EventType, Marker, MarkerStatus};
+pub use marker::{EventType, Marker, MarkerOrigin, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;

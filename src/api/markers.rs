@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use axum::extract::State;
 use http::Uri;
-use media::{AnalysisId, Marker, MarkerId, MarkerStatus, Seq, StreamId};
+use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus, Seq, StreamId};
 use serde_json::Value;
 use timeline::{Event, EventKind, Timeline};
 use utoipa::{IntoParams, ToSchema};
@@ -46,9 +46,35 @@ impl Analyses {
     }
 }
 
+/// Markers by whose findings they are.
+enum Origins {
+    /// Those of the analysis as the contract derives it: a model's word goes before the gate's.
+    Derived,
+    Of(MarkerOrigin),
+    All,
+}
+
+impl Origins {
+    fn from_name(name: &str) -> Option<Origins> {
+        match name {
+            "all" => Some(Origins::All),
+            name => MarkerOrigin::from_name(name).map(Origins::Of),
+        }
+    }
+
+    fn has(&self, marker: &Marker) -> bool {
+        match self {
+            Origins::Derived => !marker.beside,
+            Origins::Of(origin) => marker.origin == Some(*origin),
+            Origins::All => true,
+        }
+    }
+}
+
 /// Which markers are asked for.
 struct Wanted {
     analyses: Analyses,
+    origins: Origins,
     status: Option<MarkerStatus>,
     event_type: Option<String>,
     from_frame: u64,
@@ -60,6 +86,7 @@ struct Wanted {
 impl Wanted {
     fn has(&self, marker: &Marker) -> bool {
         self.analyses.has(marker)
+            && self.origins.has(marker)
             && self.status.is_none_or(|status| marker.status == status)
             && self.event_type.as_deref().is_none_or(|name| marker.event_type.as_str() == name)
             && marker.end_frame >= self.from_frame
@@ -129,6 +156,9 @@ fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
 struct MarkersQuery {
     /// Only those of this analysis; those of the newest of each stream when missing.
     analysis_id: Option<terms::WantedAnalysis>,
+    /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
+    /// came to, where a model's word goes before the gate's.
+    origin: Option<terms::WantedOrigin>,
     status: Option<terms::MarkerState>,
     /// Exactly this event type.
     #[param(inline)]
@@ -188,6 +218,9 @@ pub async fn list(
     let (after, until) = fields.optional("cursor", cursor).unzip();
     let mut wanted = Wanted {
         analyses: Analyses::All,
+        origins: fields
+            .optional("origin", name("gate, model, all", Origins::from_name))
+            .unwrap_or(Origins::Derived),
         status: fields.optional("status", name(names, MarkerStatus::from_name)),
         event_type: fields.optional("event_type", EventTypeText::read).map(str::to_owned),
         from_frame: fields.optional("from_frame", FrameNumber::digits).unwrap_or(0),

@@ -175,6 +175,8 @@ fn seed(dir: &std::path::Path) {
             confidence: Score::ONE,
             supersedes_marker_id: None,
             analysis_id: None,
+            origin: None,
+            beside: false,
         }));
     }
     let batch = events.into_iter().map(|event| NewEvent { run: RUN, event }).collect();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use media::{
-    AnalysisId, BlobHash, EventType, GateConfig, JobId, Marker, MarkerId, MarkerStatus, Rate,
-    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
+    AnalysisId, BlobHash, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
+    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
@@ -55,6 +55,8 @@ fn of_runs() -> Vec<Event> {
         confidence: Score::ONE,
         supersedes_marker_id: Some(MarkerId::from_bytes([4; 8])),
         analysis_id: Some(AnalysisId::from_bytes([8; 8])),
+        origin: Some(MarkerOrigin::Gate),
+        beside: true,
     };
     vec![
         Event::RunCreated(RunCreated {

@@ -5,7 +5,9 @@
 //! finalized one. Does not rename labels: callers do that before, and segments follow the
 //! renamed label, while a scene cut stays one under any name.
 
-use media::{AnalysisId, EventType, Marker, MarkerId, MarkerStatus, RunId, Score, StreamId};
+use media::{
+    AnalysisId, EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, StreamId,
+};
 use sha2::{Digest, Sha256};
 
 /// What analysis says of one frame.
@@ -22,6 +24,8 @@ pub struct FrameFinding {
     pub is_scene_cut: bool,
     /// How sure.
     pub confidence: Score,
+    /// Who says so.
+    pub origin: MarkerOrigin,
 }
 
 /// An analysis, by what sets it apart: a replay of the same has the same ids.
@@ -104,6 +108,7 @@ pub fn derive_markers(
 struct Segment {
     event_type: EventType,
     has_scene_cut: bool,
+    origin: MarkerOrigin,
     start: (u64, i64),
     end: (u64, i64),
     millionths: u64,
@@ -117,6 +122,7 @@ impl Segment {
         Segment {
             event_type: frame.event_type,
             has_scene_cut: frame.is_scene_cut,
+            origin: frame.origin,
             start: at,
             end: at,
             millionths,
@@ -131,6 +137,9 @@ impl Segment {
     fn extend(&mut self, frame: &FrameFinding) {
         self.end = (frame.frame_index, frame.pts_ms);
         self.has_scene_cut |= frame.is_scene_cut;
+        if frame.origin == MarkerOrigin::Model {
+            self.origin = MarkerOrigin::Model;
+        }
         self.millionths += u64::from(frame.confidence.millionths());
         self.frames += 1;
     }
@@ -157,7 +166,8 @@ impl Deriver<'_> {
         let exact = is_cut || confidence >= self.config.threshold;
         let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
         let event_type = segment.event_type;
-        let marker = self.marker(event_type, status, segment.start, segment.end, confidence);
+        let mut marker = self.marker(event_type, status, segment.start, segment.end, confidence);
+        marker.origin = Some(segment.origin);
         self.markers.push(marker.clone());
         if let Some(previous) = self.previous.replace(marker.clone()) {
             self.finalize(&previous, &marker);
@@ -182,6 +192,8 @@ impl Deriver<'_> {
             confidence,
         );
         marker.supersedes_marker_id = Some(previous.marker_id);
+        let is_model = [previous, next].iter().any(|one| one.origin == Some(MarkerOrigin::Model));
+        marker.origin = Some(if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate });
         self.markers.push(marker);
     }
 
@@ -207,6 +219,8 @@ impl Deriver<'_> {
             confidence,
             supersedes_marker_id: None,
             analysis_id: Some(self.id),
+            origin: None,
+            beside: false,
         }
     }
 }

@@ -34,6 +34,7 @@ fn marker(event_type: &str) -> MarkerRecord {
         confidence: 1.0,
         supersedes_marker_id: None,
         analysis_id: None,
+        origin: None,
     }
 }
 

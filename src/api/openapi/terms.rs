@@ -3,7 +3,7 @@
 //! Types of the domain know nothing of documents; a field that holds one says
 //! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
 
-use media::{LABEL_BYTES, MarkerStatus, Rate};
+use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate};
 use serde_json::{Value, json};
 use timeline::{EventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
@@ -136,6 +136,10 @@ terms! {
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// How final a marker is.
     MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    /// Whose finding a marker is.
+    MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
+    /// Whose findings are listed.
+    WantedOrigin = names(["gate", "model", "all"]);
     /// Which of two models answered: the one asked first, or the one asked where that is unsure.
     Pass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.

@@ -261,6 +261,7 @@ fn conclude(
         Event::SemanticFallbackActivated(fallback)
     });
     let markers = analysis::markers(&analysis, &frames, terms.markers);
+    let beside = analysis::markers_beside(&analysis, &frames, terms.markers, &markers);
     let generated = AnalysisGenerated {
         request_id,
         stream_id: stream_id.clone(),
@@ -283,7 +284,8 @@ fn conclude(
         index_name: terms.index_name,
         semantic: Some(semantic.clone()),
     };
-    let events = fallback.into_iter().chain(markers.iter().cloned().map(Event::MarkerEmitted));
+    let emitted = markers.iter().cloned().chain(beside);
+    let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
     let tail = Tail {
         events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
         last: match &cut {

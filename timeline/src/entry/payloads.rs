@@ -65,6 +65,8 @@ payload!(Marker {
     confidence,
     supersedes_marker_id,
     @optional analysis_id,
+    @optional origin,
+    @optional beside,
 });
 payload!(AnalysisGenerated {
     request_id,

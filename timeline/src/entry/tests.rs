@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use media::{
-    EventType, GateConfig, JobId, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId,
-    Signal,
+    EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate, RequestId, Score, Seq,
+    SessionId, Signal,
 };
 
 use super::*;
@@ -217,6 +217,8 @@ fn analysis() {
         confidence: Score::from_millionths(700_000),
         supersedes_marker_id: None,
         analysis_id: None,
+        origin: None,
+        beside: false,
     };
     let members = r#""run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7"#;
     check(
@@ -225,10 +227,11 @@ fn analysis() {
     );
     marker.supersedes_marker_id = Some(marker.marker_id);
     marker.analysis_id = Some("an-0000000000000002".parse().expect("an id"));
+    (marker.origin, marker.beside) = (Some(MarkerOrigin::Gate), true);
     check(
         Event::MarkerEmitted(marker.clone()),
         &format!(
-            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001","analysis_id":"an-0000000000000002"}}"#
+            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001","analysis_id":"an-0000000000000002","origin":"gate","beside":true}}"#
         ),
     );
     let mut generated = AnalysisGenerated {

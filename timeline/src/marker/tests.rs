@@ -7,6 +7,28 @@ use super::*;
 /// Segments as (type, frames, confidence in millionths); indices inside are consecutive.
 type Segments<'a> = &'a [(&'a str, std::ops::RangeInclusive<u64>, u32)];
 
+#[test]
+fn a_marker_is_a_models_where_a_model_named_some_of_its_frames() {
+    use MarkerOrigin::{Gate, Model};
+    let finding = |(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameFinding {
+        frame_index: *frame_index,
+        pts_ms: 0,
+        event_type: EventType::from_name(name),
+        is_scene_cut: false,
+        confidence: Score::from_millionths(100_000),
+        origin: *origin,
+    };
+    let found = |frames: &[(u64, &str, MarkerOrigin)]| -> Vec<_> {
+        let markers = derive_markers(&first(), frames.iter().map(finding), MarkerConfig::default());
+        markers.iter().map(|marker| marker.origin).collect()
+    };
+    assert_eq!(found(&[(0, "a", Gate), (1, "b", Model)]), [Some(Gate), Some(Model)]);
+    assert_eq!(found(&[(0, "a", Gate), (1, "a", Model), (2, "a", Gate)]), [Some(Model)]);
+    let confirmed = [Some(Gate), Some(Model), Some(Model)];
+    assert_eq!(found(&[(0, "a", Gate), (2, "a", Model)]), confirmed);
+    assert_eq!(found(&[(0, "a", Gate), (2, "a", Gate)]), [Some(Gate); 3]);
+}
+
 /// The first analysis of a stream.
 fn first() -> AnalysisKey {
     let stream = "cam".parse().expect("a stream id");
@@ -21,6 +43,7 @@ fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
             event_type: EventType::from_name(name),
             is_scene_cut: *name == "scene_cut",
             confidence: Score::from_millionths(*confidence),
+            origin: MarkerOrigin::Gate,
         })
     });
     derive_markers(&first(), frames, config)
@@ -73,6 +96,7 @@ fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
             event_type: EventType::from_name(name),
             is_scene_cut: *is_scene_cut,
             confidence: Score::from_millionths(100_000),
+            origin: MarkerOrigin::Gate,
         });
         outline(&derive_markers(&first(), findings, MarkerConfig::default()))
     };
@@ -210,6 +234,7 @@ proptest! {
                 event_type: EventType::from_name(NAMES[*name]),
                 is_scene_cut: *name == 0,
                 confidence: Score::from_millionths(tenths * 100_000),
+                origin: MarkerOrigin::Gate,
             }
         }).collect();
         let config = MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
