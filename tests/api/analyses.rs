@@ -69,9 +69,9 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
         let reply = server.get(&format!("{path}?analysis_id={name}"));
         assert_eq!((reply.status, reply.fields()), (422, vec!["analysis_id".into()]), "{name}");
     }
-    let told: Vec<Value> = server.events(&run).into_iter().collect();
-    let told = told.iter().filter(|event| event["kind"] == "analysis_generated");
-    let told: Vec<_> = told.map(|event| event["payload"]["analysis_id"].clone()).collect();
+    let events = server.events(&run);
+    let told = events.iter().filter(|event| event["kind"] == "analysis_generated");
+    let told: Vec<&Value> = told.map(|event| &event["payload"]["analysis_id"]).collect();
     assert_eq!(told, [one, two, three]);
 
     server.kill();
