@@ -352,8 +352,8 @@ fn analysis(
     }
     let dry_run = if request.is_dry {
         let mut newest = run.newest_analyses(timeline, timeline.head())?;
-        let made = newest.remove(&input.stream_id);
-        let before = made.and_then(|made| Some((made.id, made.gate?)));
+        let newest = newest.remove(&input.stream_id);
+        let before = newest.and_then(|made| Some((made.id, made.gate?)));
         Some(DryRun::of(&input.signals, before.unwrap_or((None, recorded)), gate, &markers))
     } else {
         None

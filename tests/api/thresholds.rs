@@ -28,12 +28,9 @@ fn analyze(server: &Server, run: &str, more: Value) -> Value {
 /// Types and first frames of markers.
 fn outline(answer: &Value) -> Vec<(String, u64)> {
     let markers = answer["markers"].as_array().expect("an array").iter();
-    let of =
-        |marker: &Value| Some((marker["event_type"].as_str()?, marker["start_frame"].as_u64()?));
-    markers
-        .map(|marker| of(marker).expect("a marker"))
-        .map(|(name, at)| (name.into(), at))
-        .collect()
+    let name = |marker: &Value| marker["event_type"].as_str().expect("a type").to_owned();
+    let of = |marker: &Value| (name(marker), marker["start_frame"].as_u64().expect("a frame"));
+    markers.map(of).collect()
 }
 
 fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
