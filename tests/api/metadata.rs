@@ -25,12 +25,15 @@ fn common(mut metadata: Vec<Value>) -> Vec<Value> {
 fn frames_of_a_caller_are_told_as_those_of_an_ingest_are() {
     let server = shared().with_clips();
     let run = server.create_run();
-    let source = json!({"source_uri": "motion.mp4", "sample_fps": 5, "max_frames": 12});
+    let sampling = json!({"sampling_policy": "fixed", "fixed_fps": 5});
+    let mut source = sampling.clone();
+    (source["source_uri"], source["max_frames"]) = (json!("motion.mp4"), json!(12));
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
     assert_eq!(reply.status, 200, "{}", reply.text);
     let events = server.events(&run);
     let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("there");
-    let mut body = json!({"model": "qwen3-vl-8b"});
+    let mut body = sampling;
+    body["model"] = json!("qwen3-vl-8b");
     let ingested = analyze(&server, &run, &body);
     body["frames"] = decoded["payload"]["signals"].clone();
     let given = analyze(&server, &server.create_run(), &body);
