@@ -3,11 +3,13 @@
 //! Pure, and a function of the signals, of what models said and of settings alone, so that a
 //! repeated analysis gives the same markers with the same ids.
 
-use std::sync::Arc;
+pub mod trial;
+
+use std::{collections::HashSet, sync::Arc};
 
 use gate::{Gate, GateConfig, Reason};
-use media::{EventType, Marker, RunId, Score, Signal, StreamId};
-use timeline::{FrameFinding, MarkerConfig, derive_markers};
+use media::{EventType, Marker, MarkerId, MarkerOrigin, Rate, Score, Signal};
+use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
 /// What analysis says of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,24 @@ impl FrameResult {
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
+    /// Whose word its type is.
+    fn origin(&self) -> MarkerOrigin {
+        let said = self.said().is_some_and(|said| said.event_type.is_some());
+        if said { MarkerOrigin::Model } else { MarkerOrigin::Gate }
+    }
+
+    /// The frame as the gate alone tells of it.
+    fn by_gate(&self) -> FrameFinding {
+        FrameFinding {
+            frame_index: self.frame_index,
+            pts_ms: self.pts_ms,
+            event_type: self.event_type.clone(),
+            is_scene_cut: self.reason == Reason::SceneCut,
+            confidence: self.confidence,
+            origin: MarkerOrigin::Gate,
+        }
+    }
+
     fn is_scene_cut(&self) -> bool {
         let said = self.said().filter(|said| said.event_type.is_some());
         said.map_or(self.reason == Reason::SceneCut, |said| said.is_scene_cut)
@@ -96,10 +116,9 @@ pub fn replay(
     results.collect()
 }
 
-/// The markers of analysed frames.
+/// The markers of the frames of `analysis`.
 pub fn markers(
-    run: RunId,
-    stream: &StreamId,
+    analysis: &AnalysisKey,
     frames: &[FrameResult],
     config: MarkerConfig,
 ) -> Vec<Marker> {
@@ -111,9 +130,43 @@ pub fn markers(
             event_type: event_type.clone(),
             is_scene_cut: frame.is_scene_cut(),
             confidence,
+            origin: frame.origin(),
         }
     });
-    derive_markers(run, stream, findings, config)
+    derive_markers(analysis, findings, config)
+}
+
+/// The markers of the gate alone that `markers`, those of `frames`, have not got: a model spoke.
+pub fn markers_beside(
+    analysis: &AnalysisKey,
+    frames: &[FrameResult],
+    config: MarkerConfig,
+    markers: &[Marker],
+) -> Vec<Marker> {
+    if frames.iter().all(|frame| frame.origin() == MarkerOrigin::Gate) {
+        return Vec::new();
+    }
+    let known: HashSet<MarkerId> = markers.iter().map(|marker| marker.marker_id).collect();
+    let mut own = derive_markers(analysis, frames.iter().map(FrameResult::by_gate), config);
+    own.retain(|marker| !known.contains(&marker.marker_id));
+    own.iter_mut().for_each(|marker| marker.beside = true);
+    own
+}
+
+/// Frames a second by the times of `frames`, within what sources are analysed at; of a single frame 1.
+pub fn rate_of(frames: &[FrameResult]) -> Rate {
+    let span_ms = match (frames.first(), frames.last()) {
+        (Some(first), Some(last)) => last.pts_ms.abs_diff(first.pts_ms),
+        _ => 0,
+    };
+    let steps = frames.len().saturating_sub(1);
+    if steps == 0 {
+        return Rate::ONE;
+    }
+    // No time at all between several frames is faster than all.
+    let fps = steps as f64 * 1e3 / span_ms as f64;
+    let fps = fps.clamp(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
+    Rate::from_f64(fps).unwrap_or(Rate::FASTEST)
 }
 
 /// How frames are grouped into the windows of their metadata.
@@ -167,6 +220,8 @@ pub fn windows(frames: &[FrameResult], windowing: Windowing) -> Vec<Window> {
 
 #[cfg(test)]
 mod tests {
+    use media::RunId;
+
     use super::*;
 
     fn frame(frame_index: u64, reason: Reason, insight: Option<Insight>) -> FrameResult {
@@ -197,9 +252,9 @@ mod tests {
             frame(5, Reason::NoTrigger, Some(Insight::Unsaid("timeout".to_owned()))),
             frame(6, Reason::NoTrigger, None),
         ];
-        let run = RunId::from_bytes([1; 16]);
         let stream = "main".parse().expect("an id");
-        let markers = markers(run, &stream, &frames, MarkerConfig::default());
+        let analysis = AnalysisKey { run: RunId::from_bytes([1; 16]), stream, ordinal: 0 };
+        let markers = markers(&analysis, &frames, MarkerConfig::default());
         let found: Vec<_> = markers
             .iter()
             .map(|marker| (marker.event_type.as_str(), marker.status.as_str(), marker.end_frame))
@@ -211,6 +266,26 @@ mod tests {
             ("context_observation", "exact", 6),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn frames_have_the_rate_of_their_times() {
+        let rows: [(&[i64], f64); 7] = [
+            (&[], 1.0),
+            (&[700], 1.0),
+            (&[-40, 0, 40, 80], 25.0),
+            (&[0, 33, 67, 100], 30.0),
+            (&[5, 5], 120.0),
+            (&[0, 60_000], 0.2),
+            (&[i64::MIN, i64::MAX], 0.2),
+        ];
+        for (times, expected) in rows {
+            let frames = times
+                .iter()
+                .map(|pts_ms| FrameResult { pts_ms: *pts_ms, ..frame(0, Reason::NoTrigger, None) });
+            let found = rate_of(&frames.collect::<Vec<_>>());
+            assert_eq!(found.as_f64(), expected, "{times:?}");
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod reason;
 mod runs;
 mod search;
 mod stream;
+mod thresholds;
 mod unsent;
 mod upload;
 mod webhooks;

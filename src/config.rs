@@ -283,10 +283,16 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     text.map_err(|error| FileError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
+/// Most frames from one that is kept for its distance to the next.
+pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
+
 fn gate(vars: &mut Vars) -> GateConfig {
     GateConfig {
-        keepalive_frames: vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "30", whole(0, 1_000_000))
-            as u32,
+        keepalive_frames: vars.read(
+            "SERVICE_GATE_KEEPALIVE_FRAMES",
+            "30",
+            whole(0, KEEPALIVE_FRAMES_MAX),
+        ) as u32,
         scene_cut: vars.read("SERVICE_GATE_SCENE_CUT", "0.5", fraction),
         luma_shift: vars.read("SERVICE_GATE_LUMA_SHIFT", "0.15", fraction),
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),

@@ -123,6 +123,8 @@ pub struct Wishes {
     pub model: Option<String>,
     /// Kept in events, which can be filtered by it.
     pub index_name: Option<Label>,
+    /// Thresholds in place of the server's.
+    pub gate: Option<GateConfig>,
 }
 
 /// Who publishes.
@@ -386,7 +388,7 @@ impl Live {
             view: Some(ViewSpec { max_edge: Some(VIEW_EDGE) }),
             clip: wishes.clips,
             novelty: self.parts.eyes.as_ref().map(|eyes| NoveltySpec { side: eyes.side() }),
-            ..SessionSpec::new(Codec::H264, self.parts.gate)
+            ..SessionSpec::new(Codec::H264, wishes.gate.unwrap_or(self.parts.gate))
         }
     }
 

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/abuse.rs"]
 mod abuse;
+#[path = "api/analyses.rs"]
+mod analyses;
 #[path = "api/analyze.rs"]
 mod analyze;
 #[path = "api/auth.rs"]
@@ -63,6 +65,8 @@ mod lifecycle;
 mod limits;
 #[path = "api/live.rs"]
 mod live;
+#[path = "api/metadata.rs"]
+mod metadata;
 #[path = "api/metrics.rs"]
 mod metrics;
 #[path = "api/mirror.rs"]
@@ -73,6 +77,8 @@ mod model_server;
 mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
+#[path = "api/origins.rs"]
+mod origins;
 #[path = "api/paging.rs"]
 mod paging;
 #[path = "api/reason.rs"]
@@ -113,6 +119,8 @@ mod slow;
 mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
+#[path = "api/thresholds.rs"]
+mod thresholds;
 #[path = "api/traces.rs"]
 mod traces;
 #[path = "api/upload_memory.rs"]

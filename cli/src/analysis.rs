@@ -9,8 +9,8 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::{Decision, Gate, GateConfig, Reason};
-use media::{Rotation, RunId, Signal};
-use timeline::{FrameFinding, MarkerConfig, derive_markers};
+use media::{MarkerOrigin, Rotation, RunId, Signal};
+use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
 
 use crate::{error::CliError, output::grouped, progress::Through, wire::MarkerRecord};
@@ -132,9 +132,11 @@ pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<Mar
         event_type: decision.event_type.clone(),
         is_scene_cut: decision.reason == Reason::SceneCut,
         confidence: decision.confidence,
+        origin: MarkerOrigin::Gate,
     });
     let stream = STREAM.parse().expect("the constant is a valid stream id");
-    let markers = derive_markers(NO_RUN, &stream, findings, MarkerConfig::default());
+    let analysis = AnalysisKey { run: NO_RUN, stream, ordinal: 0 };
+    let markers = derive_markers(&analysis, findings, MarkerConfig::default());
     (decisions, markers.iter().map(MarkerRecord::from).collect())
 }
 

@@ -135,7 +135,8 @@ fn prove(
         Some(path) => path.clone(),
         None => local_path(&pass.source_uri)?,
     };
-    let proof = compare::prove(supervisor, pass, &path, (&args.gate).into(), cancel)?;
+    let gate = pass.gate.unwrap_or_else(|| (&args.gate).into());
+    let proof = compare::prove(supervisor, pass, &path, gate, cancel)?;
     let Proof { decoder, frames, stills, divergence } = proof;
     let source = path.display().to_string();
     Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })

@@ -21,6 +21,10 @@ pub struct MarkerRecord {
     pub confidence: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes_marker_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 impl From<&Marker> for MarkerRecord {
@@ -37,6 +41,8 @@ impl From<&Marker> for MarkerRecord {
             end_pts_ms: marker.end_pts_ms,
             confidence: marker.confidence.as_f64(),
             supersedes_marker_id: marker.supersedes_marker_id.map(|id| id.to_string()),
+            analysis_id: marker.analysis_id.map(|id| id.to_string()),
+            origin: marker.origin.map(|origin| origin.as_str().to_owned()),
         }
     }
 }

@@ -7,7 +7,6 @@
 
 mod artifact;
 mod cells;
-mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod cpu;
@@ -28,9 +27,9 @@ mod thumb;
 mod window;
 
 pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};
-pub use config::GateConfig;
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
 pub use decision::{Decision, Gate, Reason};
 pub use fallback::FallbackMeasurer;
 pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};
+pub use media::GateConfig;
 pub use window::{AHEAD, BACK, FrameStamp, SignalWindow};

@@ -89,6 +89,10 @@ hex_id!(
     MarkerId, "marker id", "mk-", 8
 );
 hex_id!(
+    /// Names an analysis of a stream: `an-` and 16 hexadecimal digits of a digest of what it is.
+    AnalysisId, "analysis id", "an-", 8
+);
+hex_id!(
     /// Names a request: `req-` and 16 hexadecimal digits.
     RequestId, "request id", "req-", 8
 );

@@ -1,4 +1,4 @@
-//! The vocabulary of Sightline: identifiers, exact time, frames, signals and markers.
+//! The vocabulary of Sightline: identifiers, exact time, frames, signals, thresholds and markers.
 //!
 //! Every other crate speaks these types. Promises that a value of them is valid once built.
 //! Does no I/O, knows no wire format, reads no clock.
@@ -8,6 +8,7 @@ mod access_unit;
 mod codec;
 mod error;
 mod frame;
+mod gate_config;
 mod geometry;
 mod id;
 mod marker;
@@ -21,12 +22,13 @@ pub use access_unit::AccessUnit;
 pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
 pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
+pub use gate_config::GateConfig;
 pub use geometry::{Extent, Rotation};
 pub use id::{
-    BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq, SessionId,
-    StreamId, WebhookId,
+    AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq,
+    SessionId, StreamId, WebhookId,
 };
-pub use marker::{EventType, Marker, MarkerStatus};
+pub use marker::{EventType, Marker, MarkerOrigin, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{MarkerId, RunId, Score, StreamId};
+use crate::{AnalysisId, MarkerId, RunId, Score, StreamId};
 
 /// What a frame or a marker is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +74,33 @@ impl MarkerStatus {
     }
 }
 
+/// Whose finding a marker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MarkerOrigin {
+    /// The gate's.
+    Gate,
+    /// A model's, who named the type of some of its frames.
+    Model,
+}
+
+impl MarkerOrigin {
+    /// Every origin.
+    pub const ALL: [MarkerOrigin; 2] = [MarkerOrigin::Gate, MarkerOrigin::Model];
+
+    /// Name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MarkerOrigin::Gate => "gate",
+            MarkerOrigin::Model => "model",
+        }
+    }
+
+    /// The origin called `name`.
+    pub fn from_name(name: &str) -> Option<MarkerOrigin> {
+        MarkerOrigin::ALL.into_iter().find(|origin| origin.as_str() == name)
+    }
+}
+
 /// A finding over the frames `start_frame..=end_frame`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
@@ -99,4 +126,10 @@ pub struct Marker {
     pub confidence: Score,
     /// The provisional marker that a finalized one replaces.
     pub supersedes_marker_id: Option<MarkerId>,
+    /// The analysis that made it; older logs have none.
+    pub analysis_id: Option<AnalysisId>,
+    /// Whose finding it is; older logs do not say.
+    pub origin: Option<MarkerOrigin>,
+    /// The gate's own, beside an analysis in which a model's word goes before the gate's.
+    pub beside: bool,
 }

@@ -102,6 +102,8 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// One frame a second.
+    pub const ONE: Rate = Rate { num: 1, den: 1 };
     /// Slowest rate at which a source is analysed.
     pub const SLOWEST: Rate = Rate { num: 1, den: 5 };
     /// Fastest rate at which a source is analysed.

@@ -2,11 +2,15 @@
 //!
 //! Long because it reads every field that an analysis has.
 
+mod dry_run;
+
 use std::sync::Arc;
 
 use axum::extract::State;
-use gate::Reason;
+use dry_run::DryRun;
+use gate::{GateConfig, Reason};
 use media::{Label, Marker, Rate, RequestId, Signal, StreamId};
+use serde::Serialize;
 use serde_json::Value;
 use timeline::{
     AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
@@ -23,12 +27,13 @@ use super::{
     metadata::{self, Context},
     openapi::{Fails, terms},
     reason::model_name,
+    thresholds::{self, GateChange, GateFields},
     wire::MarkerRecord,
 };
 use crate::{
     analysis::{self, FrameResult, Windowing},
     catalog::{Catalog, Mode},
-    json::{Fields, Int, Problem, Text, name, parsed, said, score, signed},
+    json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
     session::{
         registry::{Run, RunError},
         runner::IngestError,
@@ -78,6 +83,10 @@ struct AnalyzeRequest {
     /// How far apart segments may be for one to finalize the other; 3 when missing.
     #[schema(inline)]
     marker_correction_window_frames: Option<Index>,
+    /// Thresholds of this analysis alone.
+    gate: Option<GateFields>,
+    /// Only tells what the analysis would come to and change: nothing is recorded or charged.
+    dry_run: Option<bool>,
 }
 
 /// The signals of a frame.
@@ -107,10 +116,21 @@ pub struct FrameSignals {
 struct AnalyzeAnswer {
     request_id: terms::RequestId,
     run_id: terms::RunId,
-    /// Number of `metadata` objects.
+    /// Frames analysed: so many `metadata` objects, but none in a dry run.
     generated: u64,
+    /// Of a dry run those that the next analysis would emit.
     markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
+    /// There where a dry run was asked for.
+    #[schema(required = false)]
+    dry_run: DryRun,
+}
+
+/// What an answer has beside markers and metadata.
+#[derive(Serialize)]
+struct Figures {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<DryRun>,
 }
 
 struct Request {
@@ -123,6 +143,8 @@ struct Request {
     windowing: Windowing,
     trace_id: Option<String>,
     correction_window_frames: Option<u64>,
+    gate: GateChange,
+    is_dry: bool,
 }
 
 fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
@@ -142,6 +164,8 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let windowing = windowing(&mut fields);
     let trace_id = fields.optional("trace_id", trace);
     let correction_window_frames = fields.optional("marker_correction_window_frames", Index::read);
+    let gate = thresholds::change(&mut fields).unwrap_or_default();
+    let is_dry = fields.optional("dry_run", boolean).unwrap_or(false);
     let read = fields.finish(|| {
         Some(Request {
             model: model?,
@@ -153,6 +177,8 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             windowing,
             trace_id,
             correction_window_frames,
+            gate,
+            is_dry,
         })
     });
     read.map_err(ApiError::Invalid)
@@ -231,6 +257,8 @@ struct Input {
     policy: SamplingPolicy,
     sample_fps: Option<Rate>,
     source: &'static str,
+    /// Thresholds that they were recorded with, where those were not the server's.
+    gate: Option<GateConfig>,
 }
 
 /// The frames of the request, or those that the run's last ingest decoded.
@@ -243,6 +271,7 @@ fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError>
             policy,
             sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
             source: "request",
+            gate: None,
         });
     }
     let timeline = app.registry.timeline();
@@ -264,6 +293,7 @@ fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError>
         policy: decoded.sampling_policy,
         sample_fps: decoded.sample_fps,
         source: "ingest",
+        gate: decoded.gate,
     })
 }
 
@@ -284,8 +314,9 @@ fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiE
     Ok(())
 }
 
-/// A finished analysis that is not recorded yet.
+/// A finished analysis that is not recorded yet, or never will be.
 struct Analysis {
+    dry_run: Option<DryRun>,
     events: Vec<Event>,
     markers: Vec<Marker>,
     frames: Vec<FrameResult>,
@@ -303,16 +334,31 @@ fn analysis(
     let input = input(app, run, &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
-    let frames = analysis::replay(&input.signals, app.config.gate, rename);
-    let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
-    app.metrics.decided(frames.len() as u64, selected as u64);
+    let recorded = input.gate.unwrap_or(app.config.gate);
+    let gate = request.gate.of(recorded);
+    let frames = analysis::replay(&input.signals, gate, rename);
+    if !request.is_dry {
+        let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
+        app.metrics.decided(frames.len() as u64, selected as u64);
+    }
     let mut config = MarkerConfig::default();
     config.correction_window_frames =
         request.correction_window_frames.unwrap_or(config.correction_window_frames);
-    let markers = analysis::markers(run.id(), &input.stream_id, &frames, config);
+    let timeline = app.registry.timeline();
+    let analysis = run.next_analysis(timeline, &input.stream_id)?;
+    let markers = analysis::markers(&analysis, &frames, config);
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
+    let dry_run = if request.is_dry {
+        let mut newest = run.newest_analyses(timeline, timeline.head())?;
+        let newest = newest.remove(&input.stream_id);
+        let before = newest.and_then(|made| Some((made.id, made.gate?)));
+        Some(DryRun::of(&input.signals, before.unwrap_or((None, recorded)), gate, &markers))
+    } else {
+        None
+    };
+    let sample_fps = input.sample_fps.unwrap_or_else(|| analysis::rate_of(&frames));
     let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
     let model = request.model.as_str().to_owned();
     let windowing = request.windowing;
@@ -323,10 +369,12 @@ fn analysis(
         window_size: windowing.frames,
         segment_ms: windowing.span_ms,
         sampling_policy: input.policy,
-        sample_fps: input.sample_fps,
+        sample_fps: Some(sample_fps),
         mode: Some(mode.clone()),
         model: model.clone(),
         markers: markers.len() as u64,
+        analysis_id: Some(analysis.id()),
+        gate: Some(gate),
     })];
     events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
     let context = Context {
@@ -337,14 +385,14 @@ fn analysis(
         model,
         trace_id: request.trace_id,
         policy: input.policy,
-        sample_fps: input.sample_fps,
+        sample_fps,
         source: input.source,
         asked_model: None,
-        is_included: true,
+        is_included: !request.is_dry,
         is_asked: false,
         coordinates: None,
     };
-    Ok(Analysis { events, markers, frames, windowing, context })
+    Ok(Analysis { dry_run, events, markers, frames, windowing, context })
 }
 
 fn too_many(markers: usize) -> ApiError {
@@ -358,6 +406,9 @@ fn too_many(markers: usize) -> ApiError {
 }
 
 /// Analyze signals: decide by the gate, emit markers and describe every frame.
+///
+/// Frames that were ingested are never decoded again: `gate` tries other thresholds on what was recorded,
+/// with `dry_run` without a trace.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/analyze", operation_id = "analyzeRun", tag = "work",
     params(super::idempotency::IdempotencyKey, Prefer),
@@ -380,7 +431,10 @@ pub async fn analyze(
 ) -> ApiResult {
     let request = read(&body, &*app.inference.catalog_for(&body.models()).await)?;
     app.check_open()?;
-    app.quota.check(&run.origin().principal)?;
+    let is_dry = request.is_dry;
+    if !is_dry {
+        app.quota.check(&run.origin().principal)?;
+    }
     let state = run.lifecycle();
     if state.is_terminal() {
         return Err(RunError::Terminal(state).into());
@@ -392,6 +446,8 @@ pub async fn analyze(
     if let Some(view) = job.token.view().filter(|_| job.is_left) {
         app.runner.begin_job(view).await?;
     }
+    // Until the analysis is recorded: its ordinal is its own.
+    let _turn = if is_dry { None } else { Some(run.analysis_turn().await) };
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done = app
         .blocking(move || {
@@ -406,9 +462,12 @@ pub async fn analyze(
     if guard.token().is_called_off() {
         return Err(IngestError::CalledOff.into());
     }
-    app.registry.commit(&run, done.events).await.map_err(|error| match error {
-        RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
-        error => error.into(),
-    })?;
-    Ok(metadata::answer(done.context, (), done.frames, &done.markers, done.windowing))
+    if !is_dry {
+        app.registry.commit(&run, done.events).await.map_err(|error| match error {
+            RunError::Log(TimelineError::TooLarge { .. }) => too_many(done.markers.len()),
+            error => error.into(),
+        })?;
+    }
+    let figures = Figures { dry_run: done.dry_run };
+    Ok(metadata::answer(done.context, figures, done.frames, &done.markers, done.windowing))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use gate::GateConfig;
 use media::{Rate, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
@@ -14,6 +15,7 @@ use super::{
     extract::{Body, Caller, Owned},
     jobs::{JobAnswer, Prefer, Working},
     openapi::{Closed, Fails, terms},
+    thresholds::{self, GateFields},
     wire::{fps, shown},
 };
 use crate::{
@@ -80,6 +82,8 @@ struct IngestRequest {
     max_frames: Option<MaxFrames>,
     /// `main` when missing.
     stream_id: Option<terms::Label>,
+    /// Thresholds of this recording, which an analysis of it uses unless it has its own.
+    gate: Option<GateFields>,
 }
 
 type IngestBody = Closed<IngestRequest>;
@@ -90,19 +94,22 @@ struct Request<'a> {
     rate: Option<Rate>,
     max_frames: u64,
     stream_id: StreamId,
+    gate: Option<GateConfig>,
 }
 
-fn read(body: &Body) -> Result<Request<'_>, ApiError> {
+fn read(body: &Body, server: GateConfig) -> Result<Request<'_>, ApiError> {
     let mut fields = body.fields()?;
     let source_uri = fields.required("source_uri", SourceUri::read);
     let (policy, fixed_fps) = sampling(&mut fields);
     let sample_fps = fields.optional("sample_fps", rate);
     let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
+    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
     fields.refuse_unknown();
     let rate = fixed_fps.or(sample_fps);
-    let read = fields
-        .finish(|| Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id }));
+    let read = fields.finish(|| {
+        Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id, gate })
+    });
     read.map_err(ApiError::Invalid)
 }
 
@@ -166,7 +173,7 @@ pub async fn ingest(
     body: Body,
 ) -> Result<Json<IngestAnswer>, ApiError> {
     run.check_active()?;
-    let request = read(&body)?;
+    let request = read(&body, app.config.gate)?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let ingest = Ingest {
@@ -174,6 +181,7 @@ pub async fn ingest(
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
+        gate: request.gate,
         ..opened(&app, &caller, &body, request.source_uri).await?
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
@@ -217,6 +225,7 @@ pub async fn opened(
         policy: SamplingPolicy::SourceFpsAdaptive,
         rate: None,
         max_frames: MAX_FRAMES_DEFAULT,
+        gate: None,
         model: None,
         echo,
     })

@@ -1,10 +1,10 @@
 //! The marker timeline of a run.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use axum::extract::State;
 use http::Uri;
-use media::{Marker, MarkerId, MarkerStatus, Seq};
+use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus, Seq, StreamId};
 use serde_json::Value;
 use timeline::{Event, EventKind, Timeline};
 use utoipa::{IntoParams, ToSchema};
@@ -19,15 +19,62 @@ use super::{
     wire::MarkerRecord,
 };
 use crate::{
-    json::{Int, Problem, Text, name},
-    session::registry::Run,
+    json::{Int, Problem, Text, name, parsed},
+    session::registry::{Made, Run},
 };
 
 /// What markers are sorted by: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);
 
+/// The analyses whose markers are asked for.
+enum Analyses {
+    /// The newest of each stream; markers that name none are of one before all that have a name.
+    Newest(HashMap<StreamId, Made>),
+    One(AnalysisId),
+    All,
+}
+
+impl Analyses {
+    fn has(&self, marker: &Marker) -> bool {
+        match self {
+            Analyses::Newest(made) => {
+                marker.analysis_id == made.get(&marker.stream_id).and_then(|made| made.id)
+            }
+            Analyses::One(id) => marker.analysis_id == Some(*id),
+            Analyses::All => true,
+        }
+    }
+}
+
+/// Markers by whose findings they are.
+enum Origins {
+    /// Those of the analysis as the contract derives it: a model's word goes before the gate's.
+    Derived,
+    Of(MarkerOrigin),
+    All,
+}
+
+impl Origins {
+    fn from_name(name: &str) -> Option<Origins> {
+        match name {
+            "all" => Some(Origins::All),
+            name => MarkerOrigin::from_name(name).map(Origins::Of),
+        }
+    }
+
+    fn has(&self, marker: &Marker) -> bool {
+        match self {
+            Origins::Derived => !marker.beside,
+            Origins::Of(origin) => marker.origin == Some(*origin),
+            Origins::All => true,
+        }
+    }
+}
+
 /// Which markers are asked for.
 struct Wanted {
+    analyses: Analyses,
+    origins: Origins,
     status: Option<MarkerStatus>,
     event_type: Option<String>,
     from_frame: u64,
@@ -38,7 +85,9 @@ struct Wanted {
 
 impl Wanted {
     fn has(&self, marker: &Marker) -> bool {
-        self.status.is_none_or(|status| marker.status == status)
+        self.analyses.has(marker)
+            && self.origins.has(marker)
+            && self.status.is_none_or(|status| marker.status == status)
             && self.event_type.as_deref().is_none_or(|name| marker.event_type.as_str() == name)
             && marker.end_frame >= self.from_frame
             && marker.start_frame <= self.to_frame
@@ -52,7 +101,7 @@ fn key(marker: &Marker) -> Key {
 
 /// Where the markers that are asked for are, in their order.
 ///
-/// An analysis repeated gives the same ids, of which the last counts.
+/// An analysis that was repeated before analyses had names gave the same ids, of which the last counts.
 fn order(
     timeline: &Timeline,
     run: &Arc<Run>,
@@ -87,13 +136,15 @@ fn markers(
     order.into_iter().map(move |(_, seq)| read(seq))
 }
 
-/// A cursor is the key of the last marker of the page before.
-fn cursor(value: &Value) -> Result<Key, Problem> {
+/// A cursor is the key of the last marker of the page before, and the event up to which analyses
+/// count: one that is made meanwhile does not mix with the one that is read.
+fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
     let read = |text: &str| {
-        let mut parts = text.splitn(3, '.');
-        let mut number = || parts.next()?.parse().ok();
-        let (start, end) = (number()?, number()?);
-        Some((start, end, parts.next()?.parse().ok()?))
+        let parts: Vec<&str> = text.splitn(4, '.').collect();
+        let [start, end, id, until] = parts[..] else { return None };
+        let number = |text: &str| text.parse().ok();
+        // As everywhere, why it is none does not matter.
+        Some(((number(start)?, number(end)?, id.parse().ok()?), Seq(number(until)?)))
     };
     value.as_str().and_then(read).ok_or(NO_CURSOR.into())
 }
@@ -103,6 +154,11 @@ fn cursor(value: &Value) -> Result<Key, Problem> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
 struct MarkersQuery {
+    /// Only those of this analysis; those of the newest of each stream when missing.
+    analysis_id: Option<terms::WantedAnalysis>,
+    /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
+    /// came to, where a model's word goes before the gate's.
+    origin: Option<terms::WantedOrigin>,
     status: Option<terms::MarkerState>,
     /// Exactly this event type.
     #[param(inline)]
@@ -118,6 +174,17 @@ struct MarkersQuery {
     limit: Option<PageLimit>,
     /// Where the page starts, as the `Link` header of the page before says.
     cursor: Option<terms::MarkerCursor>,
+}
+
+/// Analyses that a query names; `None` where it names none.
+fn analyses(value: &Value) -> Result<Analyses, Problem> {
+    match value.as_str() {
+        Some("all") => Ok(Analyses::All),
+        _ => {
+            let id = parsed(value).map(Analyses::One);
+            id.map_err(|_| "must be all, or an- and 16 hexadecimal digits".into())
+        }
+    }
 }
 
 type EventTypeText = Text<1, 128>;
@@ -147,12 +214,18 @@ pub async fn list(
 ) -> ApiResult {
     let mut fields = params.fields()?;
     let names = "exact, provisional, finalized";
-    let wanted = Wanted {
+    let analyses = fields.optional("analysis_id", analyses);
+    let (after, until) = fields.optional("cursor", cursor).unzip();
+    let mut wanted = Wanted {
+        analyses: Analyses::All,
+        origins: fields
+            .optional("origin", name("gate, model, all", Origins::from_name))
+            .unwrap_or(Origins::Derived),
         status: fields.optional("status", name(names, MarkerStatus::from_name)),
         event_type: fields.optional("event_type", EventTypeText::read).map(str::to_owned),
         from_frame: fields.optional("from_frame", FrameNumber::digits).unwrap_or(0),
         to_frame: fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX),
-        after: fields.optional("cursor", cursor),
+        after,
     };
     let limit = limit(&mut fields);
     fields.finish(|| Some(()))?;
@@ -160,13 +233,18 @@ pub async fn list(
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","markers":"#);
     let made = app.reading(&caller.principal, move || {
+        let until = until.unwrap_or_else(|| timeline.head());
+        wanted.analyses = match analyses {
+            Some(analyses) => analyses,
+            None => Analyses::Newest(run.newest_analyses(&timeline, until)?),
+        };
         let mut order = order(&timeline, &run, &wanted)?;
         let most = limit.unwrap_or(usize::MAX);
         let more = order.len() > most;
         order.truncate(most);
         let next = order.last().filter(|_| more).map(|((start, end, id), _)| {
             // The key of the last marker of this page.
-            format!("{start}.{end}.{id}")
+            format!("{start}.{end}.{id}.{until}")
         });
         let held = READING_BYTES + size_of_val(&*order);
         let items = record_texts(markers(timeline, run, order));

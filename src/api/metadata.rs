@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 pub use coordinates::Coordinates;
 
 use super::openapi::terms;
-use super::wire::{MarkerRecord, fps};
+use super::wire::MarkerRecord;
 use crate::analysis::{FrameResult, Insight, Window, Windowing, windows};
 
 /// What all metadata objects of an analysis share.
@@ -46,7 +46,7 @@ pub struct Context {
     /// How frames were chosen.
     pub policy: SamplingPolicy,
     /// Analysed frames a second.
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Rate,
     /// Where the signals come from: `ingest`, `request` or `reason`.
     pub source: &'static str,
     /// The model that was to describe the frames.
@@ -170,9 +170,9 @@ pub struct Metadata<'a> {
     ordering_key: String,
     #[schema(value_type = terms::Sampling)]
     sampling_policy: &'static str,
-    /// Null where no rate is known.
-    #[schema(required = true)]
-    sample_fps: Option<f64>,
+    /// As the source or the caller says, else by the times of the frames.
+    #[schema(value_type = terms::Fps)]
+    sample_fps: f64,
     /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.
     #[schema(value_type = terms::FrameFinish)]
     finish_reason: &'static str,
@@ -180,6 +180,10 @@ pub struct Metadata<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     coordinates: Option<Coordinates>,
+    /// `sightline.image.v1`, beside `coordinates`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    coordinate_schema: Option<&'static str>,
 }
 
 /// The frames that were looked at together.
@@ -223,10 +227,8 @@ struct Finding<'a> {
     event_type: &'a str,
     #[schema(value_type = terms::Fraction)]
     score: f64,
-    /// Why the gate decided so; absent where a model did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    description: Option<&'static str>,
+    /// Why the gate decided so, or what the model says in one line.
+    description: &'a str,
 }
 
 /// Whether the gate decided in place of a model that gave no answer.
@@ -252,6 +254,8 @@ struct Trace<'a> {
     request_id: String,
     #[schema(value_type = String)]
     trace_id: std::borrow::Cow<'a, str>,
+    /// The 16 digits of the request's id.
+    span_id: String,
 }
 
 fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -> Metadata<'a> {
@@ -289,10 +293,11 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
                 Some(trace_id) => trace_id.into(),
                 None => request_id.clone().into(),
             },
+            span_id: request_id.trim_start_matches("req-").to_owned(),
             request_id,
         },
         sampling_policy: context.policy.as_str(),
-        sample_fps: fps(context.sample_fps),
+        sample_fps: context.sample_fps.as_f64(),
         finish_reason: match frame.insight.as_deref() {
             Some(Insight::Said(_)) => "stop",
             // A model that gave no answer did not come to its end.
@@ -300,6 +305,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
             _ => "gate",
         },
         coordinates: context.coordinates,
+        coordinate_schema: context.coordinates.map(|_| coordinates::SCHEMA),
     }
 }
 
@@ -307,15 +313,15 @@ fn annotations(frame: &FrameResult) -> Annotations<'_> {
     let gate = Finding {
         event_type: frame.event_type.as_str(),
         score: frame.confidence.as_f64(),
-        description: Some(frame.reason.as_str()),
+        description: frame.reason.as_str(),
     };
     let Some(said) = frame.said() else {
         return Annotations { summary: "", objects: Vec::new(), events: vec![gate] };
     };
     let score = said.confidence.unwrap_or(frame.confidence).as_f64();
     let event_type = said.event_type.as_ref();
-    let model =
-        event_type.map(|name| Finding { event_type: name.as_str(), score, description: None });
+    let description = said.summary.as_str();
+    let model = event_type.map(|name| Finding { event_type: name.as_str(), score, description });
     let label = said.object_label.as_deref();
     Annotations {
         summary: &said.summary,

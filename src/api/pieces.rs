@@ -291,6 +291,7 @@ mod tests {
             decoder_fallback: None,
             truncated: false,
             reason: None,
+            gate: None,
             signals,
         })
     }

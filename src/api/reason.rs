@@ -21,6 +21,7 @@ use super::{
     wire::{MarkerRecord, SemanticRecord, fps},
 };
 use crate::{
+    analysis::rate_of,
     inference::Asker,
     labels::Words,
     session::{
@@ -185,8 +186,9 @@ pub async fn reason(
     run.check_active()?;
     let body = Arc::new(body);
     let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
+    let gate = app.config.gate;
     // A schema is compiled: work for a thread that serves no socket.
-    let request = app.blocking(move || read(&text, &catalog)).await??;
+    let request = app.blocking(move || read(&text, &catalog, gate)).await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
@@ -206,6 +208,7 @@ pub async fn reason(
         policy: request.policy,
         rate: request.rate,
         max_frames: request.max_frames,
+        gate: request.gate,
         model: Some(model.clone()),
         ..opened(&app, &caller, &body, &request.source_uri).await?
     };
@@ -221,6 +224,8 @@ pub async fn reason(
         keeps_output,
     };
     let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;
+    let sample_fps = reasoned.ingested.sample_fps;
+    let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
     let context = Context {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -229,7 +234,7 @@ pub async fn reason(
         model: model.as_str().to_owned(),
         trace_id: request.trace_id,
         policy: request.policy,
-        sample_fps: reasoned.ingested.sample_fps,
+        sample_fps,
         source: "reason",
         asked_model,
         is_included: request.includes_metadata,

@@ -96,8 +96,9 @@ pub async fn offer(
     }
     let named = attached.as_ref().and_then(|attached| attached.get("model")?.as_str());
     let catalog = app.inference.catalog_for(named.as_slice()).await;
+    let gate = app.config.gate;
     // A schema takes a while to compile.
-    let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog)).await??;
+    let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;

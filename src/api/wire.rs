@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use media::{Marker, Rate, RequestId, RunId, Score, WallTime};
+use media::{Marker, MarkerOrigin, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
@@ -200,6 +200,19 @@ pub struct MarkerRecord {
     /// The provisional marker that this finalized one replaces; null elsewhere.
     #[schema(value_type = Option<terms::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
+    /// The analysis that made it; absent where that was before analyses had names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::AnalysisId, required = false)]
+    analysis_id: Option<String>,
+    /// `model` where a model named the type of some of its frames; absent likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::MarkerSource, required = false)]
+    origin: Option<&'static str>,
+    /// The gate's own, where in the analysis a model's word goes before the gate's; listed where `origin`
+    /// is asked for. Absent elsewhere.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    beside: bool,
 }
 
 impl From<Marker> for MarkerRecord {
@@ -216,6 +229,9 @@ impl From<Marker> for MarkerRecord {
             end_pts_ms: marker.end_pts_ms,
             confidence: marker.confidence,
             supersedes_marker_id: marker.supersedes_marker_id.map(|id| id.to_string()),
+            analysis_id: marker.analysis_id.map(|id| id.to_string()),
+            origin: marker.origin.map(MarkerOrigin::as_str),
+            beside: marker.beside,
         }
     }
 }

@@ -20,6 +20,7 @@ use tracing::Instrument;
 use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
+mod analyses;
 mod change;
 mod chunks;
 mod error;
@@ -30,6 +31,7 @@ mod reclaim;
 mod run;
 mod snapshot;
 
+pub use analyses::Made;
 use change::Change;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;

@@ -68,6 +68,8 @@ pub struct Ingest {
     pub rate: Option<Rate>,
     /// Most frames analysed.
     pub max_frames: u64,
+    /// Thresholds in place of the server's.
+    pub gate: Option<GateConfig>,
     /// The model asked for, where one is.
     pub model: Option<Label>,
     /// The request body.

@@ -90,7 +90,7 @@ fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
     let frames: Value = (0..250).map(frame).collect();
     let body = json!({"model": "qwen3-vl-8b", "frames": frames});
     let path = format!("/v1/runs/{run}/markers");
-    // The same analysis twice gives the same markers, not two of each.
+    // Of an analysis that is repeated the list has the newer markers alone.
     for _ in 0..2 {
         assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &body).status, 200);
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{Server, Setup, clips, skip};
 
 /// Fields whose values differ from run to run.
-const OF_A_RUN: [&str; 3] = ["request_id", "marker_id", "job_id"];
+const OF_A_RUN: [&str; 4] = ["request_id", "marker_id", "analysis_id", "job_id"];
 
 /// The events of a clip without what differs from run to run: kinds and payloads.
 fn events_of(server: &Server, source: &str) -> Vec<Value> {

@@ -158,7 +158,8 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     assert_eq!(found, [[&first, &json!(0), &json!(29)], [&rest, &json!(30), &json!(89)]]);
     assert_eq!(server.get(&format!("/v1/runs/{run}/markers")).json()["markers"], answer["markers"]);
     let metadata = &answer["metadata"][45];
-    assert_eq!(metadata["annotations"]["events"][0], json!({"type": "parked", "score": 0.875}));
+    let parked = json!({"type": "parked", "score": 0.875, "description": "a van"});
+    assert_eq!(metadata["annotations"]["events"][0], parked);
     assert_eq!(metadata["annotations"]["objects"][0]["label"], "vehicle");
     assert_eq!(
         (&metadata["annotations"]["summary"], &metadata["confidence"]),

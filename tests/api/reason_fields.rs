@@ -90,8 +90,8 @@ fn a_crop_is_told_with_every_frame_and_a_schema_of_ones_own_needs_no_confidence(
     let reply = reason(&server, &run, &more);
     assert_eq!(reply.status, 200, "{}", reply.text);
     let answer = reply.json();
+    assert_eq!(answer["metadata"][29]["coordinate_schema"], "sightline.image.v1");
     let coordinates = &answer["metadata"][29]["coordinates"];
-    assert_eq!(coordinates["coordinate_schema"], "sightline.image.v1", "{coordinates}");
     assert_eq!(coordinates["requested_region"]["x"], 0.25);
     let decoded = &payloads(&server, &run, "frames_decoded")[0];
     assert_eq!(coordinates["source_extent"]["width"], decoded["width"]);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use media::{
-    BlobHash, EventType, JobId, Marker, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
-    SessionId, Signal, StreamId,
+    AnalysisId, BlobHash, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
+    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
@@ -54,6 +54,9 @@ fn of_runs() -> Vec<Event> {
         end_pts_ms: 80,
         confidence: Score::ONE,
         supersedes_marker_id: Some(MarkerId::from_bytes([4; 8])),
+        analysis_id: Some(AnalysisId::from_bytes([8; 8])),
+        origin: Some(MarkerOrigin::Gate),
+        beside: true,
     };
     vec![
         Event::RunCreated(RunCreated {
@@ -95,6 +98,7 @@ fn of_runs() -> Vec<Event> {
             decoder_fallback: Some(text("the device was lost")),
             truncated: true,
             reason: Some(text("stopped")),
+            gate: Some(GateConfig::default()),
             signals: Signals::Inline(vec![signal]),
         }),
         Event::MarkerEmitted(marker),
@@ -109,6 +113,8 @@ fn of_runs() -> Vec<Event> {
             mode: None,
             model: text("m"),
             markers: 1,
+            analysis_id: Some(AnalysisId::from_bytes([8; 8])),
+            gate: Some(GateConfig::default()),
         }),
         Event::KeyframeStored(KeyframeStored {
             frame_index: 0,

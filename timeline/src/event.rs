@@ -10,8 +10,8 @@ pub use kind::{EventKind, FindingKind};
 
 use crate::column;
 use media::{
-    BlobHash, EventType, JobId, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId,
-    Signal, StreamId,
+    AnalysisId, BlobHash, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId, RunId,
+    Score, Seq, SessionId, Signal, StreamId,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -248,6 +248,8 @@ pub struct FramesDecoded {
     pub truncated: bool,
     /// Why no more of it was decoded, where something cut it off.
     pub reason: Option<String>,
+    /// Thresholds that its caller chose for it; absent where they were the server's.
+    pub gate: Option<GateConfig>,
     /// One signal a frame.
     pub signals: Signals,
 }
@@ -275,6 +277,10 @@ pub struct AnalysisGenerated {
     pub model: String,
     /// Markers emitted.
     pub markers: u64,
+    /// Its name, which its markers carry; absent from older logs.
+    pub analysis_id: Option<AnalysisId>,
+    /// Thresholds that it used; absent from older logs.
+    pub gate: Option<GateConfig>,
 }
 
 /// Tokens spent on an inference.

@@ -48,7 +48,7 @@ pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
-pub use marker::{FrameFinding, MarkerConfig, derive_markers};
+pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 pub use options::{Options, SyncObserver, system_clock};
 pub use parts::{EventParts, PayloadText};
 pub use pins::{Lease, Swept};

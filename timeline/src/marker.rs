@@ -5,7 +5,9 @@
 //! finalized one. Does not rename labels: callers do that before, and segments follow the
 //! renamed label, while a scene cut stays one under any name.
 
-use media::{EventType, Marker, MarkerId, MarkerStatus, RunId, Score, StreamId};
+use media::{
+    AnalysisId, EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, StreamId,
+};
 use sha2::{Digest, Sha256};
 
 /// What analysis says of one frame.
@@ -22,6 +24,44 @@ pub struct FrameFinding {
     pub is_scene_cut: bool,
     /// How sure.
     pub confidence: Score,
+    /// Who says so.
+    pub origin: MarkerOrigin,
+}
+
+/// An analysis, by what sets it apart: a replay of the same has the same ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnalysisKey {
+    /// The run.
+    pub run: RunId,
+    /// The stream of the run.
+    pub stream: StreamId,
+    /// Analyses of the stream before it.
+    pub ordinal: u64,
+}
+
+impl AnalysisKey {
+    /// Its name.
+    pub fn id(&self) -> AnalysisId {
+        AnalysisId::from_bytes(self.derived(&["analysis"], &[]))
+    }
+
+    /// A name within it, of `texts` and `numbers`.
+    fn derived(&self, texts: &[&str], numbers: &[u64]) -> [u8; 8] {
+        let mut digest = Sha256::new();
+        digest.update(self.run.as_bytes());
+        // The length first, so that no two pairs of texts run together into the same bytes.
+        for text in [self.stream.as_str()].iter().chain(texts) {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text.as_bytes());
+        }
+        for number in [self.ordinal].iter().chain(numbers) {
+            digest.update(number.to_le_bytes());
+        }
+        let digest = digest.finalize();
+        let mut id = [0; 8];
+        id.copy_from_slice(&digest[..8]);
+        id
+    }
 }
 
 /// When a marker is exact, and how far a confirmation may be away.
@@ -45,12 +85,12 @@ impl Default for MarkerConfig {
 /// segment that confirms it. In a chain of provisional segments each is confirmed by its
 /// own successor only, so A, B, C gives A, B, A+B, C, B+C.
 pub fn derive_markers(
-    run: RunId,
-    stream: &StreamId,
+    analysis: &AnalysisKey,
     frames: impl IntoIterator<Item = FrameFinding>,
     config: MarkerConfig,
 ) -> Vec<Marker> {
-    let mut deriver = Deriver { run, stream, config, previous: None, markers: Vec::new() };
+    let id = analysis.id();
+    let mut deriver = Deriver { analysis, id, config, previous: None, markers: Vec::new() };
     let mut open: Option<Segment> = None;
     for frame in frames {
         match &mut open {
@@ -68,6 +108,7 @@ pub fn derive_markers(
 struct Segment {
     event_type: EventType,
     has_scene_cut: bool,
+    origin: MarkerOrigin,
     start: (u64, i64),
     end: (u64, i64),
     millionths: u64,
@@ -81,6 +122,7 @@ impl Segment {
         Segment {
             event_type: frame.event_type,
             has_scene_cut: frame.is_scene_cut,
+            origin: frame.origin,
             start: at,
             end: at,
             millionths,
@@ -95,6 +137,9 @@ impl Segment {
     fn extend(&mut self, frame: &FrameFinding) {
         self.end = (frame.frame_index, frame.pts_ms);
         self.has_scene_cut |= frame.is_scene_cut;
+        if frame.origin == MarkerOrigin::Model {
+            self.origin = MarkerOrigin::Model;
+        }
         self.millionths += u64::from(frame.confidence.millionths());
         self.frames += 1;
     }
@@ -105,8 +150,8 @@ impl Segment {
 }
 
 struct Deriver<'a> {
-    run: RunId,
-    stream: &'a StreamId,
+    analysis: &'a AnalysisKey,
+    id: AnalysisId,
     config: MarkerConfig,
     /// Marker of the segment before the one being closed.
     previous: Option<Marker>,
@@ -121,7 +166,8 @@ impl Deriver<'_> {
         let exact = is_cut || confidence >= self.config.threshold;
         let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
         let event_type = segment.event_type;
-        let marker = self.marker(event_type, status, segment.start, segment.end, confidence);
+        let mut marker = self.marker(event_type, status, segment.start, segment.end, confidence);
+        marker.origin = Some(segment.origin);
         self.markers.push(marker.clone());
         if let Some(previous) = self.previous.replace(marker.clone()) {
             self.finalize(&previous, &marker);
@@ -146,6 +192,8 @@ impl Deriver<'_> {
             confidence,
         );
         marker.supersedes_marker_id = Some(previous.marker_id);
+        let is_model = [previous, next].iter().any(|one| one.origin == Some(MarkerOrigin::Model));
+        marker.origin = Some(if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate });
         self.markers.push(marker);
     }
 
@@ -157,10 +205,11 @@ impl Deriver<'_> {
         end: (u64, i64),
         confidence: Score,
     ) -> Marker {
+        let names = [event_type.as_str(), status.as_str()];
         Marker {
-            marker_id: marker_id(self.run, self.stream, &event_type, status, start.0, end.0),
-            run_id: self.run,
-            stream_id: self.stream.clone(),
+            marker_id: MarkerId::from_bytes(self.analysis.derived(&names, &[start.0, end.0])),
+            run_id: self.analysis.run,
+            stream_id: self.analysis.stream.clone(),
             event_type,
             status,
             start_frame: start.0,
@@ -169,31 +218,11 @@ impl Deriver<'_> {
             end_pts_ms: end.1,
             confidence,
             supersedes_marker_id: None,
+            analysis_id: Some(self.id),
+            origin: None,
+            beside: false,
         }
     }
-}
-
-fn marker_id(
-    run: RunId,
-    stream: &StreamId,
-    event_type: &EventType,
-    status: MarkerStatus,
-    start_frame: u64,
-    end_frame: u64,
-) -> MarkerId {
-    let mut digest = Sha256::new();
-    digest.update(run.as_bytes());
-    // The length first, so that no two (stream, type) pairs run together into the same bytes.
-    for text in [stream.as_str(), event_type.as_str(), status.as_str()] {
-        digest.update((text.len() as u64).to_le_bytes());
-        digest.update(text.as_bytes());
-    }
-    digest.update(start_frame.to_le_bytes());
-    digest.update(end_frame.to_le_bytes());
-    let digest = digest.finalize();
-    let mut id = [0; 8];
-    id.copy_from_slice(&digest[..8]);
-    MarkerId::from_bytes(id)
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ fn marker(event_type: &str) -> MarkerRecord {
         end_pts_ms: 120,
         confidence: 1.0,
         supersedes_marker_id: None,
+        analysis_id: None,
+        origin: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use media::{BlobHash, Rate, RunId, Seq, Signal};
+use media::{BlobHash, GateConfig, Rate, RunId, Seq, Signal};
 use timeline::{Event, EventKind, Timeline};
 
 use crate::{error::CliError, log::locate};
@@ -15,6 +15,8 @@ pub struct Pass {
     pub seq: Seq,
     pub source_uri: String,
     pub sample_fps: Option<Rate>,
+    /// Thresholds of its own.
+    pub gate: Option<GateConfig>,
     pub signals: Vec<Signal>,
     /// Frame, time and SHA-256 of each, in order; none where stills are not stored.
     pub stills: Vec<(u64, i64, BlobHash)>,
@@ -44,6 +46,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
                     seq: stored.head.seq,
                     source_uri: decoded.source_uri,
                     sample_fps: decoded.sample_fps,
+                    gate: decoded.gate,
                     signals: log.signals(&decoded.signals).map_err(failed)?,
                     stills: std::mem::take(&mut stills),
                 }),

@@ -8,14 +8,12 @@ use worker::ViewOptions;
 use crate::api::openapi::terms;
 
 /// What the places in this record are.
-const SCHEMA: &str = "sightline.image.v1";
+pub const SCHEMA: &str = "sightline.image.v1";
 
 /// Part of a source's upright pictures, the first of which says how large they are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = FrameCoordinates)]
 pub struct Coordinates {
-    /// `sightline.image.v1`.
-    coordinate_schema: &'static str,
     source_extent: Size,
     requested_region: Fractions,
     resolved_region: Pixels,
@@ -67,7 +65,6 @@ impl Coordinates {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
         let (region, shown) = views.shown(source);
         Some(Coordinates {
-            coordinate_schema: SCHEMA,
             source_extent: source.into(),
             requested_region: Fractions { x, y, width, height },
             resolved_region: Pixels {
@@ -98,7 +95,6 @@ mod tests {
         let source = Extent { width: 640, height: 360 };
         let told = Coordinates::of(&views, source).map(|told| json!(told));
         let expected = json!({
-            "coordinate_schema": "sightline.image.v1",
             "source_extent": {"width": 640, "height": 360},
             "requested_region": {"x": 0.25, "y": 0.0, "width": 0.5, "height": 0.75},
             "resolved_region": {"x": 160, "y": 0, "width": 320, "height": 270},

@@ -9,7 +9,10 @@ use utoipa::{
     openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Type, schema::Schema},
 };
 
-use super::{super::wire::SemanticRecord, terms};
+use super::{
+    super::{thresholds::GateRecord, wire::SemanticRecord},
+    terms,
+};
 
 /// The schemas that a document has by name.
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -213,6 +216,9 @@ payloads! {
         /// Why no more of it was decoded, where something cut it off.
         #[schema(required = false)]
         reason: String,
+        /// Thresholds that its caller chose for it; absent where they were the server's.
+        #[schema(required = false)]
+        gate: GateRecord,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }
@@ -245,6 +251,12 @@ payloads! {
         mode: Option<String>,
         model: String,
         markers: u64,
+        /// What its markers carry too; absent where that was before analyses had names.
+        #[schema(required = false)]
+        analysis_id: terms::AnalysisId,
+        /// Thresholds that it used; absent likewise.
+        #[schema(required = false)]
+        gate: GateRecord,
     }
     /// A chunk finished tiered inference.
     ChunkInferredPayload {

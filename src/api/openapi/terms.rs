@@ -3,7 +3,7 @@
 //! Types of the domain know nothing of documents; a field that holds one says
 //! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
 
-use media::{LABEL_BYTES, MarkerStatus, Rate};
+use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate};
 use serde_json::{Value, json};
 use timeline::{EventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
@@ -64,8 +64,12 @@ terms! {
     FeedbackId = pattern("^fb-[0-9a-f]{32}$");
     /// Id of a webhook.
     WebhookId = pattern("^wh-[0-9a-f]{32}$");
-    /// Id of a marker; the same analysis of the same frames gives the same ids.
+    /// Id of a marker; no two analyses give the same.
     MarkerId = pattern("^mk-[0-9a-f]{16}$");
+    /// Id of an analysis of a stream.
+    AnalysisId = pattern("^an-[0-9a-f]{16}$");
+    /// Id of an analysis, or `all` of them.
+    WantedAnalysis = pattern("^(all|an-[0-9a-f]{16})$");
     /// SHA-256 in hexadecimal.
     Sha256 = pattern("^[0-9a-f]{64}$");
     /// Wall-clock time in UTC.
@@ -93,7 +97,7 @@ terms! {
     /// Where a page starts: opaque, as a `Link` header gave it.
     Cursor = pattern("^[0-9]{1,19}$");
     /// Where a page of markers starts: opaque, as a `Link` header gave it.
-    MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}$");
+    MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}\.[0-9]{1,19}$");
     /// Where a page of files starts: opaque, as a `Link` header gave it.
     FileCursor = pattern(r"^[0-9a-f]{32}\.[0-9a-z]{1,5}$");
     /// A relative path without empty parts, `.`, `..` and control characters.
@@ -132,6 +136,10 @@ terms! {
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// How final a marker is.
     MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    /// Whose finding a marker is.
+    MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
+    /// Whose findings are listed.
+    WantedOrigin = names(["gate", "model", "all"]);
     /// Which of two models answered: the one asked first, or the one asked where that is unsure.
     Pass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.

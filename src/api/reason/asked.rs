@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use gate::GateConfig;
 use infer::{OutputSchema, finding::default_answer};
 use media::{Label, Rate, Score, StreamId};
 use serde_json::Value;
@@ -17,6 +18,7 @@ use crate::{
         extract::Body,
         ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, default_stream, sampling},
         openapi::terms,
+        thresholds::{self, GateFields},
     },
     catalog::{Catalog, Mode},
     json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said, score},
@@ -141,6 +143,8 @@ pub struct ReasonRequest {
     trace_id: Option<String>,
     /// The answer's `metadata` has an object a frame; true when missing, else it is empty.
     include_frame_metadata: Option<bool>,
+    /// Thresholds of this recording and its analysis.
+    gate: Option<GateFields>,
 }
 
 /// A request that can be carried out.
@@ -171,6 +175,8 @@ pub struct Request {
     pub includes_metadata: bool,
     /// What is wanted of models, if anything is.
     pub semantics: Option<Wanted>,
+    /// Thresholds in place of the server's.
+    pub gate: Option<GateConfig>,
 }
 
 /// What is wanted of models.
@@ -183,8 +189,8 @@ pub struct Wanted {
     pub ask: Ask,
 }
 
-/// Reads a request about models of `catalog`; compiles its schema.
-pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
+/// Reads a request about models of `catalog` to a server with these thresholds; compiles its schema.
+pub fn read(body: &Body, catalog: &Catalog, server: GateConfig) -> Result<Request, ApiError> {
     let mut fields = body.fields()?;
     let model_of = |value: &Value| model_name(catalog, value);
     let source_uri = fields.required("source_uri", SourceUri::read);
@@ -206,6 +212,7 @@ pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             Err("is not served: nothing is done with sound yet".into())
         });
     }
+    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
     let read = fields.finish(|| {
         Some(Request {
             source_uri: source_uri?.to_owned(),
@@ -221,6 +228,7 @@ pub fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             trace_id,
             includes_metadata,
             semantics,
+            gate,
         })
     });
     read.map_err(ApiError::Invalid)

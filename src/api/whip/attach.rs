@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use gate::GateConfig;
 use http::{HeaderValue, StatusCode};
 use infer::OutputSchema;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::{
         extract::Body,
         openapi::terms,
         reason::{CropFields, crop, model_name, output_schema},
+        thresholds::{self, GateFields},
     },
     catalog::Catalog,
     json::{self, Detail, Fields, Int, Text, number, parsed, said},
@@ -63,6 +65,8 @@ pub struct AttachConfig {
     model: Option<String>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
+    /// Thresholds of this recording.
+    gate: Option<GateFields>,
 }
 
 /// How clips are cut.
@@ -93,8 +97,12 @@ pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> 
     value.map(Some).map_err(|error| refused(&format!("is no JSON: {error}")))
 }
 
-/// Reads an attach config; none wishes for nothing.
-pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiError> {
+/// Reads an attach config to a server with these thresholds; none wishes for nothing.
+pub fn read(
+    config: Option<&Value>,
+    catalog: &Catalog,
+    server: GateConfig,
+) -> Result<Wishes, ApiError> {
     let Some(config) = config else { return Ok(Wishes::default()) };
     let mut fields = Fields::of(config).map_err(|details| listed("x-attach-config", &details))?;
     let prompt = fields.optional("prompt", said(LivePrompt::read)).unwrap_or_default();
@@ -104,6 +112,7 @@ pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiErro
     let schema = fields.optional("output_schema", output_schema).map(Arc::new);
     let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
+    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
     fields.refuse_unknown();
     let wishes = Wishes {
         instruction: Instruction { prompt: prompt.to_owned(), schema },
@@ -112,6 +121,7 @@ pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiErro
         crop,
         model: model.map(|model| model.as_str().to_owned()),
         index_name,
+        gate,
     };
     fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
 }
@@ -165,7 +175,9 @@ mod tests {
 
     fn read_json(text: &str) -> Result<Wishes, String> {
         let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");
-        let read = decoded(Some(&header)).and_then(|it| read(it.as_ref(), &Catalog::default()));
+        let server = GateConfig::default();
+        let read =
+            decoded(Some(&header)).and_then(|it| read(it.as_ref(), &Catalog::default(), server));
         read.map_err(|error| error.to_string())
     }
 
@@ -174,7 +186,7 @@ mod tests {
         let wishes = read_json(
             r#"{"prompt":"count","max_output_tokens_per_second":5,"clip_mode":{"target_fps":2},
                 "crop":{"x":0.5,"y":0,"width":0.5,"height":1},"output_schema":{"type":"object"},
-                "model":"qwen3-vl-8b","index_name":"yard"}"#,
+                "model":"qwen3-vl-8b","index_name":"yard","gate":{"keepalive_frames":9}}"#,
         );
         let wishes = wishes.expect("acceptable");
         assert_eq!(
@@ -185,7 +197,10 @@ mod tests {
         assert_eq!((clips.target_fps, clips.length_ms, clips.delay_ms), (2, 500, 500));
         assert!(wishes.crop.is_some() && wishes.instruction.schema.is_some());
         assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
-        assert!(read(None, &Catalog::default()).is_ok_and(|wishes| wishes.clips.is_none()));
+        let expected = GateConfig { keepalive_frames: 9, ..GateConfig::default() };
+        assert_eq!(wishes.gate, Some(expected));
+        let none = read(None, &Catalog::default(), expected);
+        assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate.is_none()));
     }
 
     #[test]
@@ -206,6 +221,8 @@ mod tests {
             (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
             (r#"{"model":"unheard-of"}"#, "model"),
             (r#"{"index_name":""}"#, "index_name"),
+            (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
+            (r#"{"gate":{"cut":0.5}}"#, "gate.cut is not a known field"),
         ];
         for (text, expected) in rows {
             let error = read_json(text).expect_err(text);

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::{
     JobEnds, RunError, Snapshot,
+    analyses::Analyses,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
 };
@@ -94,6 +95,7 @@ pub struct Run {
     job_ends: Arc<JobEnds>,
     stills: Mutex<Stills>,
     pub(super) chunks: Mutex<ChunkOrder>,
+    pub(super) analyses: Mutex<Analyses>,
 }
 
 struct State {
@@ -167,6 +169,7 @@ impl Run {
             job_ends,
             stills: Mutex::default(),
             chunks: Mutex::default(),
+            analyses: Mutex::default(),
         }
     }
 

@@ -68,7 +68,7 @@ impl Job {
         let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        let gate = Gate::new(runner.parts.gate);
+        let gate = Gate::new(ingest.gate.unwrap_or(runner.parts.gate));
         let stored = Stores::new(&runner.parts, guard.run());
         Job {
             runner,
@@ -122,7 +122,7 @@ impl Job {
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
             views: self.chunks.as_ref().map(|chunks| chunks.views),
-            gate: self.runner.parts.gate,
+            gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
             threads: self.runner.parts.threads,
             limits,
         };

@@ -147,7 +147,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         }
     };
     let (asks, chunks) = begun.unzip();
-    let gate = runner.parts.gate;
+    let gate = ingest.gate.unwrap_or(runner.parts.gate);
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
@@ -232,8 +232,15 @@ fn conclude(
 ) -> Result<Reasoned, IngestError> {
     let cut = decoded.cut.take();
     let is_cut = cut.is_some() || told.is_cut;
-    let signals = match decoded.log.registry.timeline().signals(&decoded.signals) {
-        Ok(signals) => signals,
+    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
+    let (log, timeline) = (&decoded.log, decoded.log.registry.timeline());
+    // Until all of it is on the timeline.
+    let _turn = log.runtime.block_on(log.run.analysis_turn());
+    let signals = timeline.signals(&decoded.signals);
+    let read =
+        signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
+    let (signals, analysis) = match read {
+        Ok(read) => read,
         Err(error) => {
             decoded.stored.take_back(&decoded.log.run);
             return Err(error.into());
@@ -244,7 +251,6 @@ fn conclude(
     for still in &mut decoded.stills {
         still.event_type = terms.words.event_type(still.event_type.clone());
     }
-    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
     let mut frames = analysis::replay(&signals, gate, |name| terms.words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
@@ -254,7 +260,8 @@ fn conclude(
         let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
         Event::SemanticFallbackActivated(fallback)
     });
-    let markers = analysis::markers(decoded.log.run.id(), &stream_id, &frames, terms.markers);
+    let markers = analysis::markers(&analysis, &frames, terms.markers);
+    let beside = analysis::markers_beside(&analysis, &frames, terms.markers, &markers);
     let generated = AnalysisGenerated {
         request_id,
         stream_id: stream_id.clone(),
@@ -262,10 +269,12 @@ fn conclude(
         window_size: terms.windowing.frames,
         segment_ms: terms.windowing.span_ms,
         sampling_policy: decoded.ingest.policy,
-        sample_fps: decoded.sample_fps(),
+        sample_fps: decoded.sample_fps().or_else(|| Some(analysis::rate_of(&frames))),
         mode: Some(terms.mode),
         model: terms.model.as_str().to_owned(),
         markers: markers.len() as u64,
+        analysis_id: Some(analysis.id()),
+        gate: Some(gate),
     };
     let completed = RunCompleted {
         request_id: Some(request_id),
@@ -275,7 +284,8 @@ fn conclude(
         index_name: terms.index_name,
         semantic: Some(semantic.clone()),
     };
-    let events = fallback.into_iter().chain(markers.iter().cloned().map(Event::MarkerEmitted));
+    let emitted = markers.iter().cloned().chain(beside);
+    let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
     let tail = Tail {
         events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
         last: match &cut {

@@ -142,6 +142,7 @@ impl Decoded {
             decoder_fallback: report.fallback,
             truncated: report.truncated,
             reason: self.reason,
+            gate: ingest.gate,
             signals,
         };
         let run = log.run.id();

@@ -5,8 +5,8 @@
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    BlobHash, EventType, JobId, Label, MarkerId, MarkerStatus, Rate, RequestId, RunId, Score, Seq,
-    SessionId, Signal, StreamId,
+    AnalysisId, BlobHash, EventType, JobId, Label, MarkerId, MarkerOrigin, MarkerStatus, Rate,
+    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -103,7 +103,7 @@ macro_rules! id_fields {
         fn read(text: &str) -> Option<Self> { parse_as(&parse::<String>(text)?) }
     })* };
 }
-id_fields!(RequestId, RunId, SessionId, JobId, MarkerId, BlobHash);
+id_fields!(RequestId, RunId, SessionId, JobId, MarkerId, AnalysisId, BlobHash);
 
 macro_rules! name_fields {
     ($($name:ty: $read:expr;)*) => { $(impl Field for $name {
@@ -116,6 +116,7 @@ name_fields! {
     Label: parse_as;
     EventType: |name: &str| Some(EventType::from_name(name));
     MarkerStatus: MarkerStatus::from_name;
+    MarkerOrigin: MarkerOrigin::from_name;
     SamplingPolicy: SamplingPolicy::from_name;
     Pass: Pass::from_name;
 }

@@ -1,6 +1,6 @@
 //! The members of every payload, in the order of the wire contract: one entry a kind.
 
-use media::Marker;
+use media::{GateConfig, Marker};
 
 use super::json::{Field, Fields, Object, Payload};
 use crate::event::*;
@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, signals,
+    @optional reason, @optional gate, signals,
 });
 payload!(Marker {
     marker_id,
@@ -64,6 +64,9 @@ payload!(Marker {
     end_pts_ms,
     confidence,
     supersedes_marker_id,
+    @optional analysis_id,
+    @optional origin,
+    @optional beside,
 });
 payload!(AnalysisGenerated {
     request_id,
@@ -76,7 +79,10 @@ payload!(AnalysisGenerated {
     mode,
     model,
     markers,
+    @optional analysis_id,
+    @optional gate,
 });
+payload!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
 payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
 payload!(SemanticChunkInferred {
     request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
@@ -119,16 +125,19 @@ payload!(Finding {
     @optional reused_from_seq, @optional index_name, @optional truncated,
 });
 
-impl Field for SemanticOutcome {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend(Object::of(self));
-    }
+macro_rules! object_fields {
+    ($($type:ty),*) => { $(impl Field for $type {
+        fn write(&self, out: &mut Vec<u8>) {
+            out.extend(Object::of(self));
+        }
 
-    fn read(text: &str) -> Option<SemanticOutcome> {
-        // As in every field, what is wrong in it does not matter to the caller.
-        Payload::read(&Fields::parse(text).ok()?).ok()
-    }
+        fn read(text: &str) -> Option<Self> {
+            // As in every field, what is wrong in it does not matter to the caller.
+            Payload::read(&Fields::parse(text).ok()?).ok()
+        }
+    })* };
 }
+object_fields!(SemanticOutcome, GateConfig);
 
 impl Payload for SessionRunCreated {
     fn write(&self, object: &mut Object) {

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use media::{
-    EventType, JobId, Marker, MarkerStatus, Rate, RequestId, Score, Seq, SessionId, Signal,
+    EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate, RequestId, Score, Seq,
+    SessionId, Signal,
 };
 
 use super::*;
@@ -153,6 +154,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        gate: None,
         signals,
     }
 }
@@ -214,6 +216,9 @@ fn analysis() {
         end_pts_ms: 133,
         confidence: Score::from_millionths(700_000),
         supersedes_marker_id: None,
+        analysis_id: None,
+        origin: None,
+        beside: false,
     };
     let members = r#""run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7"#;
     check(
@@ -221,13 +226,15 @@ fn analysis() {
         &format!(r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":null}}"#),
     );
     marker.supersedes_marker_id = Some(marker.marker_id);
+    marker.analysis_id = Some("an-0000000000000002".parse().expect("an id"));
+    (marker.origin, marker.beside) = (Some(MarkerOrigin::Gate), true);
     check(
-        Event::MarkerEmitted(marker),
+        Event::MarkerEmitted(marker.clone()),
         &format!(
-            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001"}}"#
+            r#"{{"marker_id":"mk-0000000000000001",{members},"supersedes_marker_id":"mk-0000000000000001","analysis_id":"an-0000000000000002","origin":"gate","beside":true}}"#
         ),
     );
-    let generated = AnalysisGenerated {
+    let mut generated = AnalysisGenerated {
         request_id: REQUEST,
         stream_id: "yard".parse().expect("a label"),
         frames: 10,
@@ -238,11 +245,15 @@ fn analysis() {
         mode: None,
         model: text("qwen3-vl-8b"),
         markers: 3,
+        analysis_id: None,
+        gate: None,
     };
-    check(
-        Event::AnalysisGenerated(generated),
-        r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3}"#,
-    );
+    let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
+    check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
+    generated.analysis_id = marker.analysis_id;
+    generated.gate = Some(GateConfig::default());
+    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":30,"scene_cut":0.5,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
+    check(Event::AnalysisGenerated(generated), &format!("{{{members},{named}}}"));
 }
 
 #[test]

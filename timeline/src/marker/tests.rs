@@ -7,6 +7,34 @@ use super::*;
 /// Segments as (type, frames, confidence in millionths); indices inside are consecutive.
 type Segments<'a> = &'a [(&'a str, std::ops::RangeInclusive<u64>, u32)];
 
+#[test]
+fn a_marker_is_a_models_where_a_model_named_some_of_its_frames() {
+    use MarkerOrigin::{Gate, Model};
+    let finding = |(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameFinding {
+        frame_index: *frame_index,
+        pts_ms: 0,
+        event_type: EventType::from_name(name),
+        is_scene_cut: false,
+        confidence: Score::from_millionths(100_000),
+        origin: *origin,
+    };
+    let found = |frames: &[(u64, &str, MarkerOrigin)]| -> Vec<_> {
+        let markers = derive_markers(&first(), frames.iter().map(finding), MarkerConfig::default());
+        markers.iter().map(|marker| marker.origin).collect()
+    };
+    assert_eq!(found(&[(0, "a", Gate), (1, "b", Model)]), [Some(Gate), Some(Model)]);
+    assert_eq!(found(&[(0, "a", Gate), (1, "a", Model), (2, "a", Gate)]), [Some(Model)]);
+    let confirmed = [Some(Gate), Some(Model), Some(Model)];
+    assert_eq!(found(&[(0, "a", Gate), (2, "a", Model)]), confirmed);
+    assert_eq!(found(&[(0, "a", Gate), (2, "a", Gate)]), [Some(Gate); 3]);
+}
+
+/// The first analysis of a stream.
+fn first() -> AnalysisKey {
+    let stream = "cam".parse().expect("a stream id");
+    AnalysisKey { run: RunId::from_bytes([7; 16]), stream, ordinal: 0 }
+}
+
 fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
     let frames = segments.iter().flat_map(|(name, frames, confidence)| {
         frames.clone().map(|frame_index| FrameFinding {
@@ -15,10 +43,10 @@ fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
             event_type: EventType::from_name(name),
             is_scene_cut: *name == "scene_cut",
             confidence: Score::from_millionths(*confidence),
+            origin: MarkerOrigin::Gate,
         })
     });
-    let stream = "cam".parse().expect("a stream id");
-    derive_markers(RunId::from_bytes([7; 16]), &stream, frames, config)
+    derive_markers(&first(), frames, config)
 }
 
 fn outline(markers: &[Marker]) -> Vec<String> {
@@ -68,10 +96,9 @@ fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
             event_type: EventType::from_name(name),
             is_scene_cut: *is_scene_cut,
             confidence: Score::from_millionths(100_000),
+            origin: MarkerOrigin::Gate,
         });
-        let stream = "cam".parse().expect("a stream id");
-        let config = MarkerConfig::default();
-        outline(&derive_markers(RunId::from_bytes([7; 16]), &stream, findings, config))
+        outline(&derive_markers(&first(), findings, MarkerConfig::default()))
     };
     assert_eq!(derive(&[("shot change", true)]), ["shot change exact 0-0 0.1"]);
     assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut exact 0-0 0.1"]);
@@ -157,27 +184,37 @@ fn times_are_those_of_the_first_and_last_frame() {
 #[test]
 fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     let segments: Segments<'_> = &[("car", 0..=1, 200_000), ("car", 3..=4, 400_000)];
-    let (first, replay) =
+    let (once, replay) =
         (derive(segments, MarkerConfig::default()), derive(segments, MarkerConfig::default()));
-    assert_eq!(first, replay);
+    assert_eq!(once, replay);
     // Pinned: a change of the derivation would give stored markers new names.
-    assert_eq!(first[0].marker_id.to_string(), "mk-4ff5742449c8acb3");
-    let stream = |name: &str| name.parse::<StreamId>().expect("a stream id");
-    let run = RunId::from_bytes([7; 16]);
-    let other = RunId::from_bytes([8; 16]);
-    let (car, van) = (EventType::from_name("car"), EventType::from_name("van"));
-    let (exact, finalized) = (MarkerStatus::Exact, MarkerStatus::Finalized);
+    assert_eq!(once[0].marker_id.to_string(), "mk-948e99fd1262b7fb");
+    assert_eq!(once[0].analysis_id, Some(first().id()));
+    assert_eq!(first().id().to_string(), "an-1102acf6fe255147");
+    let other_run = AnalysisKey { run: RunId::from_bytes([8; 16]), ..first() };
+    let other_stream = AnalysisKey { stream: "cams".parse().expect("a stream id"), ..first() };
+    let second = AnalysisKey { ordinal: 1, ..first() };
     let ids = [
-        marker_id(run, &stream("cam"), &car, exact, 0, 1),
-        marker_id(other, &stream("cam"), &car, exact, 0, 1),
-        marker_id(run, &stream("cams"), &car, exact, 0, 1),
-        marker_id(run, &stream("cam"), &van, exact, 0, 1),
-        marker_id(run, &stream("cam"), &car, finalized, 0, 1),
-        marker_id(run, &stream("cam"), &car, exact, 1, 1),
-        marker_id(run, &stream("cam"), &car, exact, 0, 2),
+        first().id().to_string(),
+        other_run.id().to_string(),
+        other_stream.id().to_string(),
+        second.id().to_string(),
+    ];
+    let markers = [
+        first().derived(&["car", "exact"], &[0, 1]),
+        other_run.derived(&["car", "exact"], &[0, 1]),
+        other_stream.derived(&["car", "exact"], &[0, 1]),
+        second.derived(&["car", "exact"], &[0, 1]),
+        first().derived(&["van", "exact"], &[0, 1]),
+        first().derived(&["car", "finalized"], &[0, 1]),
+        first().derived(&["car", "exact"], &[1, 1]),
+        first().derived(&["car", "exact"], &[0, 2]),
     ];
     for (i, id) in ids.iter().enumerate() {
-        assert!(!ids[..i].contains(id), "id {i} repeats");
+        assert!(!ids[..i].contains(id), "analysis {i} repeats");
+    }
+    for (i, id) in markers.iter().enumerate() {
+        assert!(!markers[..i].contains(id), "marker {i} repeats");
     }
 }
 
@@ -197,11 +234,11 @@ proptest! {
                 event_type: EventType::from_name(NAMES[*name]),
                 is_scene_cut: *name == 0,
                 confidence: Score::from_millionths(tenths * 100_000),
+                origin: MarkerOrigin::Gate,
             }
         }).collect();
         let config = MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
-        let stream = "cam".parse().expect("a stream id");
-        let markers = derive_markers(RunId::from_bytes([7; 16]), &stream, findings.clone(), config);
+        let markers = derive_markers(&first(), findings.clone(), config);
         let finalized = |marker: &&Marker| marker.status == MarkerStatus::Finalized;
         let covered: Vec<u64> = markers.iter().filter(|marker| !finalized(marker))
             .flat_map(|marker| marker.start_frame..=marker.end_frame).collect();

@@ -1,8 +1,8 @@
 //! Thresholds of the gate with their units and defaults.
 
-use media::Score;
+use crate::Score;
 
-/// When a frame is selected and why; see [`crate::Reason`] for the priority.
+/// When a frame is selected and why, which is the gate's to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateConfig {
     /// A frame is selected at least every so many frames, counted from the first; 0 means never.

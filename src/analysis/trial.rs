@@ -1,0 +1,88 @@
+//! Other thresholds on the same signals: what each side decides, and where the two differ.
+
+use gate::{Gate, GateConfig, Reason};
+use media::Signal;
+
+/// Frames that are decided differently and told one by one; the others are counted.
+pub const DIFFERENCES_MAX: usize = 10_000;
+
+/// What a gate decides about a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is remarkable.
+    pub reason: Reason,
+    /// It is kept.
+    pub selected: bool,
+}
+
+/// A frame that is decided differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Presentation time.
+    pub pts_ms: i64,
+    /// By the thresholds of before.
+    pub before: Verdict,
+    /// By those that are tried.
+    pub after: Verdict,
+}
+
+/// The decisions of one gate, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames that are kept.
+    pub kept: u64,
+    reasons: [u64; Reason::ALL.len()],
+}
+
+impl Tally {
+    /// Frames by reason.
+    pub fn reasons(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.into_iter().zip(self.reasons)
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        self.kept += u64::from(verdict.selected);
+        for (reason, count) in Reason::ALL.iter().zip(&mut self.reasons) {
+            *count += u64::from(*reason == verdict.reason);
+        }
+    }
+}
+
+/// The decisions of two gates on the same signals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Those of the thresholds of before.
+    pub before: Tally,
+    /// Those of the thresholds that are tried.
+    pub after: Tally,
+    /// Frames that are decided differently.
+    pub changed: u64,
+    /// The first of them.
+    pub differences: Vec<Difference>,
+}
+
+impl Trial {
+    /// Tries `after` in place of `before`.
+    pub fn of(signals: &[Signal], before: GateConfig, after: GateConfig) -> Trial {
+        let (mut trial, mut gates) = (Trial::default(), [before, after].map(Gate::new));
+        for signal in signals {
+            let [before, after] = gates.each_mut().map(|gate| {
+                let decision = gate.offer(signal);
+                Verdict { reason: decision.reason, selected: decision.selected }
+            });
+            trial.before.count(before);
+            trial.after.count(after);
+            if before == after {
+                continue;
+            }
+            trial.changed += 1;
+            if trial.differences.len() < DIFFERENCES_MAX {
+                let Signal { frame_index, pts_ms, .. } = *signal;
+                trial.differences.push(Difference { frame_index, pts_ms, before, after });
+            }
+        }
+        trial
+    }
+}

@@ -1,0 +1,104 @@
+//! What an analysis that is not recorded would change: counts, and each decision that differs.
+
+use std::collections::BTreeMap;
+
+use gate::GateConfig;
+use media::{AnalysisId, Marker, Signal};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    analysis::trial::{Difference, Tally, Trial, Verdict},
+    api::{openapi::terms, thresholds::GateRecord},
+};
+
+/// Other thresholds on the same signals: nothing of it is recorded.
+#[derive(Serialize, ToSchema)]
+pub struct DryRun {
+    /// The newest analysis of the stream, whose thresholds are those of `before`; null where it has
+    /// none, or one that did not record them: then they are those that the frames were recorded with.
+    #[schema(value_type = Option<terms::AnalysisId>, required = true)]
+    compared_with: Option<String>,
+    before: Decisions,
+    /// By the thresholds of the request.
+    after: Decisions,
+    /// Markers by their type, as the analysis would emit them.
+    marker_types: BTreeMap<String, u64>,
+    /// Frames that are decided differently.
+    changed_frames: u64,
+    /// The first 10000 of them.
+    differences: Vec<DifferenceRecord>,
+}
+
+/// What a gate decides, counted.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GateDecisions)]
+struct Decisions {
+    gate: GateRecord,
+    /// Frames that are kept.
+    kept: u64,
+    /// Frames by the reason of their decision.
+    reasons: BTreeMap<&'static str, u64>,
+}
+
+/// A frame that is decided differently.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GateDifference)]
+struct DifferenceRecord {
+    frame_index: u64,
+    pts_ms: i64,
+    before: VerdictRecord,
+    after: VerdictRecord,
+}
+
+/// What a gate decides about a frame.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GateVerdict)]
+struct VerdictRecord {
+    reason: &'static str,
+    kept: bool,
+}
+
+impl DryRun {
+    /// Of `after` in place of `before`, which are the thresholds of `compared_with`.
+    pub fn of(
+        signals: &[Signal],
+        (compared_with, before): (Option<AnalysisId>, GateConfig),
+        after: GateConfig,
+        markers: &[Marker],
+    ) -> DryRun {
+        let trial = Trial::of(signals, before, after);
+        let mut marker_types = BTreeMap::new();
+        for marker in markers {
+            *marker_types.entry(marker.event_type.as_str().to_owned()).or_default() += 1;
+        }
+        DryRun {
+            compared_with: compared_with.map(|id| id.to_string()),
+            before: Decisions::of(before, &trial.before),
+            after: Decisions::of(after, &trial.after),
+            marker_types,
+            changed_frames: trial.changed,
+            differences: trial.differences.into_iter().map(DifferenceRecord::from).collect(),
+        }
+    }
+}
+
+impl Decisions {
+    fn of(gate: GateConfig, tally: &Tally) -> Decisions {
+        let reasons = tally.reasons().map(|(reason, count)| (reason.as_str(), count));
+        Decisions { gate: gate.into(), kept: tally.kept, reasons: reasons.collect() }
+    }
+}
+
+impl From<Difference> for DifferenceRecord {
+    fn from(difference: Difference) -> DifferenceRecord {
+        let Difference { frame_index, pts_ms, before, after } = difference;
+        DifferenceRecord { frame_index, pts_ms, before: before.into(), after: after.into() }
+    }
+}
+
+impl From<Verdict> for VerdictRecord {
+    fn from(verdict: Verdict) -> VerdictRecord {
+        VerdictRecord { reason: verdict.reason.as_str(), kept: verdict.selected }
+    }
+}

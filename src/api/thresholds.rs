@@ -1,0 +1,110 @@
+//! Thresholds of the gate that a caller chooses: of one analysis, or of one recording.
+
+use gate::GateConfig;
+use media::Score;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::openapi::terms;
+use crate::{
+    config::KEEPALIVE_FRAMES_MAX,
+    json::{Fields, Int, score},
+};
+
+/// Frames from one that is kept for its distance to the next.
+pub type KeepaliveFrames = Int<0, KEEPALIVE_FRAMES_MAX>;
+
+/// Thresholds in place of the server's, or of those that frames were recorded with; what is missing
+/// stays as it is. Other fields are refused.
+#[derive(ToSchema)]
+#[schema(as = GateRequest)]
+#[expect(dead_code, reason = "says what `change` reads")]
+pub struct GateFields {
+    /// A frame is kept at least every so many frames; 0 means never.
+    #[schema(inline)]
+    keepalive_frames: Option<KeepaliveFrames>,
+    /// Least `scene_score` of a scene cut.
+    scene_cut: Option<terms::Fraction>,
+    /// Least change of `luma_mean` against the frame before that is an exposure shift.
+    luma_shift: Option<terms::Fraction>,
+    /// Least `flicker_score` of suspected flicker.
+    flicker: Option<terms::Fraction>,
+    /// Least `ghosting_score` of suspected ghosting.
+    ghosting: Option<terms::Fraction>,
+    /// Least `noise_variance_score` of a noise spike.
+    noise: Option<terms::Fraction>,
+}
+
+/// The thresholds that a caller chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateChange {
+    keepalive_frames: Option<u32>,
+    scene_cut: Option<Score>,
+    luma_shift: Option<Score>,
+    flicker: Option<Score>,
+    ghosting: Option<Score>,
+    noise: Option<Score>,
+}
+
+impl GateChange {
+    /// `base` with what was chosen.
+    pub fn of(self, base: GateConfig) -> GateConfig {
+        GateConfig {
+            keepalive_frames: self.keepalive_frames.unwrap_or(base.keepalive_frames),
+            scene_cut: self.scene_cut.unwrap_or(base.scene_cut),
+            luma_shift: self.luma_shift.unwrap_or(base.luma_shift),
+            flicker: self.flicker.unwrap_or(base.flicker),
+            ghosting: self.ghosting.unwrap_or(base.ghosting),
+            noise: self.noise.unwrap_or(base.noise),
+        }
+    }
+}
+
+/// Reads the thresholds that the field `gate` holds.
+pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
+    fields.object("gate", |fields| {
+        let change = GateChange {
+            keepalive_frames: fields
+                .optional("keepalive_frames", KeepaliveFrames::read)
+                .map(|frames| frames as u32),
+            scene_cut: fields.optional("scene_cut", score),
+            luma_shift: fields.optional("luma_shift", score),
+            flicker: fields.optional("flicker", score),
+            ghosting: fields.optional("ghosting", score),
+            noise: fields.optional("noise", score),
+        };
+        fields.refuse_unknown();
+        Some(change)
+    })
+}
+
+/// Thresholds that are in force.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GateThresholds)]
+pub struct GateRecord {
+    /// A frame is kept at least every so many frames; 0 means never.
+    keepalive_frames: u32,
+    #[schema(value_type = terms::Fraction)]
+    scene_cut: f64,
+    #[schema(value_type = terms::Fraction)]
+    luma_shift: f64,
+    #[schema(value_type = terms::Fraction)]
+    flicker: f64,
+    #[schema(value_type = terms::Fraction)]
+    ghosting: f64,
+    #[schema(value_type = terms::Fraction)]
+    noise: f64,
+}
+
+impl From<GateConfig> for GateRecord {
+    fn from(gate: GateConfig) -> GateRecord {
+        GateRecord {
+            keepalive_frames: gate.keepalive_frames,
+            scene_cut: gate.scene_cut.as_f64(),
+            luma_shift: gate.luma_shift.as_f64(),
+            flicker: gate.flicker.as_f64(),
+            ghosting: gate.ghosting.as_f64(),
+            noise: gate.noise.as_f64(),
+        }
+    }
+}

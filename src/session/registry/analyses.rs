@@ -1,0 +1,93 @@
+//! The analyses of a run, told from its events: which is the newest of a stream, and the turn to
+//! add another.
+
+use std::{collections::HashMap, sync::Arc};
+
+use gate::GateConfig;
+use media::{AnalysisId, Seq, StreamId};
+use timeline::{AnalysisKey, Event, EventKind, Timeline, TimelineError};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::run::{Run, lock};
+
+/// Events read at a time.
+const PAGE: usize = 1000;
+
+/// The analyses in the events before `next`, and whose turn it is to add one.
+#[derive(Default)]
+pub(super) struct Analyses {
+    next: Seq,
+    made: Vec<Made>,
+    turn: Arc<Mutex<()>>,
+}
+
+/// An analysis on the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    seq: Seq,
+    stream: StreamId,
+    /// Its name; `None` where that was before analyses had names.
+    pub id: Option<AnalysisId>,
+    /// Thresholds that it used; `None` likewise.
+    pub gate: Option<GateConfig>,
+}
+
+impl Run {
+    /// The turn to choose the ordinal of an analysis and to record it: whoever else wants it waits
+    /// until this is dropped.
+    pub async fn analysis_turn(&self) -> OwnedMutexGuard<()> {
+        let turn = Arc::clone(&lock(&self.analyses).turn);
+        turn.lock_owned().await
+    }
+
+    /// What sets the next analysis of `stream` apart; waits for the disk.
+    pub fn next_analysis(
+        &self,
+        timeline: &Timeline,
+        stream: &StreamId,
+    ) -> Result<AnalysisKey, TimelineError> {
+        self.with_analyses(timeline, |made| AnalysisKey {
+            run: self.id(),
+            stream: stream.clone(),
+            ordinal: made.iter().filter(|made| made.stream == *stream).count() as u64,
+        })
+    }
+
+    /// The newest analysis of each stream among the events up to `until`; waits for the disk.
+    pub fn newest_analyses(
+        &self,
+        timeline: &Timeline,
+        until: Seq,
+    ) -> Result<HashMap<StreamId, Made>, TimelineError> {
+        self.with_analyses(timeline, |made| {
+            let made = made.iter().take_while(|made| made.seq <= until);
+            made.map(|made| (made.stream.clone(), made.clone())).collect()
+        })
+    }
+
+    /// Reads only events that are new to it.
+    fn with_analyses<T>(
+        &self,
+        timeline: &Timeline,
+        take: impl FnOnce(&[Made]) -> T,
+    ) -> Result<T, TimelineError> {
+        let mut analyses = lock(&self.analyses);
+        loop {
+            let kind = Some(EventKind::AnalysisGenerated);
+            let page = timeline.read(self.id(), analyses.next, PAGE, kind)?;
+            let Some(last) = page.last() else { return Ok(take(&analyses.made)) };
+            let next = Seq(last.head.seq.0 + 1);
+            for stored in page {
+                if let Event::AnalysisGenerated(generated) = stored.decode()? {
+                    analyses.made.push(Made {
+                        seq: stored.head.seq,
+                        stream: generated.stream_id,
+                        id: generated.analysis_id,
+                        gate: generated.gate,
+                    });
+                }
+            }
+            analyses.next = next;
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Analyses have names: markers are those of the newest of a stream unless another is asked for.
+
+use media::{EventType, Marker, MarkerId, MarkerStatus, RequestId, RunId, Score};
+use serde_json::{Value, json};
+use timeline::{AnalysisGenerated, Event, NewEvent, Options, RunCreated, SamplingPolicy, Timeline};
+
+use crate::support::{Reply, Server, Setup, shared};
+
+/// Calm frames from `first` on, of which each second index is skipped: each has a marker of its own.
+pub fn frames(first: u64, count: u64) -> Value {
+    let frame = |index: u64| {
+        json!({
+            "frame_index": index * 2, "pts_ms": index * 80, "perceptual_hash": "00000000000000ff",
+            "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
+            "noise_variance_score": 0.1, "scene_score": 0.0,
+        })
+    };
+    (first..first + count).map(frame).collect()
+}
+
+fn analyze(server: &Server, run: &str, stream: &str, frames: &Value) -> Vec<Value> {
+    let body = json!({"model": "qwen3-vl-8b", "stream_id": stream, "frames": frames});
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    array(&reply)
+}
+
+fn array(reply: &Reply) -> Vec<Value> {
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()["markers"].as_array().expect("an array").clone()
+}
+
+/// The one analysis that made `markers`.
+fn made_by(markers: &[Value]) -> String {
+    let id = markers[0]["analysis_id"].as_str().expect("a name").to_owned();
+    assert!(id.strip_prefix("an-").is_some_and(|hex| hex.len() == 16), "{id}");
+    assert!(markers.iter().all(|marker| marker["analysis_id"] == id), "{markers:?}");
+    id
+}
+
+fn ids(markers: &[Value]) -> Vec<String> {
+    let mut ids: Vec<_> = markers.iter().map(|marker| marker["marker_id"].to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/markers");
+    assert_eq!(array(&server.get(&path)), Vec::<Value>::new());
+    let first = analyze(&server, &run, "main", &frames(0, 6));
+    let other = analyze(&server, &run, "door", &frames(0, 2));
+    // The same frames, and two more: what is alike gets other names.
+    let second = analyze(&server, &run, "main", &frames(0, 8));
+    let names = [made_by(&first), made_by(&other), made_by(&second)];
+    let [one, two, three] = &names;
+    assert!(one != two && two != three && one != three, "{names:?}");
+    let listed = |query: &str| ids(&array(&server.get(&format!("{path}?{query}"))));
+    let of = |all: &[&[Value]]| ids(&all.concat());
+    assert_eq!(listed(""), of(&[&other, &second]));
+    assert_eq!(listed(&format!("analysis_id={one}")), of(&[&first]));
+    assert_eq!(listed(&format!("analysis_id={two}")), of(&[&other]));
+    assert_eq!(listed("analysis_id=all"), of(&[&first, &other, &second]));
+    assert_eq!(listed("analysis_id=an-0123456789abcdef"), Vec::<String>::new());
+    for name in ["", "an-", "an-0123456789ABCDEF", "mk-0123456789abcdef", "newest"] {
+        let reply = server.get(&format!("{path}?analysis_id={name}"));
+        assert_eq!((reply.status, reply.fields()), (422, vec!["analysis_id".into()]), "{name}");
+    }
+    let events = server.events(&run);
+    let told = events.iter().filter(|event| event["kind"] == "analysis_generated");
+    let told: Vec<&Value> = told.map(|event| &event["payload"]["analysis_id"]).collect();
+    assert_eq!(told, [one, two, three]);
+
+    server.kill();
+    let server = Setup::new(dir.path()).start();
+    assert_eq!(ids(&array(&server.get(&path))), of(&[&other, &second]));
+    let third = analyze(&server, &run, "main", &frames(0, 6));
+    assert!(!names.contains(&made_by(&third)), "the count goes on where it was");
+    assert_eq!(ids(&array(&server.get(&path))), of(&[&other, &third]));
+}
+
+#[test]
+fn pages_go_on_with_the_analysis_that_they_began_with() {
+    let server = shared();
+    let run = server.create_run();
+    let first = analyze(&server, &run, "main", &frames(0, 5));
+    let page = server.get(&format!("/v1/runs/{run}/markers?limit=2"));
+    let second = analyze(&server, &run, "main", &frames(0, 5));
+    let next = page.header("link").split(['<', '>']).nth(1).expect("a next page").to_owned();
+    let read = [array(&page), array(&server.get(&next))].concat();
+    assert_eq!(read[..], first[..4]);
+    assert_eq!(array(&server.get(&format!("/v1/runs/{run}/markers"))), second);
+}
+
+#[test]
+fn analyses_at_once_share_no_name() {
+    let server = shared();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/analyze");
+    // One at a time is taken; the others are told so, or wait their turn.
+    let taken: Vec<String> = std::thread::scope(|scope| {
+        let (server, path) = (&server, &path);
+        let asks: Vec<_> = (1..9)
+            .map(|count| {
+                let body = json!({"model": "qwen3-vl-8b", "frames": frames(0, count)});
+                scope.spawn(move || server.post(path, &body))
+            })
+            .collect();
+        let replies = asks.into_iter().map(|ask| ask.join().expect("answered"));
+        let taken = replies.filter(|reply| reply.status == 200);
+        taken.map(|reply| made_by(&array(&reply))).collect()
+    });
+    let mut names = taken.clone();
+    names.sort();
+    names.dedup();
+    assert!(!names.is_empty() && names.len() == taken.len(), "{taken:?}");
+}
+
+#[test]
+fn a_reasonings_markers_carry_the_name_that_its_analysis_has() {
+    let server = shared().with_clips();
+    let run = server.create_run();
+    let body = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b", "max_frames": 20});
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    let markers = array(&reply);
+    let events = server.events(&run);
+    let told = events.iter().find(|event| event["kind"] == "analysis_generated").expect("told");
+    assert_eq!(told["payload"]["analysis_id"], made_by(&markers));
+    assert_eq!(array(&server.get(&format!("/v1/runs/{run}/markers"))), markers);
+}
+
+const RUN: RunId = RunId::from_bytes([9; 16]);
+
+/// A log of before analyses had names, with two analyses that gave one marker each.
+fn seed(dir: &std::path::Path) {
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let request_id = RequestId::from_bytes([0; 8]);
+    let stream_id: media::StreamId = "main".parse().expect("a label");
+    let created = RunCreated {
+        request_id,
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "alice".to_owned(),
+        tenant_id: None,
+    };
+    let mut events = vec![Event::RunCreated(created)];
+    for number in 1..=2 {
+        events.push(Event::AnalysisGenerated(AnalysisGenerated {
+            request_id,
+            stream_id: stream_id.clone(),
+            frames: 1,
+            window_size: 16,
+            segment_ms: 250,
+            sampling_policy: SamplingPolicy::Fixed,
+            sample_fps: None,
+            mode: None,
+            model: "m".to_owned(),
+            markers: 1,
+            analysis_id: None,
+            gate: None,
+        }));
+        events.push(Event::MarkerEmitted(Marker {
+            marker_id: MarkerId::from_bytes([number; 8]),
+            run_id: RUN,
+            stream_id: stream_id.clone(),
+            event_type: EventType::SceneCut,
+            status: MarkerStatus::Exact,
+            start_frame: 0,
+            end_frame: 0,
+            start_pts_ms: 0,
+            end_pts_ms: 0,
+            confidence: Score::ONE,
+            supersedes_marker_id: None,
+            analysis_id: None,
+            origin: None,
+            beside: false,
+        }));
+    }
+    let batch = events.into_iter().map(|event| NewEvent { run: RUN, event }).collect();
+    log.append_wait(batch).expect("appended");
+}
+
+#[test]
+fn markers_of_older_logs_are_those_of_an_analysis_before_all_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path());
+    let server = Setup::new(dir.path()).start();
+    let path = format!("/v1/runs/{RUN}/markers");
+    let old = array(&server.get(&path));
+    assert_eq!(old.len(), 2);
+    assert!(old.iter().all(|marker| marker.get("analysis_id").is_none()), "{old:?}");
+    let new = analyze(&server, &RUN.to_string(), "main", &frames(0, 3));
+    assert_eq!(array(&server.get(&path)), new);
+    assert_eq!(array(&server.get(&format!("{path}?analysis_id=all"))).len(), 5);
+}

@@ -1,0 +1,56 @@
+//! Whose finding a marker is: where a model spoke, the gate's own are recorded beside its types.
+
+use scripted_model::Step;
+use serde_json::{Value, json};
+
+use crate::{
+    reason::{finding, payloads, reason},
+    support::{Server, Setup, clips, model::Model},
+};
+
+fn markers(server: &Server, run: &str, query: &str) -> Vec<Value> {
+    let reply = server.get(&format!("/v1/runs/{run}/markers?{query}"));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()["markers"].as_array().expect("an array").clone()
+}
+
+/// What differs from run to run left out.
+fn outline(markers: &[Value]) -> Vec<Value> {
+    let names = ["event_type", "status", "start_frame", "end_frame", "confidence", "origin"];
+    let of = |marker: &Value| names.iter().map(|name| marker[*name].clone()).collect::<Value>();
+    markers.iter().map(of).collect()
+}
+
+#[test]
+fn the_gates_own_markers_are_recorded_beside_a_models() {
+    let clips = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = Model::start(|_| Step::chat(&finding("van waits", 0.875)));
+    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+
+    let plain = server.create_run();
+    let reply = reason(&server, &plain, &json!({"semantic_inference": false}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let own = markers(&server, &plain, "");
+    assert!(own.len() > 1 && own.iter().all(|marker| marker["origin"] == "gate"), "{own:?}");
+    assert_eq!(own, markers(&server, &plain, "origin=gate"));
+    assert_eq!(markers(&server, &plain, "origin=model"), Vec::<Value>::new());
+
+    let run = server.create_run();
+    let reply = reason(&server, &run, &json!({}));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let derived = markers(&server, &run, "");
+    assert_eq!(Some(&derived), reply.json()["markers"].as_array());
+    assert_eq!(derived, markers(&server, &run, "origin=model"));
+    let found: Vec<_> = derived.iter().map(|marker| &marker["event_type"]).collect();
+    assert_eq!(found, ["van_waits"]);
+    let gates = markers(&server, &run, "origin=gate");
+    assert_eq!(outline(&gates), outline(&own));
+    assert!(gates.iter().all(|marker| marker["beside"] == true), "{gates:?}");
+    assert_eq!(markers(&server, &run, "origin=all").len(), derived.len() + gates.len());
+    let told = &payloads(&server, &run, "analysis_generated")[0]["markers"];
+    assert_eq!(told, &json!(derived.len()), "what is beside the analysis is not counted");
+
+    let reply = server.get(&format!("/v1/runs/{run}/markers?origin=models"));
+    assert_eq!((reply.status, reply.fields()), (422, vec!["origin".to_owned()]));
+}

@@ -1,0 +1,193 @@
+//! Thresholds of the gate that a caller chooses: tried without a trace, or recorded.
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, shared};
+
+/// Ten frames, of which the fifth flickers below the server's threshold and the eighth is a weak cut.
+fn frames() -> Value {
+    let frame = |index: u64| {
+        json!({
+            "frame_index": index, "pts_ms": index * 40, "perceptual_hash": "00000000000000ff",
+            "luma_mean": 0.5, "flicker_score": if index == 5 { 0.5 } else { 0.1 },
+            "ghosting_score": 0.1, "noise_variance_score": 0.1,
+            "scene_score": if index == 8 { 0.4 } else { 0.0 },
+        })
+    };
+    (0..10).map(frame).collect()
+}
+
+fn analyze(server: &Server, run: &str, more: Value) -> Value {
+    let mut body = json!({"model": "qwen3-vl-8b"});
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("another").clone());
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()
+}
+
+/// Types and first frames of markers.
+fn outline(answer: &Value) -> Vec<(String, u64)> {
+    let markers = answer["markers"].as_array().expect("an array").iter();
+    let name = |marker: &Value| marker["event_type"].as_str().expect("a type").to_owned();
+    let of = |marker: &Value| (name(marker), marker["start_frame"].as_u64().expect("a frame"));
+    markers.map(of).collect()
+}
+
+fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    events.map(|mut event| event["payload"].take()).collect()
+}
+
+const CALM: &str = "context_observation";
+
+fn names(outline: &[(&str, u64)]) -> Vec<(String, u64)> {
+    outline.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect()
+}
+
+#[test]
+fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
+    let server = shared();
+    let run = server.create_run();
+    let server_own = json!({
+        "keepalive_frames": 30, "scene_cut": 0.5, "luma_shift": 0.15, "flicker": 0.55,
+        "ghosting": 0.55, "noise": 0.55,
+    });
+    let plain = [("keyframe_keep", 0), (CALM, 1)];
+    let keen = [
+        ("keyframe_keep", 0),
+        (CALM, 1),
+        ("artifact_suspected", 5),
+        (CALM, 6),
+        ("scene_cut", 8),
+        (CALM, 9),
+    ];
+    let rows = [
+        (json!({}), json!({}), &plain[..]),
+        (json!({"gate": {}}), json!({}), &plain),
+        (
+            json!({"gate": {"flicker": 0.5, "scene_cut": 0.25}}),
+            json!({"flicker": 0.5, "scene_cut": 0.25}),
+            &keen,
+        ),
+        (json!({"gate": null}), json!({}), &plain),
+    ];
+    for (at, (more, changed, expected)) in rows.into_iter().enumerate() {
+        let mut more = more;
+        more["frames"] = frames();
+        let answer = analyze(&server, &run, more);
+        assert_eq!(outline(&answer), names(expected), "{changed}");
+        let mut gate = server_own.clone();
+        gate.as_object_mut().expect("an object").extend(changed.as_object().expect("too").clone());
+        assert_eq!(payloads(&server, &run, "analysis_generated")[at]["gate"], gate);
+        assert!(answer.get("dry_run").is_none());
+    }
+}
+
+#[test]
+fn thresholds_out_of_range_and_fields_that_are_none_are_refused() {
+    let server = shared().with_clips();
+    let run = server.create_run();
+    let rows = [
+        (json!(3), "gate"),
+        (json!({"keepalive_frames": 1_000_001}), "gate.keepalive_frames"),
+        (json!({"keepalive_frames": 1.0}), "gate.keepalive_frames"),
+        (json!({"scene_cut": 1.1}), "gate.scene_cut"),
+        (json!({"luma_shift": -0.1}), "gate.luma_shift"),
+        (json!({"flicker": "0.5"}), "gate.flicker"),
+        (json!({"ghosting": []}), "gate.ghosting"),
+        (json!({"noise": true}), "gate.noise"),
+        (json!({"cut": 0.5}), "gate.cut"),
+    ];
+    for (gate, field) in rows {
+        let bodies = [
+            ("analyze", json!({"model": "qwen3-vl-8b", "frames": frames(), "gate": gate})),
+            ("ingest", json!({"source_uri": "motion.mp4", "gate": gate})),
+            ("reason", json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b", "gate": gate})),
+        ];
+        for (route, body) in bodies {
+            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
+            let found = (reply.status, reply.fields());
+            assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {gate}");
+        }
+    }
+    assert_eq!(server.kinds(&run), ["run_created"]);
+}
+
+#[test]
+fn a_dry_run_tells_what_would_change_and_leaves_no_trace() {
+    let server = shared();
+    let run = server.create_run();
+    let dry = |gate: Value| json!({"frames": frames(), "gate": gate, "dry_run": true});
+    // There is no analysis yet: the server's own thresholds are what it is compared with.
+    let first = analyze(&server, &run, dry(json!({"flicker": 0.5})));
+    assert_eq!(first["dry_run"]["compared_with"], Value::Null);
+    assert_eq!(server.kinds(&run), ["run_created"]);
+
+    let made = analyze(&server, &run, json!({"frames": frames(), "gate": {"flicker": 0.5}}));
+    let before = server.events(&run);
+    let answer = analyze(&server, &run, dry(json!({"scene_cut": 0.25})));
+    assert_eq!(server.events(&run), before, "nothing is appended");
+    let told = &answer["dry_run"];
+    assert_eq!(told["compared_with"], made["markers"][0]["analysis_id"]);
+    let verdict = |reason: &str, kept: bool| json!({"reason": reason, "kept": kept});
+    let (calm, flickers) = (verdict("no_trigger", false), verdict("flicker_suspected", true));
+    let expected = json!([
+        {"frame_index": 5, "pts_ms": 200, "before": flickers, "after": calm},
+        {"frame_index": 8, "pts_ms": 320, "before": calm, "after": verdict("scene_cut", true)},
+    ]);
+    assert_eq!((&told["differences"], &told["changed_frames"]), (&expected, &json!(2)));
+    let counts = |side: &Value| (side["kept"].clone(), side["reasons"]["scene_cut"].clone());
+    assert_eq!(counts(&told["before"]), (json!(2), json!(0)));
+    assert_eq!(counts(&told["after"]), (json!(2), json!(1)));
+    let gates = (&told["before"]["gate"]["flicker"], &told["after"]["gate"]["flicker"]);
+    assert_eq!(gates, (&json!(0.5), &json!(0.55)));
+    let types = json!({"keyframe_keep": 1, "context_observation": 2, "scene_cut": 1});
+    assert_eq!(told["marker_types"], types);
+    let expected = [("keyframe_keep", 0), (CALM, 1), ("scene_cut", 8), (CALM, 9)];
+    assert_eq!(outline(&answer), names(&expected));
+    assert_eq!((&answer["generated"], &answer["metadata"]), (&json!(10), &json!([])));
+    // What is made then has the very markers that were told.
+    let made = analyze(&server, &run, json!({"frames": frames(), "gate": {"scene_cut": 0.25}}));
+    assert_eq!(made["markers"], answer["markers"]);
+}
+
+#[test]
+fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
+    let server = shared().with_clips();
+    let gate = json!({"keepalive_frames": 5, "scene_cut": 1, "luma_shift": 1, "flicker": 1, "ghosting": 1, "noise": 1});
+    let kept = |run: &str| -> Vec<u64> {
+        let stills = payloads(&server, run, "keyframe_stored");
+        stills.iter().filter_map(|still| still["frame_index"].as_u64()).collect()
+    };
+    let source = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
+
+    let run = server.create_run();
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(kept(&run), [0, 5, 10, 15]);
+    let recorded = json!({
+        "keepalive_frames": 5, "scene_cut": 1.0, "luma_shift": 1.0, "flicker": 1.0, "ghosting": 1.0,
+        "noise": 1.0,
+    });
+    assert_eq!(payloads(&server, &run, "frames_decoded")[0]["gate"], recorded);
+    analyze(&server, &run, json!({}));
+    analyze(&server, &run, json!({"gate": {"keepalive_frames": 7}}));
+    let generated = payloads(&server, &run, "analysis_generated");
+    assert_eq!(generated[0]["gate"], recorded);
+    let mut other = recorded.clone();
+    other["keepalive_frames"] = json!(7);
+    assert_eq!(generated[1]["gate"], other);
+
+    let run = server.create_run();
+    let mut source = source;
+    source["model"] = json!("qwen3-vl-8b");
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &source);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(kept(&run), [0, 5, 10, 15]);
+    assert_eq!(payloads(&server, &run, "analysis_generated")[0]["gate"], recorded);
+
+    let run = server.create_run();
+    let plain = json!({"source_uri": "motion.mp4", "max_frames": 20});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &plain).status, 200);
+    assert!(payloads(&server, &run, "frames_decoded")[0].get("gate").is_none());
+}
