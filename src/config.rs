@@ -87,6 +87,8 @@ pub struct Config {
     pub label_maps_path: Option<PathBuf>,
     /// What decodes and measures.
     pub decode: worker::Wanted,
+    /// What the sandbox of media workers must be like.
+    pub sandbox: worker::SandboxPolicy,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Ingest stores the stills of selected frames.
@@ -196,6 +198,7 @@ impl Config {
             )),
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
+            sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
             gate: gate(&mut vars),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
             disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,

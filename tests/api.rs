@@ -101,6 +101,8 @@ mod replay;
 mod retention;
 #[path = "api/routes.rs"]
 mod routes;
+#[path = "api/sandbox.rs"]
+mod sandbox;
 #[path = "api/schemathesis.rs"]
 mod schemathesis;
 #[path = "api/search.rs"]

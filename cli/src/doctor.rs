@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use decode::Backend;
 use embed::{OnnxConfig, Provider};
 use serde::Serialize;
-use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted, WorkerProgram};
+use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted};
 
 use crate::{
     client::ServerArgs,
@@ -152,9 +152,10 @@ struct Findings<'a> {
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let mut checks = checks::sandbox(&Supervisor::new(WorkerProgram::current()));
-    checks.extend(checks::decoders(&args.decode.wanted()));
-    checks.extend(checks::measurers(&args.decode.wanted()));
+    let program = environment::worker_program()?;
+    let mut checks = checks::sandbox(&Supervisor::new(program.clone()));
+    checks.extend(checks::decoders(&program, &args.decode.wanted()));
+    checks.extend(checks::measurers(&program, &args.decode.wanted()));
     checks.push(checks::embedder(&args.embedding(), args.wants_embedding()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));

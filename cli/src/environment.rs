@@ -3,6 +3,13 @@
 
 use std::path::PathBuf;
 
+use worker::{SandboxPolicy, WorkerProgram};
+
+use crate::error::CliError;
+
+/// The setting that says what the sandbox of media workers must be like.
+pub const SANDBOX: &str = "SERVICE_SANDBOX";
+
 /// The user asked for plain text (<https://no-color.org>).
 pub fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -15,6 +22,21 @@ pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// What the sandbox of media workers must be like, where somebody says it.
+pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
+    let Some(named) = std::env::var_os(SANDBOX).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let policy = named.to_str().and_then(SandboxPolicy::from_name);
+    let wrong = || CliError::Usage(format!("{SANDBOX} must be require or best-effort"));
+    policy.map(Some).ok_or_else(wrong)
+}
+
+/// This binary as a media worker in such a sandbox.
+pub fn worker_program() -> Result<WorkerProgram, CliError> {
+    Ok(WorkerProgram::current().with_sandbox(sandbox()?.unwrap_or_default()))
 }
 
 /// What a container was given of an NVIDIA driver.

@@ -12,7 +12,7 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::{RunId, Score};
 use serde::Serialize;
-use worker::{CancelToken, Supervisor, WorkerProgram};
+use worker::{CancelToken, Supervisor};
 
 use self::{
     compare::{Divergence, Proof},
@@ -20,6 +20,7 @@ use self::{
 };
 use crate::{
     doctor::DecodeArgs,
+    environment,
     error::CliError,
     interrupt,
     output::{Out, grouped},
@@ -110,7 +111,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
     let passes = recorded::passes(&args.data_dir, args.run)?;
-    let program = WorkerProgram::current();
+    let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let mut records = Vec::new();
     for pass in &passes {

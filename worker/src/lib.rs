@@ -46,7 +46,7 @@ pub use live::{LiveEvent, LiveWorker, SessionLoad};
 pub use measuring::{GateBackend, GateError, MeasuredBy};
 pub use program::WorkerProgram;
 pub use protocol::Attempt;
-pub use sandbox::{SandboxLevel, SandboxReport};
+pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
 pub use session::{
     ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionEvent,
     SessionSpec, ViewSpec,

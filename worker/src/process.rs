@@ -191,7 +191,7 @@ impl Process {
         };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {
-            Reply::Confined(report) => Ok((process, report)),
+            Reply::Confined(report) => Ok((process, program.judge(report)?)),
             Reply::Failed(fault) => Err(fault.into()),
             _ => Err(ProtocolError::Unexpected("first").into()),
         }

@@ -156,6 +156,11 @@ impl Supervisor {
         }
     }
 
+    /// How a worker that was really started is confined.
+    pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
+        Ok(Process::spawn(&self.program, &Limits::default(), Life::Open)?.1)
+    }
+
     /// What came of a real worker's attempts to do what it must not.
     pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
         let (mut process, _) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
