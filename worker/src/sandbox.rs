@@ -1,6 +1,6 @@
 //! What a worker gives up before it reads a byte of media.
 //!
-//! landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
+//! Its user's capabilities, landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
 //! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
 //! child itself, while it has one thread; never left. Devices that it decodes or measures with are
 //! opened in between, see `device`.
@@ -8,6 +8,7 @@
 
 mod device;
 mod filter;
+mod privileges;
 mod program;
 #[cfg(test)]
 mod signals;
@@ -190,6 +191,7 @@ pub(crate) fn enter<T>(
 
     let alone = check("single thread", be_alone());
     check("parent death signal", follow(confinement.parent));
+    check("dropped capabilities", privileges::give_up());
     let (first, last) = limits(confinement);
     let mut set = |limits: Vec<Limit>| {
         let set = limits.into_iter();

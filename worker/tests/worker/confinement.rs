@@ -1,14 +1,20 @@
-//! How confined a worker must be before it is given media.
+//! How confined a worker must be before it is given media, and what it gives up of its user.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
 
 use worker::{CancelToken, Limits, SandboxLevel, SandboxPolicy, Start, Supervisor, WorkerError};
 
 use crate::{
     no_landlock::without_landlock,
     spare::until_there_are,
-    support::{Heard, alone, program, rendered, spec},
+    support::{Heard, alone, program, rendered, spec, supervisor},
 };
+
+/// The capability to take capabilities out of the bounding set.
+const SETPCAP: u64 = 1 << 8;
 
 fn refused<T>(outcome: Result<T, WorkerError>) {
     let Err(error) = outcome else { panic!("media is read outside a sandbox") };
@@ -49,4 +55,27 @@ fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
             lenient.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event));
         assert_eq!(ended.expect("a job").frames, 25);
     });
+}
+
+/// A line of `/proc/<pid>/status`.
+fn status(pid: i32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn a_worker_has_none_of_its_user_s_capabilities() {
+    let _alone = alone();
+    let live = supervisor().start_live(Limits::default(), |_| {}).expect("starts");
+    let worker = *until_there_are(1).first().expect("one");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status(worker, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(status(worker, "NoNewPrivs"), "1");
+    let own = std::process::id().cast_signed();
+    let may_bound = u64::from_str_radix(&status(own, "CapEff"), 16).expect("hex") & SETPCAP > 0;
+    let bound = if may_bound { "0000000000000000".to_owned() } else { status(own, "CapBnd") };
+    assert_eq!(status(worker, "CapBnd"), bound);
+    drop(live);
 }
