@@ -231,8 +231,5 @@ impl WorkerError {
 }
 
 fn tail(stderr: &str) -> String {
-    match stderr.trim() {
-        "" => String::new(),
-        text => format!(": {text}"),
-    }
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
 }

@@ -27,6 +27,7 @@ mod probe;
 mod process;
 mod program;
 mod protocol;
+mod said;
 mod sandbox;
 mod session;
 mod source;

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::Codec;
+use media::{Codec, escaped};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -169,7 +169,7 @@ impl Process {
             socket,
             stderr,
             stderr_tail: VecDeque::new(),
-            incoming: Incoming::default(),
+            incoming: Incoming::of_worker(),
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),
@@ -321,7 +321,8 @@ impl Process {
         while self.stderr.is_some() {
             self.keep_stderr();
         }
-        let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
+        let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous());
+        let stderr = escaped(stderr.trim()).into_owned();
         let status = match self.child.0.wait() {
             Ok(status) => status,
             Err(error) => return WorkerError::Io(error),

@@ -23,8 +23,8 @@ use crate::{
     feed::Feed,
     process::{Life, Line, Process},
     protocol::{Reply, Request},
+    said::JobCheck,
     spare::{Spares, Start},
-    views::ChunkCheck,
     wire::ProtocolError,
 };
 
@@ -225,9 +225,9 @@ impl Supervisor {
             None => Process::spawn(&self.program, &limits, life)?.0,
         };
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
+        let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);
-        let mut chunks = ChunkCheck::new(views);
         loop {
             if cancel.is_cancelled() {
                 return Err(WorkerError::Cancelled);
@@ -239,7 +239,7 @@ impl Supervisor {
                         _ => None,
                     };
                     watchdog.heard(&event);
-                    chunks.look(&event)?;
+                    check.look(&event)?;
                     let told = Instant::now();
                     let flow = on_event(event);
                     watchdog.resume(told);
