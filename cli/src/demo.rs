@@ -162,7 +162,7 @@ fn work(
     cancel: &CancelToken,
 ) -> Result<Vec<MarkerRecord>, CliError> {
     let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
-    eprintln!("run:    {}", run.run_id);
+    eprintln!("run:    {}", printable(&run.run_id));
     let stream = video::look(worker, video);
     let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;

@@ -8,5 +8,6 @@ mod gpu_check;
 mod log;
 mod remote;
 mod support;
+mod terminal;
 mod verify;
 mod whip;
