@@ -53,6 +53,8 @@ mod interactions;
 mod jobs;
 #[path = "api/json_suite.rs"]
 mod json_suite;
+#[path = "api/keyless.rs"]
+mod keyless;
 #[path = "api/keys.rs"]
 mod keys;
 #[path = "api/ledger.rs"]
