@@ -180,6 +180,7 @@ impl Config {
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
         let mut metrics_ring = ring.clone();
         add_listed(&mut vars, &mut metrics_ring, "SERVICE_METRICS_API_KEYS");
+        let principals = if require_keys { ring.len() } else { 1 };
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
         let mut config = Config {
@@ -231,7 +232,7 @@ impl Config {
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
             inference: inference::inference(&mut vars),
-            live: live::live(&mut vars, bind_addr, names_device),
+            live: live::live(&mut vars, bind_addr, names_device, principals),
             novelty: novelty::novelty(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", filter),

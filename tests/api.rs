@@ -65,6 +65,8 @@ mod lifecycle;
 mod limits;
 #[path = "api/live.rs"]
 mod live;
+#[path = "api/live_shares.rs"]
+mod live_shares;
 #[path = "api/metrics.rs"]
 mod metrics;
 #[path = "api/mirror.rs"]
