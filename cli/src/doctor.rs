@@ -29,9 +29,9 @@ pub struct DoctorArgs {
     /// Print one JSON object: version, healthy, checks[{area, name, state, detail}]
     #[arg(long)]
     json: bool,
-    /// Data directory of the server
-    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
-    data_dir: PathBuf,
+    /// Data directory of the server [default: where a server started here keeps it]
+    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
     #[command(flatten)]
     decode: DecodeArgs,
     #[command(flatten)]
@@ -160,7 +160,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));
     checks.push(checks::program("SERVICE_FFPROBE_PATH", "ffprobe"));
-    checks.push(checks::data_dir(&args.data_dir));
+    checks.push(checks::data_dir(&environment::data_dir(args.data_dir.as_deref())));
     checks.extend(server::checks(&args.server));
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);

@@ -1,7 +1,7 @@
 //! The only place of the command line that reads the environment by hand; arguments use clap's `env`.
 #![expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use worker::{SandboxPolicy, WorkerProgram};
 
@@ -37,6 +37,17 @@ pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
 /// This binary as a media worker in such a sandbox.
 pub fn worker_program() -> Result<WorkerProgram, CliError> {
     Ok(WorkerProgram::current().with_sandbox(sandbox()?.unwrap_or_default()))
+}
+
+/// The data directory that is named, or else the one that a server started here would use.
+pub fn data_dir(named: Option<&Path>) -> PathBuf {
+    if let Some(named) = named.filter(|named| !named.as_os_str().is_empty()) {
+        return named.to_owned();
+    }
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let roots = var("SERVICE_INGEST_FILE_ROOTS").unwrap_or_default();
+    let roots = roots.split(',').map(str::trim).filter(|root| !root.is_empty()).map(PathBuf::from);
+    timeline::default_data_dir(&roots.collect::<Vec<_>>(), var)
 }
 
 /// What a container was given of an NVIDIA driver.

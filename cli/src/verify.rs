@@ -32,9 +32,9 @@ pub struct VerifyArgs {
     /// The run
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// Data directory of the server, or its log
-    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
-    data_dir: PathBuf,
+    /// Data directory of the server, or its log [default: where a server started here keeps it]
+    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
     /// The source, where it is not where the run says it was
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
@@ -110,7 +110,7 @@ struct PassRecord {
 pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let passes = recorded::passes(&args.data_dir, args.run)?;
+    let passes = recorded::passes(&environment::data_dir(args.data_dir.as_deref()), args.run)?;
     let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let mut records = Vec::new();

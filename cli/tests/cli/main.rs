@@ -6,6 +6,7 @@ mod arguments;
 mod demo;
 mod gpu_check;
 mod log;
+mod places;
 mod remote;
 mod support;
 mod terminal;
