@@ -16,6 +16,7 @@ mod infer;
 mod ingest;
 mod interactions;
 mod jobs;
+mod keyless;
 mod limits;
 mod linger;
 mod markers;

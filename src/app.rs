@@ -244,7 +244,8 @@ impl App {
         let labels = load_labels(&config)?;
         let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
         let egress = Egress::new(&config.egress)?;
-        let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
+        let (supervisor, workers) =
+            Workers::choose(worker.with_sandbox(config.sandbox), &config.decode)?;
         let counted = Arc::clone(&metrics);
         let supervisor = supervisor
             .with_spare(move |start, ailment| {

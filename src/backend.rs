@@ -23,6 +23,8 @@ pub struct Workers {
     pub capabilities: Option<Capabilities>,
     /// How isolated they are.
     pub sandbox: Isolation,
+    /// What their isolation lacks, or why none starts; `None` where it is full.
+    pub sandbox_detail: Option<String>,
 }
 
 /// How isolated media workers are.
@@ -46,13 +48,14 @@ impl Isolation {
         }
     }
 
-    fn of(report: &SandboxReport) -> Isolation {
+    /// How isolated workers are that say `report`, and what they lack.
+    fn of(report: &SandboxReport) -> (Isolation, Option<String>) {
         if report.is_full() {
             tracing::info!(%report, "media workers are sandboxed");
-            Isolation::Full
+            (Isolation::Full, None)
         } else {
             tracing::warn!(%report, "media workers are sandboxed in part only");
-            Isolation::Partial
+            (Isolation::Partial, Some(report.to_string()))
         }
     }
 }
@@ -75,7 +78,7 @@ impl Workers {
         {
             return Err(StartError::Backend { backend: backend.as_str(), source: error });
         }
-        tracing::error!(%error, "no media worker starts: ingest will fail");
+        tracing::error!(%error, "no media worker starts: no media is read");
         let workers = Workers {
             backend: Backend::Software,
             passed_over: Vec::new(),
@@ -83,6 +86,7 @@ impl Workers {
             gate_passed_over: Vec::new(),
             capabilities: None,
             sandbox: Isolation::Unavailable,
+            sandbox_detail: Some(error.to_string()),
         };
         Ok((Supervisor::new(program), workers))
     }
@@ -102,9 +106,25 @@ impl Workers {
         let gate_passed_over = told(gate.passed_over);
         let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
         tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
-        let sandbox = Isolation::of(&sandbox);
+        let (sandbox, sandbox_detail) = Isolation::of(&sandbox);
         let capabilities = Some(capabilities);
-        Workers { backend, passed_over, gate, gate_passed_over, capabilities, sandbox }
+        Workers {
+            backend,
+            passed_over,
+            gate,
+            gate_passed_over,
+            capabilities,
+            sandbox,
+            sandbox_detail,
+        }
+    }
+
+    /// Why no media is read; `None` where some is.
+    pub fn refusal(&self) -> Option<&str> {
+        match self.sandbox {
+            Isolation::Unavailable => self.sandbox_detail.as_deref(),
+            Isolation::Full | Isolation::Partial => None,
+        }
     }
 }
 

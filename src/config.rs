@@ -87,6 +87,8 @@ pub struct Config {
     pub label_maps_path: Option<PathBuf>,
     /// What decodes and measures.
     pub decode: worker::Wanted,
+    /// What the sandbox of media workers must be like.
+    pub sandbox: worker::SandboxPolicy,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Ingest stores the stills of selected frames.
@@ -178,6 +180,7 @@ impl Config {
         let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
         let mut metrics_ring = ring.clone();
         add_listed(&mut vars, &mut metrics_ring, "SERVICE_METRICS_API_KEYS");
+        let principals = if require_keys { ring.len() } else { 1 };
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
         let mut config = Config {
@@ -196,6 +199,7 @@ impl Config {
             )),
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
+            sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
             gate: gate(&mut vars),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
             disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
@@ -228,7 +232,7 @@ impl Config {
             egress: remote::egress(&mut vars),
             remote: remote::remote(&mut vars),
             inference: inference::inference(&mut vars),
-            live: live::live(&mut vars, bind_addr, names_device),
+            live: live::live(&mut vars, bind_addr, names_device, principals),
             novelty: novelty::novelty(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
             log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", filter),

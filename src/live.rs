@@ -65,7 +65,7 @@ use session::{Describers, Inlets, Task};
 use turns::Turns;
 use workers::Workers;
 
-pub use budget::NoRoom;
+pub use budget::{NoRoom, SESSION_BYTES};
 pub use describe::Instruction;
 pub use orders::PromptError;
 pub use session::{End, PatchError, Session};
@@ -193,7 +193,7 @@ pub enum Found {
 impl Live {
     /// Opens the port, which is opened anew where its thread ends; no session yet.
     pub fn open(parts: LiveParts) -> Result<Arc<Live>, PortError> {
-        let LiveConfig { udp, public_ips, memory_budget, shares_workers, .. } = &parts.config;
+        let LiveConfig { udp, public_ips, shares_workers, .. } = &parts.config;
         let settings = PortSettings {
             bind: *udp,
             public_ips: public_ips.clone(),
@@ -202,7 +202,7 @@ impl Live {
             lost_after: LOST_AFTER,
         };
         let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
-        let budget = Budget::new(*memory_budget);
+        let budget = Budget::new(parts.config.memory_budget, parts.config.memory_share);
         let counted = Arc::clone(&parts.metrics);
         let workers = Workers::new(parts.supervisor.clone(), *shares_workers, counted);
         let schema = default_answer();
@@ -254,7 +254,7 @@ impl Live {
         wishes: Wishes,
     ) -> Result<(Arc<Session>, Answer), LiveError> {
         let LiveParts { registry, metrics, .. } = &self.parts;
-        let memory = self.budget.reserve()?;
+        let memory = self.budget.reserve(&who.principal)?;
         let turns = Arc::<Turns>::default();
         let (inbox, said) = inbox(Arc::clone(metrics), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());

@@ -55,6 +55,8 @@ mod interactions;
 mod jobs;
 #[path = "api/json_suite.rs"]
 mod json_suite;
+#[path = "api/keyless.rs"]
+mod keyless;
 #[path = "api/keys.rs"]
 mod keys;
 #[path = "api/ledger.rs"]
@@ -65,6 +67,8 @@ mod lifecycle;
 mod limits;
 #[path = "api/live.rs"]
 mod live;
+#[path = "api/live_shares.rs"]
+mod live_shares;
 #[path = "api/metadata.rs"]
 mod metadata;
 #[path = "api/metrics.rs"]
@@ -107,6 +111,8 @@ mod replay;
 mod retention;
 #[path = "api/routes.rs"]
 mod routes;
+#[path = "api/sandbox.rs"]
+mod sandbox;
 #[path = "api/schemathesis.rs"]
 mod schemathesis;
 #[path = "api/search.rs"]

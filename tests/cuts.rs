@@ -15,9 +15,14 @@ use decode::Sampling;
 use gate::{Gate, GateConfig, Reason};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
+#[path = "support/sandbox.rs"]
+mod sandbox;
+
 /// Frames that the gate calls a scene cut.
 fn cuts(path: &Path) -> Vec<u64> {
-    let supervisor = Supervisor::new(WorkerProgram::at(env!("CARGO_BIN_EXE_sightline-server")));
+    let program = env!("CARGO_BIN_EXE_sightline-server");
+    let program = WorkerProgram::at(program).with_sandbox(sandbox::policy(program));
+    let supervisor = Supervisor::new(program);
     let spec = JobSpec {
         input: File::open(path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -14,10 +14,11 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::{Rate, WallTime};
 use serde::Serialize;
-use worker::{CancelToken, Supervisor, WorkerProgram};
+use worker::{CancelToken, Supervisor};
 
 use crate::{
     analysis::{self, Analysis, Job},
+    environment,
     error::CliError,
     interrupt, markers,
     output::{Out, grouped, printable},
@@ -161,7 +162,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     };
     let mut shelf = Shelf::default();
     let mut stills = Vec::new();
-    let supervisor = Supervisor::new(WorkerProgram::current());
+    let supervisor = Supervisor::new(environment::worker_program()?);
     let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
         let path = args.stills.as_deref().map(|dir| save(dir, &still)).transpose()?;
         stills.extend(path.map(|path| StillRecord {

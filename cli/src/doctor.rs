@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use decode::Backend;
 use embed::{OnnxConfig, Provider};
 use serde::Serialize;
-use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted, WorkerProgram};
+use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted};
 
 use crate::{
     client::ServerArgs,
@@ -29,9 +29,9 @@ pub struct DoctorArgs {
     /// Print one JSON object: version, healthy, checks[{area, name, state, detail}]
     #[arg(long)]
     json: bool,
-    /// Data directory of the server
-    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
-    data_dir: PathBuf,
+    /// Data directory of the server [default: where a server started here keeps it]
+    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
     #[command(flatten)]
     decode: DecodeArgs,
     #[command(flatten)]
@@ -152,14 +152,15 @@ struct Findings<'a> {
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let mut checks = checks::sandbox(&Supervisor::new(WorkerProgram::current()));
-    checks.extend(checks::decoders(&args.decode.wanted()));
-    checks.extend(checks::measurers(&args.decode.wanted()));
+    let program = environment::worker_program()?;
+    let mut checks = checks::sandbox(&Supervisor::new(program.clone()));
+    checks.extend(checks::decoders(&program, &args.decode.wanted()));
+    checks.extend(checks::measurers(&program, &args.decode.wanted()));
     checks.push(checks::embedder(&args.embedding(), args.wants_embedding()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));
     checks.push(checks::program("SERVICE_FFPROBE_PATH", "ffprobe"));
-    checks.push(checks::data_dir(&args.data_dir));
+    checks.push(checks::data_dir(&environment::data_dir(args.data_dir.as_deref())));
     checks.extend(server::checks(&args.server));
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);

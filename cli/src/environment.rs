@@ -1,7 +1,14 @@
 //! The only place of the command line that reads the environment by hand; arguments use clap's `env`.
 #![expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use worker::{SandboxPolicy, WorkerProgram};
+
+use crate::error::CliError;
+
+/// The setting that says what the sandbox of media workers must be like.
+pub const SANDBOX: &str = "SERVICE_SANDBOX";
 
 /// The user asked for plain text (<https://no-color.org>).
 pub fn no_color() -> bool {
@@ -15,6 +22,32 @@ pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// What the sandbox of media workers must be like, where somebody says it.
+pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
+    let Some(named) = std::env::var_os(SANDBOX).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let policy = named.to_str().and_then(SandboxPolicy::from_name);
+    let wrong = || CliError::Usage(format!("{SANDBOX} must be require or best-effort"));
+    policy.map(Some).ok_or_else(wrong)
+}
+
+/// This binary as a media worker in such a sandbox.
+pub fn worker_program() -> Result<WorkerProgram, CliError> {
+    Ok(WorkerProgram::current().with_sandbox(sandbox()?.unwrap_or_default()))
+}
+
+/// The data directory that is named, or else the one that a server started here would use.
+pub fn data_dir(named: Option<&Path>) -> PathBuf {
+    if let Some(named) = named.filter(|named| !named.as_os_str().is_empty()) {
+        return named.to_owned();
+    }
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let roots = var("SERVICE_INGEST_FILE_ROOTS").unwrap_or_default();
+    let roots = roots.split(',').map(str::trim).filter(|root| !root.is_empty()).map(PathBuf::from);
+    timeline::default_data_dir(&roots.collect::<Vec<_>>(), var)
 }
 
 /// What a container was given of an NVIDIA driver.

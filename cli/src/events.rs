@@ -87,7 +87,7 @@ fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, 
     loop {
         match client.post("v1/query", query, QUICK + Duration::from_millis(WAIT_MS.into())) {
             Err(CliError::Unreachable { reason, .. }) if patient && Instant::now() < give_up => {
-                eprintln!("sightline: {reason}; trying again");
+                eprintln!("sightline: {}; trying again", printable(&reason));
                 std::thread::sleep(RETRY_EVERY);
             }
             outcome => return outcome,

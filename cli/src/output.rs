@@ -4,6 +4,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use media::{escaped, is_hidden};
 use serde::Serialize;
 
 use crate::{environment, error::CliError};
@@ -22,21 +23,21 @@ impl Out {
         Out { writer: BufWriter::new(stdout), bold }
     }
 
-    /// One line of text.
+    /// One line of text; what is hidden in it is shown.
     pub fn line(&mut self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        writeln!(self.writer, "{text}").map_err(CliError::Stdout)
+        writeln!(self.writer, "{}", escaped(&text.to_string())).map_err(CliError::Stdout)
     }
 
     /// One JSON value on several lines.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer_pretty(&mut self.writer, value)
+        serde_json::to_writer_pretty(Json { out: &mut self.writer, is_line: false }, value)
             .map_err(|error| CliError::Stdout(error.into()))?;
         self.line("")
     }
 
     /// One JSON value on one line.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer(&mut self.writer, value)
+        serde_json::to_writer(Json { out: &mut self.writer, is_line: true }, value)
             .map_err(|error| CliError::Stdout(error.into()))?;
         self.line("")
     }
@@ -81,6 +82,37 @@ impl Out {
     /// Flushes and gives up standard output.
     pub fn finish(mut self) -> Result<(), CliError> {
         self.flush()
+    }
+}
+
+/// JSON on its way out. What is hidden in its strings is escaped, which changes no value; JSON that is
+/// passed on as it came may have white space between its tokens, which is kept to blanks.
+struct Json<'a, W> {
+    out: &'a mut W,
+    is_line: bool,
+}
+
+impl<W: Write> Write for Json<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+            self.out.write_all(bytes)?;
+            return Ok(bytes.len());
+        }
+        // The serializer writes whole pieces of text.
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        for c in text.chars() {
+            match c {
+                '\n' if !self.is_line => self.out.write_all(b"\n")?,
+                '\n' | '\r' | '\t' => self.out.write_all(b" ")?,
+                c if is_hidden(c) => write!(self.out, "\\u{:04x}", u32::from(c))?,
+                c => self.out.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?,
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -152,11 +184,6 @@ pub fn printable(text: &str) -> String {
             c => c,
         })
         .collect()
-}
-
-/// A control character, or a bidirectional one that reorders the words around it.
-pub fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Media time as `m:ss.mmm`, with hours when there are any.

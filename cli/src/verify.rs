@@ -12,7 +12,7 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::{RunId, Score};
 use serde::Serialize;
-use worker::{CancelToken, Supervisor, WorkerProgram};
+use worker::{CancelToken, Supervisor};
 
 use self::{
     compare::{Divergence, Proof},
@@ -20,6 +20,7 @@ use self::{
 };
 use crate::{
     doctor::DecodeArgs,
+    environment,
     error::CliError,
     interrupt,
     output::{Out, grouped},
@@ -31,9 +32,9 @@ pub struct VerifyArgs {
     /// The run
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// Data directory of the server, or its log
-    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR", default_value = ".sightline-data")]
-    data_dir: PathBuf,
+    /// Data directory of the server, or its log [default: where a server started here keeps it]
+    #[arg(long, value_name = "DIR", env = "SERVICE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
     /// The source, where it is not where the run says it was
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
@@ -109,8 +110,8 @@ struct PassRecord {
 pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let passes = recorded::passes(&args.data_dir, args.run)?;
-    let program = WorkerProgram::current();
+    let passes = recorded::passes(&environment::data_dir(args.data_dir.as_deref()), args.run)?;
+    let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let mut records = Vec::new();
     for pass in &passes {

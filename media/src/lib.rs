@@ -16,6 +16,7 @@ mod pixels;
 mod score;
 mod signal;
 mod surface;
+mod text;
 mod time;
 
 pub use access_unit::AccessUnit;
@@ -33,4 +34,5 @@ pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
 pub use surface::DeviceSurface;
+pub use text::{escaped, is_hidden};
 pub use time::{Rate, Timebase, Timestamp, WallTime};

@@ -13,7 +13,7 @@ use crate::config::Origins;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, \
-     last-event-id, range, x-api-key, x-attach-config, x-tenant-id",
+     last-event-id, range, x-api-key, x-attach-config, x-requested-with, x-tenant-id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "accept-patch, accept-post, accept-ranges, content-disposition, content-range, etag, \

@@ -21,7 +21,7 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{
     App, cors,
     error::{ApiError, Carried},
-    whip,
+    keyless, whip,
 };
 use crate::telemetry::{SPANS, continue_trace};
 
@@ -122,6 +122,9 @@ fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
 /// What no route gets to see.
 fn refused(app: &App, request: &Request) -> Option<Response> {
     if let Err(error) = app.rates.of_all() {
+        return Some(error.into_response());
+    }
+    if let Err(error) = keyless::check(&app.config, request) {
         return Some(error.into_response());
     }
     let uri = request.uri();

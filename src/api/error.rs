@@ -163,6 +163,9 @@ pub enum ApiError {
     /// A question to a model without an answer.
     #[error("{0}")]
     Inference(#[from] InferenceError),
+    /// No media is read here, for this reason.
+    #[error("{0}")]
+    MediaRefused(String),
     /// An offer without a session.
     #[error("{0}")]
     Live(LiveError),
@@ -219,7 +222,9 @@ impl ApiError {
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),
             ApiError::Stream(error) => error.kind(),
-            ApiError::Draining | ApiError::MetricsUnavailable => ErrorKind::Unavailable,
+            ApiError::Draining | ApiError::MetricsUnavailable | ApiError::MediaRefused(_) => {
+                ErrorKind::Unavailable
+            }
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),

@@ -41,6 +41,10 @@ struct Readiness {
     missing_tools: Vec<MissingTool>,
     /// How isolated media workers are: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
+    /// What their isolation lacks, and where no media is read the setting that allows it; null where it
+    /// is full.
+    #[schema(required = true)]
+    sandbox_detail: Option<String>,
 }
 
 /// A program that was not found.
@@ -81,6 +85,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
         reasons,
         missing_tools: missing_tools.collect(),
         sandbox: app.workers.sandbox.as_str(),
+        sandbox_detail: app.workers.sandbox_detail.clone(),
     };
     let mut response = (code, Json(body)).into_response();
     if code == StatusCode::SERVICE_UNAVAILABLE {

@@ -100,6 +100,9 @@ pub async fn offer(
     // A schema takes a while to compile.
     let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
+    if let Some(refusal) = app.workers.refusal() {
+        return Err(ApiError::MediaRefused(refusal.to_owned()));
+    }
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;
     let who = Who { request_id, principal, tenant };

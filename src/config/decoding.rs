@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use decode::Backend;
-use worker::{Choice, GateBackend, GateChoice, Wanted};
+use worker::{Choice, GateBackend, GateChoice, SandboxPolicy, Wanted};
 
 use super::Vars;
 use crate::json::Problem;
@@ -40,6 +40,11 @@ fn gate(text: &str) -> Result<GateChoice, Problem> {
         .into()),
         _ => Err("must be one of auto, cpu, wgpu, cuda".into()),
     }
+}
+
+/// What the sandbox of media workers must be like.
+pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, Problem> {
+    SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
 }
 
 /// The number of an NVIDIA device or the path of a render node.

@@ -103,6 +103,11 @@ impl KeyRing {
         bare.map(|key| (Principal::named(&former(&key.digest)), key.principal.clone())).collect()
     }
 
+    /// Principals that have a key.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// No key is accepted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use media::Score;
 
 use super::{Vars, fraction, whole};
-use crate::json::Problem;
+use crate::{json::Problem, live::SESSION_BYTES};
 
 /// Live sessions.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct LiveConfig {
     pub ice_servers: Vec<IceServer>,
     /// Bytes that all sessions together may reserve.
     pub memory_budget: u64,
+    /// Those of one principal.
+    pub memory_share: u64,
     /// Sessions of different principals may share a media worker.
     pub shares_workers: bool,
     /// The model that describes, where a session names none; the first backend's when `None`.
@@ -45,8 +47,13 @@ impl std::fmt::Debug for IceServer {
 }
 
 /// Where nobody says whether principals share a media worker, they do where the operator has named a
-/// device for all.
-pub(super) fn live(vars: &mut Vars, http: SocketAddr, names_device: bool) -> LiveConfig {
+/// device for all. Of several principals each may have half of the memory, so that none takes it all.
+pub(super) fn live(
+    vars: &mut Vars,
+    http: SocketAddr,
+    names_device: bool,
+    principals: usize,
+) -> LiveConfig {
     let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
     let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
     // Who may reach the API may publish: a server on loopback receives on loopback.
@@ -54,15 +61,17 @@ pub(super) fn live(vars: &mut Vars, http: SocketAddr, names_device: bool) -> Liv
     let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
     ice_servers.extend(turn_server(vars));
     let named = |text: &str| Ok(Some(text.to_owned()).filter(|name| !name.is_empty()));
+    let memory_budget =
+        vars.read("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", "8589934592", whole(SESSION_BYTES, 1 << 50));
     LiveConfig {
         udp: SocketAddr::new(ip, port),
         public_ips,
         ice_servers,
-        memory_budget: vars.read(
-            "SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
-            "8589934592",
-            whole(25 << 20, 1 << 50),
-        ),
+        memory_budget,
+        memory_share: match principals {
+            0..=1 => memory_budget,
+            _ => (memory_budget / 2).max(SESSION_BYTES),
+        },
         shares_workers: vars
             .read("SERVICE_MEDIA_ISOLATION", "auto", isolation)
             .unwrap_or(names_device),
@@ -153,7 +162,7 @@ mod tests {
     fn read(values: &[(&str, &str)]) -> (LiveConfig, Vec<String>) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut vars = Vars::new(values);
-        let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)), false);
+        let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)), false, 1);
         (config, vars.errors.iter().map(ToString::to_string).collect())
     }
 

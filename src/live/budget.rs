@@ -1,62 +1,80 @@
 //! The memory that live sessions may take: reserved before a session begins, given back with it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    config::Principal,
+    per_owner::{PerOwner, Whose},
 };
 
 /// What a session is reserved: decoder, pictures in flight and queues at 1080p.
-const SESSION_BYTES: u64 = 25 << 20;
+pub const SESSION_BYTES: u64 = 25 << 20;
 
-/// Bytes of all live sessions together.
+/// Bytes of all live sessions together, and of those of one principal.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
-    used: AtomicU64,
+    share: u64,
+    sessions: Mutex<PerOwner>,
 }
 
 /// There is no room for another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no media capacity: {used} of {limit} bytes are reserved by live sessions, and another takes \
-     {SESSION_BYTES}: end one, or raise SERVICE_MEDIA_MEMORY_BUDGET_BYTES"
+    "no media capacity: of {limit} bytes for live sessions{} too few are left, and another takes \
+     {SESSION_BYTES}: end one, or raise SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
+    words(*.whose)
 )]
 pub struct NoRoom {
-    used: u64,
+    whose: Whose,
     limit: u64,
+}
+
+fn words(whose: Whose) -> &'static str {
+    match whose {
+        Whose::All => "",
+        Whose::Own => " of one principal",
+    }
 }
 
 /// The bytes of one session, until dropped.
 #[derive(Debug)]
-pub struct Reservation(Arc<Budget>);
+pub struct Reservation {
+    budget: Arc<Budget>,
+    owner: Principal,
+}
 
 impl Budget {
-    /// Nothing reserved of `limit` bytes.
-    pub fn new(limit: u64) -> Arc<Budget> {
-        Arc::new(Budget { limit, used: AtomicU64::new(0) })
+    /// Nothing reserved of `limit` bytes, of which one principal may have `share`.
+    pub fn new(limit: u64, share: u64) -> Arc<Budget> {
+        Arc::new(Budget { limit, share, sessions: Mutex::default() })
     }
 
-    /// Reserves the memory of one session.
-    pub fn reserve(self: &Arc<Budget>) -> Result<Reservation, NoRoom> {
-        let room = |used: u64| {
-            let after = used.saturating_add(SESSION_BYTES);
-            (after <= self.limit).then_some(after)
-        };
-        match self.used.fetch_update(Relaxed, Relaxed, room) {
-            Ok(_) => Ok(Reservation(Arc::clone(self))),
-            Err(used) => Err(NoRoom { used, limit: self.limit }),
+    /// Reserves the memory of one session of `owner`.
+    pub fn reserve(self: &Arc<Budget>, owner: &Principal) -> Result<Reservation, NoRoom> {
+        let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
+        let entered = self.sessions().enter(owner, most(self.limit), most(self.share));
+        match entered {
+            Ok(()) => Ok(Reservation { budget: Arc::clone(self), owner: owner.clone() }),
+            Err(Whose::All) => Err(NoRoom { whose: Whose::All, limit: self.limit }),
+            Err(Whose::Own) => Err(NoRoom { whose: Whose::Own, limit: self.share }),
         }
     }
 
     /// Bytes reserved.
     pub fn used(&self) -> u64 {
-        self.used.load(Relaxed)
+        self.sessions().all() as u64 * SESSION_BYTES
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, PerOwner> {
+        // A count that a panic left is at most one too high.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(SESSION_BYTES, Relaxed);
+        self.budget.sessions().leave(&self.owner);
     }
 }
 
@@ -66,13 +84,15 @@ mod tests {
 
     #[test]
     fn no_more_is_reserved_than_there_is_and_all_comes_back() {
-        let budget = Budget::new(3 * SESSION_BYTES + 1);
-        let held: Vec<_> = (0..3).map(|_| budget.reserve().expect("room")).collect();
-        let refused = budget.reserve().expect_err("full").to_string();
+        let [alice, bob] = ["alice", "bob"].map(Principal::named);
+        let budget = Budget::new(3 * SESSION_BYTES + 1, 2 * SESSION_BYTES);
+        let held: Vec<_> =
+            [&alice, &alice, &bob].map(|owner| budget.reserve(owner).expect("room")).into();
+        let refused = budget.reserve(&bob).expect_err("full").to_string();
         assert!(refused.contains("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"), "{refused}");
         assert_eq!(budget.used(), 3 * SESSION_BYTES);
         drop(held);
         assert_eq!(budget.used(), 0);
-        budget.reserve().expect("room again");
+        budget.reserve(&alice).expect("room again");
     }
 }

@@ -13,7 +13,9 @@ use tokio::runtime::Runtime;
 use transport::{Ends, Limits, Listener, Site};
 use worker::WorkerProgram;
 
-use crate::support::{ALICE, whip::eventually};
+use crate::support::{ALICE, sandbox, whip::eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 
 /// What a browser would send, as far as it is read.
 const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -37,12 +39,13 @@ impl Here {
             ("SERVICE_DATA_DIR", dir.display().to_string()),
             ("SERVICE_API_KEYS", format!("alice:{ALICE}")),
             ("SERVICE_BIND_ADDR", "127.0.0.1:0".to_owned()),
+            ("SERVICE_SANDBOX", sandbox::policy(PROGRAM).as_str().to_owned()),
         ];
         let config = Config::resolve(values.map(|(name, value)| (name.to_owned(), value)));
         let config = config.expect("settings");
         let runtime = Runtime::new().expect("a runtime");
         let (app, addr) = runtime.block_on(async {
-            let program = WorkerProgram::at(env!("CARGO_BIN_EXE_sightline-server"));
+            let program = WorkerProgram::at(PROGRAM);
             let app = App::open(config, program, Arc::new(Metrics::new())).expect("opened");
             let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
             let addr = listener.local_addr().expect("bound");

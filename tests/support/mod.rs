@@ -5,11 +5,13 @@ pub mod call;
 pub mod host;
 pub mod model;
 pub mod model_server;
+pub mod no_landlock;
 pub mod onnx_runtime;
 pub mod postgres;
 pub mod python;
 pub mod receiver;
 pub mod reply;
+pub mod sandbox;
 pub mod shared;
 pub mod skip;
 pub mod whip;
@@ -25,6 +27,7 @@ use std::{
 use reqwest::blocking::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use worker::SandboxPolicy;
 
 pub use call::Call;
 pub use reply::Reply;
@@ -55,6 +58,15 @@ impl Setup {
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
             .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
             .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
+            .on_this_kernel()
+    }
+
+    /// The sandbox of media workers is the default, or as whole as it can be here.
+    fn on_this_kernel(self) -> Setup {
+        match sandbox::policy(env!("CARGO_BIN_EXE_sightline-server")) {
+            SandboxPolicy::Require => self,
+            policy => self.var("SERVICE_SANDBOX", policy.as_str()),
+        }
     }
 
     /// Sets a variable.

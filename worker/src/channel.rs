@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    protocol::{HEADER_BYTES, decode, encode, payload_len},
+    protocol::{HEADER_BYTES, decode, decode_told, encode, payload_len},
     wire::{ProtocolError, Wire},
 };
 
@@ -41,9 +41,16 @@ pub(crate) struct Incoming {
     /// Bytes of the last message that was taken.
     last: u64,
     descriptors: VecDeque<OwnedFd>,
+    /// The other end is a worker.
+    is_told: bool,
 }
 
 impl Incoming {
+    /// What a worker says, whose text is cut and escaped.
+    pub fn of_worker() -> Incoming {
+        Incoming { is_told: true, ..Incoming::default() }
+    }
+
     /// Bytes of the message that [`Incoming::next`] gave last.
     pub fn last(&self) -> u64 {
         self.last
@@ -107,7 +114,8 @@ impl Incoming {
         };
         self.start = payload.end;
         self.last = payload.len() as u64;
-        Ok(Some(decode(&self.bytes[payload])?))
+        let payload = &self.bytes[payload];
+        Ok(Some(if self.is_told { decode_told(payload) } else { decode(payload) }?))
     }
 
     fn whole_payload(&self) -> Result<Option<Range<usize>>, ProtocolError> {

@@ -6,7 +6,7 @@ use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::{ErrorKind, PixelsLost};
 
-use crate::{GateError, Refusal, still::StillError, wire::ProtocolError};
+use crate::{GateError, Refusal, SandboxReport, still::StillError, wire::ProtocolError};
 
 /// Why a job or a live session ended early, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +103,15 @@ pub enum WorkerError {
     /// No process could be started, or its descriptors could not be made.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
+    /// The worker is not confined as media asks for, and was given none.
+    #[error(
+        "media is refused: the sandbox of media workers is {report}. Use a kernel that has landlock \
+         and seccomp, or set SERVICE_SANDBOX=best-effort to decode without"
+    )]
+    Sandbox {
+        /// What it lacks.
+        report: SandboxReport,
+    },
     /// The system failed the supervisor while the worker ran.
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
@@ -208,9 +217,10 @@ impl WorkerError {
             | WorkerError::Killed { .. }
             | WorkerError::Exited { .. }
             | WorkerError::Protocol(_) => ErrorKind::InvalidInput,
-            WorkerError::Spawn(_) | WorkerError::Io(_) | WorkerError::Ended => {
-                ErrorKind::Unavailable
-            }
+            WorkerError::Spawn(_)
+            | WorkerError::Sandbox { .. }
+            | WorkerError::Io(_)
+            | WorkerError::Ended => ErrorKind::Unavailable,
             WorkerError::SessionInUse { .. } => ErrorKind::Conflict,
             WorkerError::NoSession { .. } => ErrorKind::NotFound,
             WorkerError::Backlog { .. } => ErrorKind::Exhausted,
@@ -221,8 +231,5 @@ impl WorkerError {
 }
 
 fn tail(stderr: &str) -> String {
-    match stderr.trim() {
-        "" => String::new(),
-        text => format!(": {text}"),
-    }
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
 }

@@ -27,6 +27,7 @@ mod probe;
 mod process;
 mod program;
 mod protocol;
+mod said;
 mod sandbox;
 mod session;
 mod source;
@@ -46,7 +47,7 @@ pub use live::{LiveEvent, LiveWorker, SessionLoad};
 pub use measuring::{GateBackend, GateError, MeasuredBy};
 pub use program::WorkerProgram;
 pub use protocol::Attempt;
-pub use sandbox::{SandboxLevel, SandboxReport};
+pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
 pub use session::{
     ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionEvent,
     SessionSpec, ViewSpec,

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::Codec;
+use media::{Codec, escaped};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -169,7 +169,7 @@ impl Process {
             socket,
             stderr,
             stderr_tail: VecDeque::new(),
-            incoming: Incoming::default(),
+            incoming: Incoming::of_worker(),
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),
@@ -191,7 +191,7 @@ impl Process {
         };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {
-            Reply::Confined(report) => Ok((process, report)),
+            Reply::Confined(report) => Ok((process, program.judge(report)?)),
             Reply::Failed(fault) => Err(fault.into()),
             _ => Err(ProtocolError::Unexpected("first").into()),
         }
@@ -303,14 +303,14 @@ impl Process {
         // A worker that has just died has no status; its end of the socket says so soon.
         let Some(used) = Usage::of(&self.status) else { return Ok(()) };
         let (limit_bytes, limit) = (self.limits.memory_bytes, self.threads_max);
-        if used.resident_bytes > limit_bytes {
+        if used.memory_bytes > limit_bytes {
             return Err(WorkerError::MemoryLimit { limit_bytes });
         }
         if used.threads > limit {
             return Err(WorkerError::ThreadLimit { limit });
         }
         // The worker goes on without a program that takes too much of what both have.
-        self.externals.keep_within(limit_bytes - used.resident_bytes, limit);
+        self.externals.keep_within(limit_bytes - used.memory_bytes, limit);
         Ok(())
     }
 
@@ -321,7 +321,8 @@ impl Process {
         while self.stderr.is_some() {
             self.keep_stderr();
         }
-        let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous()).into_owned();
+        let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous());
+        let stderr = escaped(stderr.trim()).into_owned();
         let status = match self.child.0.wait() {
             Ok(status) => status,
             Err(error) => return WorkerError::Io(error),
@@ -365,7 +366,8 @@ fn end(child: &mut Child) {
 
 /// What a process takes at a moment.
 struct Usage {
-    resident_bytes: u64,
+    /// Resident or swapped out.
+    memory_bytes: u64,
     threads: u64,
 }
 
@@ -375,7 +377,8 @@ impl Usage {
         let mut text = [0; 4096];
         let len = status.read_at(&mut text, 0).ok()?;
         let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
-        Some(Usage { resident_bytes: field(b"VmRSS:") << 10, threads: field(b"Threads:") })
+        let memory_bytes = (field(b"VmRSS:") + field(b"VmSwap:")) << 10;
+        Some(Usage { memory_bytes, threads: field(b"Threads:") })
     }
 }
 

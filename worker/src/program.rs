@@ -13,11 +13,11 @@ use decode::{BackendError, DeviceSpec};
 use media::Codec;
 
 use crate::{
-    Attempt,
+    Attempt, WorkerError,
     entry::ARGUMENT,
     launcher::{self, Errand, ProgramEnds},
     measuring::GateDevice,
-    sandbox::Asked,
+    sandbox::{Asked, SandboxPolicy, SandboxReport},
 };
 
 /// Threads of a driver: some for the device and some for each decoder.
@@ -30,6 +30,8 @@ const PROGRAM_THREADS: u64 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProgram {
     path: PathBuf,
+    /// What its sandbox must be like.
+    policy: SandboxPolicy,
     device: Option<Asked>,
     gate: Option<GateDevice>,
     /// A program to decode with, and what it is asked to decode.
@@ -44,7 +46,21 @@ impl WorkerProgram {
 
     /// Another binary whose `main` calls [`crate::worker_main`].
     pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
-        WorkerProgram { path: path.into(), device: None, gate: None, external: None }
+        let (path, policy) = (path.into(), SandboxPolicy::default());
+        WorkerProgram { path, policy, device: None, gate: None, external: None }
+    }
+
+    /// The same, reading media in a sandbox of this policy.
+    pub fn with_sandbox(self, policy: SandboxPolicy) -> WorkerProgram {
+        WorkerProgram { policy, ..self }
+    }
+
+    /// Judges what a worker says of its sandbox, before it is given anything.
+    pub(crate) fn judge(&self, report: SandboxReport) -> Result<SandboxReport, WorkerError> {
+        match self.policy.accepts(&report) {
+            true => Ok(report),
+            false => Err(WorkerError::Sandbox { report }),
+        }
     }
 
     /// The same, its workers decoding these codecs with a device.

@@ -325,7 +325,15 @@ pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, ProtocolE
 
 /// The message in a payload.
 pub(crate) fn decode<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
-    let mut reader = Reader::new(payload);
+    message(Reader::new(payload))
+}
+
+/// As [`decode`], of what a worker says: its text is cut and escaped.
+pub(crate) fn decode_told<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
+    message(Reader::told(payload))
+}
+
+fn message<T: Wire>(mut reader: Reader<'_>) -> Result<T, ProtocolError> {
     match reader.byte("version")? {
         VERSION => {}
         other => return Err(ProtocolError::Version(other)),

@@ -1,6 +1,6 @@
 //! What a worker gives up before it reads a byte of media.
 //!
-//! landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
+//! Its user's capabilities, landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
 //! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
 //! child itself, while it has one thread; never left. Devices that it decodes or measures with are
 //! opened in between, see `device`.
@@ -8,6 +8,7 @@
 
 mod device;
 mod filter;
+mod privileges;
 mod program;
 #[cfg(test)]
 mod signals;
@@ -53,10 +54,45 @@ pub enum SandboxLevel {
     },
 }
 
+/// What a sandbox must be like for media to be read in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxPolicy {
+    /// landlock and the system call filter are whole; nothing is read where they are not.
+    #[default]
+    Require,
+    /// As closed as the kernel lets it be.
+    BestEffort,
+}
+
+impl SandboxPolicy {
+    /// The policy that a setting names.
+    pub fn from_name(name: &str) -> Option<SandboxPolicy> {
+        [SandboxPolicy::Require, SandboxPolicy::BestEffort]
+            .into_iter()
+            .find(|policy| policy.as_str() == name)
+    }
+
+    /// Its name in the setting.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SandboxPolicy::Require => "require",
+            SandboxPolicy::BestEffort => "best-effort",
+        }
+    }
+
+    /// Media may be read in a sandbox that is as `report` says.
+    pub(crate) fn accepts(self, report: &SandboxReport) -> bool {
+        match self {
+            SandboxPolicy::Require => report.landlock_abi > 0 && report.seccomp,
+            SandboxPolicy::BestEffort => true,
+        }
+    }
+}
+
 /// What a worker reported about its own sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
-    /// The landlock ABI in force, 0 for none.
+    /// The landlock ABI in force for every thread, 0 for none.
     pub landlock_abi: u32,
     /// The system call filter is in force.
     pub seccomp: bool,
@@ -153,8 +189,9 @@ pub(crate) fn enter<T>(
         }
     };
 
-    check("single thread", be_alone());
+    let alone = check("single thread", be_alone());
     check("parent death signal", follow(confinement.parent));
+    check("dropped capabilities", privileges::give_up());
     let (first, last) = limits(confinement);
     let mut set = |limits: Vec<Limit>| {
         let set = limits.into_iter();
@@ -165,12 +202,13 @@ pub(crate) fn enter<T>(
     let (landlock_abi, paths) = restrict_paths(confinement);
     let opened = open(confinement)?;
     rlimits &= set(last);
-    check("landlock", paths);
+    let closed = check("landlock", paths) && alone;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let seccomp = check("seccomp", filter::of_worker(confinement).and_then(Filter::install));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
+    let landlock_abi = if closed { landlock_abi } else { 0 };
     Ok((SandboxReport { landlock_abi, seccomp, rlimits, level }, opened))
 }
 

@@ -23,8 +23,8 @@ use crate::{
     feed::Feed,
     process::{Life, Line, Process},
     protocol::{Reply, Request},
+    said::JobCheck,
     spare::{Spares, Start},
-    views::ChunkCheck,
     wire::ProtocolError,
 };
 
@@ -156,6 +156,11 @@ impl Supervisor {
         }
     }
 
+    /// How a worker that was really started is confined.
+    pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
+        Ok(Process::spawn(&self.program, &Limits::default(), Life::Open)?.1)
+    }
+
     /// What came of a real worker's attempts to do what it must not.
     pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
         let (mut process, _) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
@@ -220,9 +225,9 @@ impl Supervisor {
             None => Process::spawn(&self.program, &limits, life)?.0,
         };
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
+        let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);
-        let mut chunks = ChunkCheck::new(views);
         loop {
             if cancel.is_cancelled() {
                 return Err(WorkerError::Cancelled);
@@ -234,7 +239,7 @@ impl Supervisor {
                         _ => None,
                     };
                     watchdog.heard(&event);
-                    chunks.look(&event)?;
+                    check.look(&event)?;
                     let told = Instant::now();
                     let flow = on_event(event);
                     watchdog.resume(told);

@@ -5,7 +5,7 @@
 
 use media::{
     Codec, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal,
-    Subsampling, Timebase, Timestamp,
+    Subsampling, Timebase, Timestamp, escaped,
 };
 
 /// Why bytes are not a message of this protocol.
@@ -34,18 +34,40 @@ pub enum ProtocolError {
     Unexpected(&'static str),
 }
 
+/// Longest text of a worker that is passed on: more than a URL that it may ask for.
+pub(crate) const TOLD_BYTES_MAX: usize = 16 << 10;
+
 /// What is left of a message.
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    /// A worker says it: its text is cut and escaped, whatever becomes of it.
+    is_told: bool,
+}
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader(bytes)
+        Reader { bytes, is_told: false }
+    }
+
+    /// As [`Reader::new`], of a worker's message.
+    pub fn told(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, is_told: true }
     }
 
     pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], ProtocolError> {
-        let (head, rest) = self.0.split_at_checked(len).ok_or(ProtocolError::Short(what))?;
-        self.0 = rest;
+        let (head, rest) = self.bytes.split_at_checked(len).ok_or(ProtocolError::Short(what))?;
+        self.bytes = rest;
         Ok(head)
+    }
+
+    fn text(&mut self) -> Result<String, ProtocolError> {
+        let len = u32::get(self)? as usize;
+        let text = str::from_utf8(self.take(len, "bytes")?);
+        let text = text.map_err(|_| ProtocolError::Invalid("text"))?;
+        Ok(match self.is_told {
+            true => escaped(&text[..text.floor_char_boundary(TOLD_BYTES_MAX)]).into_owned(),
+            false => text.to_owned(),
+        })
     }
 
     pub fn byte(&mut self, what: &'static str) -> Result<u8, ProtocolError> {
@@ -54,7 +76,10 @@ impl<'a> Reader<'a> {
 
     /// Everything has been read.
     pub fn finish(self) -> Result<(), ProtocolError> {
-        if self.0.is_empty() { Ok(()) } else { Err(ProtocolError::Trailing(self.0.len())) }
+        match self.bytes {
+            [] => Ok(()),
+            rest => Err(ProtocolError::Trailing(rest.len())),
+        }
     }
 }
 
@@ -176,7 +201,7 @@ impl Wire for String {
     }
 
     fn get(from: &mut Reader<'_>) -> Result<String, ProtocolError> {
-        String::from_utf8(Vec::get(from)?).map_err(|_| ProtocolError::Invalid("text"))
+        from.text()
     }
 }
 

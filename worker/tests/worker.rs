@@ -4,6 +4,8 @@
 
 #[path = "worker/backends.rs"]
 mod backends;
+#[path = "worker/confinement.rs"]
+mod confinement;
 #[path = "../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
 #[path = "worker/faults.rs"]
@@ -22,6 +24,8 @@ mod live_faults;
 mod live_shown;
 #[path = "worker/mutants.rs"]
 mod mutants;
+#[path = "../../tests/support/no_landlock.rs"]
+mod no_landlock;
 #[path = "../../tests/support/nvdec_shim.rs"]
 mod nvdec_shim;
 #[path = "worker/nvidia.rs"]
@@ -36,6 +40,8 @@ mod remote_mutants;
 mod rtsp;
 #[path = "worker/sandbox.rs"]
 mod sandbox;
+#[path = "../../tests/support/sandbox.rs"]
+mod sandbox_here;
 #[path = "worker/shelf.rs"]
 mod shelf;
 #[path = "../../tests/support/skip.rs"]

@@ -17,9 +17,7 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::Codec;
 use serde::Serialize;
-use worker::{
-    CancelToken, JobEvent, JobSpec, Limits, Spent, Supervisor, WorkerError, WorkerProgram,
-};
+use worker::{CancelToken, JobEvent, JobSpec, Limits, Spent, Supervisor, WorkerError};
 
 use crate::{
     doctor::DecodeArgs,
@@ -93,7 +91,8 @@ struct Row {
 pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
-    let (supervisor, _) = Supervisor::select(&WorkerProgram::current(), &args.decode.wanted())?;
+    let program = environment::worker_program()?;
+    let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let rendered = tempfile::tempdir()
         .map_err(|source| CliError::Write { path: std::env::temp_dir(), source })?;
     let clips = match args.files.as_slice() {

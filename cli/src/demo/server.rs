@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use worker::CancelToken;
+use worker::{CancelToken, SandboxPolicy};
 
 use crate::{
     client::{Client, ServerArgs},
@@ -37,6 +37,7 @@ impl Server {
         binary: &Path,
         out: &Path,
         video: &Path,
+        sandbox: SandboxPolicy,
         cancel: &CancelToken,
     ) -> Result<Server, CliError> {
         let log = out.join("server.log");
@@ -58,6 +59,7 @@ impl Server {
             .env("SERVICE_API_KEYS", &key)
             .env("SERVICE_DATA_DIR", out.join("data"))
             .env("SERVICE_INGEST_FILE_ROOTS", root)
+            .env(environment::SANDBOX, sandbox.as_str())
             .stdin(Stdio::null())
             .stdout(log_file)
             .stderr(both)

@@ -9,7 +9,7 @@ use std::{
 
 use decode::{Sampling, StreamInfo};
 use gate::GateConfig;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram};
+use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerError};
 
 use crate::{environment, error::CliError};
 
@@ -96,7 +96,7 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// What the container says, read in a worker; the API tells neither codec nor length.
-pub fn look(video: &Path) -> Option<StreamInfo> {
+pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
     let mut stream = None;
     let spec = JobSpec {
         // The ingest that follows says what is wrong with a file that cannot be opened or read.
@@ -109,17 +109,13 @@ pub fn look(video: &Path) -> Option<StreamInfo> {
         threads: 1,
         limits: Limits::default(),
     };
-    let outcome = Supervisor::new(WorkerProgram::current()).run_job(
-        spec,
-        &CancelToken::new(),
-        &mut |event| match event {
-            JobEvent::Opened(info) => {
-                stream = Some(info);
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        },
-    );
+    let outcome = supervisor.run_job(spec, &CancelToken::new(), &mut |event| match event {
+        JobEvent::Opened(info) => {
+            stream = Some(info);
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
     // Stopping after the first event makes the outcome "cancelled", which is what was wanted.
     drop(outcome);
     stream

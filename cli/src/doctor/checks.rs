@@ -52,19 +52,19 @@ fn attempts(supervisor: &Supervisor) -> Check {
 }
 
 /// What each backend decodes in a worker of its own, and what it lacks.
-pub fn decoders(wanted: &Wanted) -> Vec<Check> {
+pub fn decoders(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     [Backend::Software, Backend::Nvdec, Backend::Vaapi, Backend::FfmpegCli]
         .into_iter()
-        .flat_map(|backend| decoded_by(backend, wanted))
+        .flat_map(|backend| decoded_by(backend, program, wanted))
         .collect()
 }
 
-fn decoded_by(backend: Backend, wanted: &Wanted) -> Vec<Check> {
+fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
     let missing = if is_needed { State::Fail } else { State::Absent };
     let gate = GateChoice::Named(GateBackend::Cpu);
     let alone = Wanted { choice: Choice::Named(backend), gate, ..wanted.clone() };
-    let tried = match Supervisor::select(&WorkerProgram::current(), &alone) {
+    let tried = match Supervisor::select(program, &alone) {
         Ok((_, selection)) => selection.capabilities.codecs,
         Err(error) => {
             return vec![Check::new("decode", backend.as_str(), missing, error.to_string())];
@@ -93,13 +93,13 @@ fn decoded_by(backend: Backend, wanted: &Wanted) -> Vec<Check> {
 }
 
 /// What each backend of the gate measures with in a worker of its own, and what it lacks.
-pub fn measurers(wanted: &Wanted) -> Vec<Check> {
+pub fn measurers(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
         let missing = if is_needed { State::Fail } else { State::Absent };
         let (choice, gate) = (Choice::Named(Backend::Software), GateChoice::Named(backend));
         let alone = Wanted { choice, gate, ..wanted.clone() };
-        match Supervisor::select(&WorkerProgram::current(), &alone) {
+        match Supervisor::select(program, &alone) {
             Ok((_, found)) => {
                 let detail = format!("{}; sandbox {}", found.capabilities.measurer, found.sandbox);
                 Check::new("gate", backend.as_str(), State::Ok, detail)

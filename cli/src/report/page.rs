@@ -6,13 +6,13 @@ use std::io::{self, Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD, write::EncoderWriter};
 use gate::Reason;
-use media::{EventType, Score, Signal};
+use media::{EventType, Score, Signal, is_hidden};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{Report, shelf::Tone};
 use crate::{
-    output::{clock, grouped, is_hidden},
+    output::{clock, grouped},
     wire::MarkerRecord,
 };
 

@@ -14,7 +14,7 @@ fn demo(server: &Path, dir: &TempDir, video: &str) -> crate::support::Outcome {
 }
 
 /// The server beside this binary; `cargo build --workspace --bins` puts it there.
-fn server() -> Option<PathBuf> {
+pub fn server() -> Option<PathBuf> {
     let server = Path::new(env!("CARGO_BIN_EXE_sightline")).with_file_name("sightline-server");
     if !server.is_file() {
         let why = format!("no server at {}; build the workspace's binaries", server.display());

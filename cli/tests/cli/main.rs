@@ -6,7 +6,12 @@ mod arguments;
 mod demo;
 mod gpu_check;
 mod log;
+#[path = "../../../tests/support/no_landlock.rs"]
+mod no_landlock;
+mod places;
 mod remote;
+mod sandbox;
 mod support;
+mod terminal;
 mod verify;
 mod whip;

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Outcome, command, finish};
 
-const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
+pub const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
 const KEY: &str = "verysecretkey";
 
 /// One scripted answer: status and body.
-type Answer = (u16, String);
+pub type Answer = (u16, String);
 
 /// What a client sent.
 struct Asked {
@@ -25,13 +25,13 @@ struct Asked {
 }
 
 /// Answers one request after the other, each on its own connection.
-struct Script {
+pub struct Script {
     address: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Script {
-    fn start(answers: Vec<Answer>) -> Script {
+    pub fn start(answers: Vec<Answer>) -> Script {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -50,7 +50,7 @@ impl Script {
         Script { address, asked }
     }
 
-    fn run(&self, args: &[&str]) -> Outcome {
+    pub fn run(&self, args: &[&str]) -> Outcome {
         let mut command = command(args);
         command.env("SIGHTLINE_SERVER", &self.address).env("SIGHTLINE_API_KEY", KEY);
         finish(command)
@@ -90,11 +90,11 @@ fn reply(mut stream: TcpStream, (status, body): &Answer) {
     stream.write_all(body.as_bytes()).expect("sent");
 }
 
-fn event(seq: u64, kind: &str, payload: Value) -> Value {
+pub fn event(seq: u64, kind: &str, payload: Value) -> Value {
     json!({ "seq": seq, "pts_ms": 951_827_696_789_u64, "kind": kind, "run_id": RUN, "payload": payload })
 }
 
-fn page(events: &[Value], next: u64) -> Answer {
+pub fn page(events: &[Value], next: u64) -> Answer {
     (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next, "has_more": events.len() == 1000 }).to_string())
 }
 

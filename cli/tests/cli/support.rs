@@ -1,5 +1,7 @@
 //! Runs the binary and says what came of it.
 
+#[path = "../../../tests/support/sandbox.rs"]
+mod sandbox;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 
@@ -24,6 +26,8 @@ pub fn command(args: &[&str]) -> Command {
     for name in ["SIGHTLINE_SERVER", "SIGHTLINE_API_KEY", "SERVICE_DATA_DIR", "NO_COLOR"] {
         command.env_remove(name);
     }
+    // As a user of this machine would have to.
+    command.env("SERVICE_SANDBOX", sandbox::policy(env!("CARGO_BIN_EXE_sightline")).as_str());
     command
 }
 

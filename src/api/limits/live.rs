@@ -50,6 +50,11 @@ pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
                 .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
         ),
         (
+            "live_principal_memory",
+            Limit::most(app.config.live.memory_share, "bytes of the sessions of one principal")
+                .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
+        ),
+        (
             "live_rate",
             Limit::most(
                 PEER_BYTES_A_SECOND,

@@ -8,7 +8,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
-use media::{EventType, Rate, Signal};
+use media::{Rate, Signal};
 use timeline::ColumnWriter;
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
@@ -40,8 +40,6 @@ pub(super) struct Job {
     decoding: Span,
     /// Those that went nowhere yet.
     stills: Vec<Stored>,
-    /// How many there were.
-    stills_seen: u64,
     stored: Stores,
     /// Signals so far.
     frames: u64,
@@ -80,7 +78,6 @@ impl Job {
             gate,
             decoding: Span::none(),
             stills: Vec::new(),
-            stills_seen: 0,
             stored,
             frames: 0,
             chunks: None,
@@ -258,7 +255,7 @@ impl Job {
                 None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
             },
             JobEvent::Progress { frames, pts_ms } => {
-                self.guard.token().advance(frames, pts_ms);
+                self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
             }
             JobEvent::Measured(MeasuredBy { measurer, lost, late }) => {
                 self.runner.parts.metrics.gate_batches_late.inc_by(u64::from(late));
@@ -296,16 +293,10 @@ impl Job {
     }
 
     fn store(&mut self, still: Still) -> Result<(), IngestError> {
-        // A worker that was fooled must not fill our memory, nor name things.
-        let too_many = self.stills_seen >= self.ingest.max_frames;
-        if too_many || matches!(still.event_type, EventType::Named(_)) {
-            return Err(IngestError::Worker(ProtocolError::Unexpected("still").into()));
-        }
         let timer = self.runner.parts.metrics.still_seconds.start_timer();
         let hash = self.stored.put(&still.jpeg)?;
         drop(timer);
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
-        self.stills_seen += 1;
         self.stills.push(Stored {
             frame_index,
             pts_ms,

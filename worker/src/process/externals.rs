@@ -100,7 +100,7 @@ impl Externals {
     pub(super) fn keep_within(&mut self, memory_bytes: u64, threads: u64) {
         let used = self.running.iter().filter_map(|external| Usage::of(&external.status));
         let used: Vec<Usage> = used.collect();
-        let bytes: u64 = used.iter().map(|used| used.resident_bytes).sum();
+        let bytes: u64 = used.iter().map(|used| used.memory_bytes).sum();
         if bytes > memory_bytes || used.iter().any(|used| used.threads > threads) {
             self.running.clear();
         }

@@ -59,6 +59,13 @@ pub(super) const WORD: u64 = u32::MAX as u64;
 /// Threads, never processes.
 pub(super) const THREAD: Must = (0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64);
 
+/// No code is loaded or made once the filter is in force.
+const NO_CODE: Must = (2, libc::PROT_EXEC as u64, 0);
+
+/// Memory of the process alone. What is shared may be kept without being mapped, and then counts
+/// against no limit of the process (madvise(2), `MADV_DONTNEED`).
+pub(super) const PRIVATE: Must = (3, libc::MAP_SHARED as u64, 0);
+
 /// System calls allowed where an argument is as it must be.
 const ALLOWED_WHERE: &[(i64, Must)] = &[
     // The control socket is descriptor 0 and stderr is 2: nothing else is written.
@@ -70,9 +77,7 @@ const ALLOWED_WHERE: &[(i64, Must)] = &[
     (libc::SYS_write, (0, WORD, 2)),
     (libc::SYS_writev, (0, WORD, 2)),
     (libc::SYS_clone, THREAD),
-    // No code is loaded or made after this point.
-    (libc::SYS_mmap, (2, libc::PROT_EXEC as u64, 0)),
-    (libc::SYS_mprotect, (2, libc::PROT_EXEC as u64, 0)),
+    (libc::SYS_mprotect, NO_CODE),
     (libc::SYS_prctl, (0, WORD, libc::PR_SET_NAME as u64)),
 ];
 
@@ -103,6 +108,7 @@ pub(super) fn of_worker(confinement: &Confinement) -> io::Result<Filter> {
     for &(call, must) in ALLOWED_WHERE {
         filter.allow_where(call, &[must])?;
     }
+    filter.allow_where(libc::SYS_mmap, &[NO_CODE, PRIVATE])?;
     // abort() signals its own thread.
     filter.allow_of_itself(&[libc::SYS_tgkill])?;
     Ok(filter)
@@ -189,19 +195,38 @@ fn compile(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{io::Read, os::unix::net::UnixStream, thread};
+    use std::{io::Read, os::unix::net::UnixStream, ptr::null_mut, thread};
 
     use decode::{Backend, DeviceSpec};
     use media::Codec;
     use rustix::{
         io::Errno,
+        mm::{MapFlags, ProtFlags, mmap_anonymous},
         net::{SendFlags, Shutdown, send, shutdown},
         process::{Pid, Resource, getppid, getrlimit, prlimit},
         thread::{sched_getaffinity, sched_setaffinity},
     };
 
     use super::*;
-    use crate::sandbox::Asked;
+    use crate::sandbox::{Asked, program};
+
+    #[test]
+    #[expect(unsafe_code, reason = "mapping is")]
+    fn memory_that_no_limit_counts_is_refused() {
+        let map = |flags| {
+            // SAFETY: the kernel chooses where, and nothing of ours is there.
+            let mapped = unsafe {
+                mmap_anonymous(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, flags)
+            };
+            mapped.map(drop)
+        };
+        let worker = of_worker(&confinement(false, false)).expect("builds");
+        for (name, filter) in [("worker", worker), ("program", program::filter().expect("builds"))]
+        {
+            let outcome = under(filter, || (map(MapFlags::SHARED), map(MapFlags::PRIVATE)));
+            assert_eq!(outcome, (Err(Errno::PERM), Ok(())), "{name}");
+        }
+    }
 
     /// What a thread may still do under a filter; it must not say anything meanwhile.
     pub(in crate::sandbox) fn under<T: Send>(

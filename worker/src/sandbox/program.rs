@@ -10,8 +10,8 @@ use rustix::process::Resource;
 
 use super::{
     MEMORY_SLACK_BYTES, device,
-    filter::{ALLOWED, Filter, THREAD, WORD},
-    follow, landlock_outcome, set_limit,
+    filter::{ALLOWED, Filter, PRIVATE, THREAD, WORD},
+    follow, landlock_outcome, privileges, set_limit,
 };
 
 /// What a process gives up before it becomes a decoding program.
@@ -38,7 +38,6 @@ const ALLOWED_PROGRAM: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_getdents64,
-    libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_write,
     libc::SYS_writev,
@@ -62,6 +61,7 @@ pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()>
         move |error: io::Error| io::Error::new(error.kind(), format!("no {what}: {error}"))
     };
     follow(confinement.parent).map_err(named("parent death signal"))?;
+    privileges::give_up().map_err(named("dropped capabilities"))?;
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     for (resource, limit) in [
         (Resource::Data, memory),
@@ -100,6 +100,7 @@ pub(super) fn filter() -> io::Result<Filter> {
     filter.allow(ALLOWED_PROGRAM);
     filter.allow(device::ALLOWED_HERE);
     filter.allow_fcntl()?;
+    filter.allow_where(libc::SYS_mmap, &[PRIVATE])?;
     filter.allow_where(libc::SYS_clone, &[THREAD])?;
     filter.allow_where(libc::SYS_prctl, &[(0, WORD, libc::PR_SET_NAME as u64)])?;
     // Its own limits are read; landlock has no right for those of others.

@@ -1,22 +1,25 @@
 //! Holds a worker to what was asked of a session: a receiver keeps its pictures in memory and trusts
 //! their numbers.
 
-use media::Extent;
-
 use super::{
-    SelectedFrame, SelectedView, SessionEvent,
+    LIMITS, SelectedFrame, SelectedView, SessionEvent,
     spec::{ClipSpec, SessionSpec},
     tools::CLIP_PICTURE_BYTES_MAX,
 };
-use crate::{Chunk, jpeg::is_baseline, views::VIEW_BYTES_MAX, wire::ProtocolError};
+use crate::{
+    Chunk,
+    jpeg::is_baseline,
+    said::{FrameCheck, fits},
+    views::VIEW_BYTES_MAX,
+    wire::ProtocolError,
+};
 
 /// What the next events of a session must be like.
 pub(crate) struct SessionCheck {
     spec: SessionSpec,
-    /// Signals that came.
-    signals: u64,
-    /// Frame of the latest still.
-    still: Option<u64>,
+    frames: FrameCheck,
+    /// The latest selected frame.
+    selected: Option<u64>,
     next_clip: u64,
     /// Frames before it belong to clips that came.
     next_frame: u64,
@@ -24,22 +27,19 @@ pub(crate) struct SessionCheck {
 
 impl SessionCheck {
     pub fn new(spec: SessionSpec) -> SessionCheck {
-        SessionCheck { spec, signals: 0, still: None, next_clip: 0, next_frame: 0 }
+        let frames = FrameCheck::new(u64::MAX, LIMITS.side_px);
+        SessionCheck { spec, frames, selected: None, next_clip: 0, next_frame: 0 }
     }
 
     /// Looks at the next event of the session.
     pub fn look(&mut self, event: &SessionEvent) -> Result<(), ProtocolError> {
         let (asked, is_right, what) = match event {
-            SessionEvent::Signals(signals) => {
-                self.signals += signals.len() as u64;
-                return Ok(());
-            }
-            SessionEvent::Still(still) => {
-                self.still = Some(still.frame_index);
-                (self.spec.stills, is_baseline(&still.jpeg, still.extent), "still")
-            }
+            SessionEvent::Signals(signals) => (true, self.frames.count(signals), "signals"),
+            SessionEvent::Still(still) => (self.spec.stills, self.frames.show(still), "still"),
             SessionEvent::Selected(selected) => {
-                (self.spec.wants_selected(), self.keeps_to(selected), "selected frame")
+                let is_right = self.is_next(selected.frame_index) && self.keeps_to(selected);
+                self.selected = Some(selected.frame_index);
+                (self.spec.wants_selected(), is_right, "selected frame")
             }
             SessionEvent::Clip(clip) => {
                 let is_right = self.spec.clip.is_some_and(|spec| self.continues(clip, &spec));
@@ -47,11 +47,8 @@ impl SessionCheck {
                 self.next_frame = clip.first_frame.saturating_add(clip.frames);
                 (self.spec.clip.is_some(), is_right, "clip")
             }
-            SessionEvent::Damaged { .. }
-            | SessionEvent::Closed { .. }
-            | SessionEvent::Failed(_) => {
-                return Ok(());
-            }
+            SessionEvent::Closed { frames, .. } => (true, *frames == self.frames.signals(), "end"),
+            SessionEvent::Damaged { .. } | SessionEvent::Failed(_) => return Ok(()),
         };
         match (asked, is_right) {
             (false, _) => Err(ProtocolError::Unexpected(what)),
@@ -60,10 +57,20 @@ impl SessionCheck {
         }
     }
 
+    /// It is the frame of the latest still, or where none is wanted one whose signals are to come.
+    fn is_next(&self, frame: u64) -> bool {
+        match self.spec.stills {
+            true => self.frames.still() == Some(frame),
+            false => {
+                frame >= self.frames.signals() && self.selected.is_none_or(|before| before < frame)
+            }
+        }
+    }
+
     fn keeps_to(&self, selected: &SelectedFrame) -> bool {
         let view = match (&selected.view, &self.spec.view) {
             (None, None) => true,
-            (Some(SelectedView::Still), Some(_)) => self.still == Some(selected.frame_index),
+            (Some(SelectedView::Still), Some(_)) => self.spec.stills,
             (Some(SelectedView::Own { extent, jpeg }), Some(spec)) => {
                 fits(*extent, spec.edge_max())
                     && jpeg.len() <= VIEW_BYTES_MAX
@@ -81,7 +88,7 @@ impl SessionCheck {
         clip.index == self.next_clip
             && clip.frames > 0
             && clip.first_frame >= self.next_frame
-            && end.is_some_and(|end| end <= self.signals)
+            && end.is_some_and(|end| end <= self.frames.signals())
             && (1..=spec.shown() as usize).contains(&views.len())
             && views.windows(2).all(|pair| pair[0].frame_index < pair[1].frame_index)
             && views.iter().all(|view| {
@@ -91,8 +98,4 @@ impl SessionCheck {
                     && is_baseline(&view.jpeg, view.extent)
             })
     }
-}
-
-fn fits(extent: Extent, edge_max: u32) -> bool {
-    extent.width.max(extent.height) <= edge_max
 }

@@ -1,8 +1,8 @@
-//! Holds a worker to the chunks that were asked of it, and its pictures to what they say they are:
-//! a receiver keeps them in memory, sends them on and trusts their numbers.
+//! Holds a worker to the chunks that were asked of it, and its views to what they say they are: a
+//! receiver keeps them in memory, sends them on and trusts their numbers.
 
 use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
-use crate::{JobEvent, jpeg::is_baseline, wire::ProtocolError};
+use crate::{JobEvent, jpeg::is_baseline, said::fits, wire::ProtocolError};
 
 /// What the next chunk of a job must be like.
 pub(crate) struct ChunkCheck {
@@ -22,9 +22,6 @@ impl ChunkCheck {
     pub fn look(&mut self, event: &JobEvent) -> Result<(), ProtocolError> {
         match (event, &self.options) {
             (JobEvent::Signals(signals), _) => self.signals += signals.len() as u64,
-            (JobEvent::Still(still), _) if !is_baseline(&still.jpeg, still.extent) => {
-                return Err(ProtocolError::Invalid("still"));
-            }
             (JobEvent::Chunk(_), None) => return Err(ProtocolError::Unexpected("chunk")),
             (JobEvent::Chunk(chunk), Some(options)) => {
                 if !(self.continues(chunk) && keeps_to(chunk, options)) {
@@ -48,17 +45,18 @@ impl ChunkCheck {
 }
 
 fn keeps_to(chunk: &Chunk, options: &ViewOptions) -> bool {
-    let fits = match options.chunks {
+    let is_short = match options.chunks {
         Chunking::Frames(frames) => chunk.frames <= u64::from(frames),
         Chunking::Span { .. } => true,
     };
     let frames = chunk.first_frame..chunk.first_frame + chunk.frames;
     let views = &chunk.views;
-    fits && (1..=usize::from(options.per_chunk)).contains(&views.len())
+    is_short
+        && (1..=usize::from(options.per_chunk)).contains(&views.len())
         && views.windows(2).all(|pair| pair[0].frame_index < pair[1].frame_index)
         && views.iter().all(|view| {
             frames.contains(&view.frame_index)
-                && view.extent.width.max(view.extent.height) <= options.edge_max()
+                && fits(view.extent, options.edge_max())
                 && view.jpeg.len() <= VIEW_BYTES_MAX
                 && is_baseline(&view.jpeg, view.extent)
                 && view.novelty.as_ref().map(|input| input.picture.side)

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Waits until so many workers live.
-fn until_there_are(count: usize) -> BTreeSet<i32> {
+pub fn until_there_are(count: usize) -> BTreeSet<i32> {
     let started = Instant::now();
     loop {
         let found = children();

@@ -11,9 +11,11 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::Signal;
 use worker::{
-    CancelToken, Chunk, JobEvent, JobSpec, Limits, MeasuredBy, Still, Supervisor, WorkerError,
-    WorkerProgram,
+    CancelToken, Chunk, JobEvent, JobSpec, Limits, MeasuredBy, SandboxPolicy, Still, Supervisor,
+    WorkerError, WorkerProgram,
 };
+
+use crate::sandbox_here;
 
 pub use crate::skip::skip;
 
@@ -22,13 +24,23 @@ pub fn supervisor() -> Supervisor {
     Supervisor::new(program())
 }
 
-/// The test's own worker: an example, so that no release build contains it.
+/// The test's own worker, in a sandbox as whole as it can be here.
 pub fn program() -> WorkerProgram {
+    WorkerProgram::at(path()).with_sandbox(sandbox_here::policy(path()))
+}
+
+/// The kernel of this machine has every part of the sandbox.
+pub fn has_landlock() -> bool {
+    sandbox_here::policy(path()) == SandboxPolicy::Require
+}
+
+/// An example, so that no release build contains it.
+fn path() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its binary");
     let profile = test.parent().and_then(Path::parent).expect("tests lie in <profile>/deps");
     let program = profile.join("examples/media-worker-test");
     assert!(program.exists(), "no {}: cargo build -p worker --examples", program.display());
-    WorkerProgram::at(program)
+    program
 }
 
 /// A clip of a source that ffmpeg draws, H.264 but for what `options` say.

@@ -1,0 +1,67 @@
+//! What others named reaches no terminal raw: a hostile name cannot clear the screen or reorder words.
+
+use media::is_hidden;
+use serde_json::{Value, json};
+
+use crate::remote::{RUN, Script, event, page};
+
+/// Clears the screen, ends a line, reorders words, and says C1's control sequence introducer.
+const NASTY: &str = "a\u{1b}[2Jb\rc\u{202e}d\u{9b}31me\u{7f}f\u{2066}g\u{2028}h";
+
+fn marker() -> Value {
+    json!({ "marker_id": "mk-1", "run_id": RUN, "stream_id": NASTY, "event_type": NASTY,
+        "status": "exact", "start_frame": 3, "end_frame": 5, "start_pts_ms": 0, "end_pts_ms": 80,
+        "confidence": 0.75 })
+}
+
+#[test]
+fn names_of_others_reach_no_terminal_raw() {
+    let run = json!({ "run_id": RUN, "status": "pending", "source_uri": NASTY, "source": NASTY });
+    let events = || page(&[event(1, "ingest_received", json!({ "source_uri": NASTY }))], 2);
+    let hit = json!({ "seq": 1, "run_id": RUN, "pts_ms": 0, "kind": NASTY, "snippet": NASTY,
+        "description": NASTY });
+    let refusal = json!({ "error": { "code": "x", "message": NASTY, "request_id": NASTY,
+        "details": [{ "field": NASTY, "message": NASTY }] } });
+    let answer = |value: Value| (200, value.to_string());
+    let markers = || answer(json!({ "run_id": RUN, "markers": [marker()] }));
+    let search = || answer(json!({ "scanned": 1, "total_hits": 1, "hits": [hit] }));
+    let rows: Vec<(&[&str], _)> = vec![
+        (&["runs", "list"], answer(json!([run]))),
+        (&["runs", "list", "--json"], answer(json!([run]))),
+        (&["runs", "show", RUN], answer(run.clone())),
+        (&["runs", "show", RUN, "--json"], answer(run.clone())),
+        (&["events", RUN], events()),
+        (&["events", RUN, "--json"], events()),
+        (&["markers", RUN], markers()),
+        (&["markers", RUN, "--json"], markers()),
+        (&["search", "x"], search()),
+        (&["search", "x", "--json"], search()),
+        (&["runs", "list"], (422, refusal.to_string())),
+        (&["runs", "list"], (500, NASTY.to_owned())),
+    ];
+    for (args, (status, body)) in rows {
+        let outcome = Script::start(vec![(status, body)]).run(args);
+        assert_eq!(outcome.code == 0, status == 200, "{args:?}: {}", outcome.stderr);
+        for said in [&outcome.stdout, &outcome.stderr] {
+            let raw = said.chars().find(|&c| is_hidden(c) && c != '\n');
+            assert_eq!(raw, None, "{args:?}: {said:?}");
+        }
+        if args.contains(&"--json") {
+            // Escaped and nothing else: a program reads what was said.
+            let printed: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+            let printed = printed.to_string();
+            assert!(printed.contains(&json!(NASTY).to_string()), "{args:?}: {printed}");
+        }
+    }
+}
+
+#[test]
+fn json_that_is_passed_on_stays_on_its_line() {
+    let spread = page(&[event(1, "ingest_received", json!({ "source_uri": "a" }))], 2)
+        .1
+        .replace("{\"source_uri\":\"a\"}", "{\r\n\t\"source_uri\": \"a\"\r}");
+    let outcome = Script::start(vec![(200, spread)]).run(&["events", RUN, "--json"]);
+    assert_eq!(outcome.stdout.lines().count(), 1, "{:?}", outcome.stdout);
+    let printed: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!(printed["payload"], json!({ "source_uri": "a" }));
+}

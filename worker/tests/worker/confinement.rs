@@ -1,0 +1,81 @@
+//! How confined a worker must be before it is given media, and what it gives up of its user.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use worker::{CancelToken, Limits, SandboxLevel, SandboxPolicy, Start, Supervisor, WorkerError};
+
+use crate::{
+    no_landlock::without_landlock,
+    spare::until_there_are,
+    support::{Heard, alone, program, rendered, spec, supervisor},
+};
+
+/// The capability to take capabilities out of the bounding set.
+const SETPCAP: u64 = 1 << 8;
+
+fn refused<T>(outcome: Result<T, WorkerError>) {
+    let Err(error) = outcome else { panic!("media is read outside a sandbox") };
+    assert!(matches!(error, WorkerError::Sandbox { .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains("no landlock") && told.contains("SERVICE_SANDBOX=best-effort"), "{told}");
+}
+
+#[test]
+fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
+    let _alone = alone();
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
+    without_landlock(|| {
+        let starts = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&starts);
+        let on_start = move |start, ailment: Option<&WorkerError>| {
+            told.lock().expect("whole").push((start, ailment.is_some()));
+        };
+        let strict = Supervisor::new(program().with_sandbox(SandboxPolicy::Require));
+        let strict = strict.with_spare(on_start).expect("a thread");
+        until_there_are(1);
+        refused(
+            strict.run_job(spec(&path), &CancelToken::new(), &mut |event| panic!("said {event:?}")),
+        );
+        let starts = std::mem::take(&mut *starts.lock().expect("whole"));
+        assert_eq!(starts, [(Start::Fresh, true)], "the one that waited was judged too");
+        refused(strict.start_live(Limits::default(), |event| panic!("said {event:?}")).map(drop));
+        refused(strict.capabilities());
+        refused(strict.sandbox());
+
+        let lenient = Supervisor::new(program().with_sandbox(SandboxPolicy::BestEffort));
+        let report = lenient.sandbox().expect("a worker");
+        assert!(report.landlock_abi == 0 && report.seccomp, "{report}");
+        let SandboxLevel::Partial { missing } = report.level else { panic!("no landlock") };
+        assert!(missing.iter().any(|what| what.starts_with("landlock")), "{missing:?}");
+        let mut heard = Heard::default();
+        let ended =
+            lenient.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event));
+        assert_eq!(ended.expect("a job").frames, 25);
+    });
+}
+
+/// A line of `/proc/<pid>/status`.
+fn status(pid: i32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn a_worker_has_none_of_its_user_s_capabilities() {
+    let _alone = alone();
+    let live = supervisor().start_live(Limits::default(), |_| {}).expect("starts");
+    let worker = *until_there_are(1).first().expect("one");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status(worker, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(status(worker, "NoNewPrivs"), "1");
+    let own = std::process::id().cast_signed();
+    let may_bound = u64::from_str_radix(&status(own, "CapEff"), 16).expect("hex") & SETPCAP > 0;
+    let bound = if may_bound { "0000000000000000".to_owned() } else { status(own, "CapBnd") };
+    assert_eq!(status(worker, "CapBnd"), bound);
+    drop(live);
+}
