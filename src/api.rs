@@ -30,6 +30,7 @@ mod rate;
 mod reason;
 mod runs;
 mod search;
+mod signals;
 mod stream;
 mod unsent;
 mod upload;
@@ -80,6 +81,8 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(events::list))
         .routes(routes!(markers::list))
         .routes(routes!(interactions::list))
+        .routes(routes!(signals::list))
+        .routes(routes!(signals::fetch))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))

@@ -107,6 +107,8 @@ mod schemathesis;
 mod search;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/signals.rs"]
+mod signals;
 #[path = "api/slow.rs"]
 mod slow;
 #[path = "api/stock_models.rs"]

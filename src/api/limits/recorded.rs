@@ -1,0 +1,16 @@
+//! Limits of media: what a source may ask of the decoder, and what is answered of it.
+
+use std::collections::BTreeMap;
+
+use super::{super::signals::MaxPoints, Limit};
+
+/// What a source may ask of the decoder, and a reader of what was decoded; past one 422.
+pub(super) fn of_media() -> BTreeMap<&'static str, Limit> {
+    let limits = decode::Limits::default();
+    BTreeMap::from([
+        ("picture_width", Limit::most(limits.side_px, "pixels")),
+        ("picture_height", Limit::most(limits.side_px, "pixels")),
+        ("container_streams", Limit::most(limits.streams, "streams")),
+        ("signals.max_points", Limit::within(MaxPoints::RANGE, "points")),
+    ])
+}
