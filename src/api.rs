@@ -31,6 +31,7 @@ mod reason;
 mod runs;
 mod search;
 mod signals;
+mod source;
 mod stream;
 mod unsent;
 mod upload;
@@ -83,6 +84,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(interactions::list))
         .routes(routes!(signals::list))
         .routes(routes!(signals::fetch))
+        .routes(routes!(source::fetch))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))

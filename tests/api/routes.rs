@@ -58,7 +58,7 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("listDeadLetters" | "redeliverDeadLetters", 503) => true,
         // Thousands of readers would have to wait at once.
         ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes", 503) => true,
-        ("getFrame" | "getMarkers" | "getSignals" | "query", 503) => true,
+        ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `jobs.rs` leaves work and finds it again.
@@ -366,6 +366,12 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     let still = format!("/v1/runs/{run}/keyframes/{hash}");
     show(("GET", &still), &[], Vec::new(), 200);
     show(("GET", &format!("/v1/runs/{run}/frames/0")), &[], Vec::new(), 200);
+    let source = format!("/v1/runs/{run}/source");
+    show(("GET", &source), &[], Vec::new(), 200);
+    show(("GET", &source), &[("range", "bytes=0-9")], Vec::new(), 206);
+    show(("GET", &source), &[("range", "bytes=99999999999-")], Vec::new(), 416);
+    show(("GET", &source), &[("if-none-match", "*")], Vec::new(), 304);
+    show(("GET", &source), &[("if-match", "\"x\"")], Vec::new(), 412);
     show(("GET", &still), &[("if-none-match", "*")], Vec::new(), 304);
     show(("GET", &still), &[("if-match", "\"x\"")], Vec::new(), 412);
 
