@@ -33,6 +33,7 @@ mod search;
 mod signals;
 mod source;
 mod stream;
+mod tickets;
 mod unsent;
 mod upload;
 mod webhooks;
@@ -85,6 +86,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(signals::list))
         .routes(routes!(signals::fetch))
         .routes(routes!(source::fetch))
+        .routes(routes!(tickets::create))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))

@@ -42,6 +42,7 @@ use crate::{
         runner::{Runner, RunnerParts},
     },
     source::{Roots, SourceError, path_of},
+    tickets::Tickets,
     upload::{UploadError, Uploads},
 };
 
@@ -204,6 +205,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: Rates,
+    /// Tickets for the media of runs.
+    pub tickets: Tickets,
     /// Bytes of answers that were made and are not yet sent.
     pub unsent: Arc<Quota>,
     /// Where long answers are read and written out.
@@ -335,6 +338,7 @@ impl App {
             retention,
             metrics,
             rates,
+            tickets: Tickets::default(),
             unsent: unsent_accounts(),
             readers: Admission::new(jobs, READERS_WAITING),
             draining,

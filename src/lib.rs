@@ -31,6 +31,7 @@ pub mod server;
 pub mod session;
 pub mod source;
 pub mod telemetry;
+pub mod tickets;
 pub mod tls;
 pub mod upload;
 

@@ -355,6 +355,8 @@ pub enum Refusal {
     Searches,
     /// Open event streams.
     Streams,
+    /// Open media tickets.
+    Tickets,
     /// Active runs of a principal.
     ActiveRuns,
     /// Webhooks of a run or of a principal.
@@ -386,6 +388,7 @@ impl Label for Refusal {
         Refusal::Analyses,
         Refusal::Searches,
         Refusal::Streams,
+        Refusal::Tickets,
         Refusal::ActiveRuns,
         Refusal::Webhooks,
         Refusal::Uploads,
@@ -407,6 +410,7 @@ impl Label for Refusal {
             Refusal::Readers => "readers",
             Refusal::Analyses => "analyses",
             Refusal::Searches => "searches",
+            Refusal::Tickets => "media_tickets",
             Refusal::Streams => "event_streams",
             Refusal::ActiveRuns => "active_runs",
             Refusal::Webhooks => "webhooks",

@@ -117,6 +117,8 @@ mod source;
 mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
+#[path = "api/tickets.rs"]
+mod tickets;
 #[path = "api/traces.rs"]
 mod traces;
 #[path = "api/upload_memory.rs"]

@@ -19,6 +19,7 @@ use super::{
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
     pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    tickets::TicketQuery,
     wire::KeyframeRecord,
 };
 use crate::session::registry::Run;
@@ -89,7 +90,7 @@ pub async fn list(
 /// Fetch a still.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
-    params(Conditions),
+    params(TicketQuery, Conditions),
     responses(
         (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
             ("etag" = String, description = "The hash in quotes"),

@@ -21,6 +21,7 @@ use super::{
     extract::{Caller, Owned},
     files::{self, FileHeaders, Found},
     openapi::{Fails, terms},
+    tickets::TicketQuery,
     unsent,
 };
 use crate::{
@@ -76,7 +77,7 @@ fn told(error: SourceError) -> ApiError {
 /// Nothing is kept of remote sources and live sessions: they have none. The file is served as it is now.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/source", operation_id = "getSource", tag = "timeline",
-    params(FileHeaders, Conditions),
+    params(TicketQuery, FileHeaders, Conditions),
     responses(
         (status = 200, description = "The bytes", content_type = "application/octet-stream", body = terms::Bytes, headers(
             ("etag" = String, description = "The version"),

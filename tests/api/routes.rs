@@ -59,6 +59,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         // Thousands of readers would have to wait at once.
         ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes", 503) => true,
         ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
+        // Thousands of tickets would have to be open.
+        ("createMediaTicket", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `jobs.rs` leaves work and finds it again.
@@ -232,6 +234,7 @@ fn ordinary(server: &Server, book: &mut Book) {
         ),
         ("GET", format!("/v1/runs/{live}/frames/0"), none.clone(), 404, "not_found"),
         ("GET", format!("/v1/runs/{live}/frames/x"), none.clone(), 422, "validation_error"),
+        ("POST", format!("/v1/runs/{live}/media-ticket"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{live}/keyframes"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{live}/keyframes/{HASH}"), none.clone(), 404, "not_found"),
         ("GET", format!("/v1/runs/{live}/keyframes/xyz"), none.clone(), 422, "validation_error"),
