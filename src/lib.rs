@@ -29,6 +29,7 @@ pub mod search;
 mod secret;
 pub mod server;
 pub mod session;
+pub mod small_stills;
 pub mod source;
 pub mod telemetry;
 pub mod tickets;

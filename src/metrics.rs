@@ -83,6 +83,8 @@ series! {
     fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
     /// Time to make one still durable.
     still_seconds: Histogram = family::histogram, "service_still_store_seconds", SHORT;
+    /// Time to scale one still down, the start of its worker included.
+    shrink_seconds: Histogram = family::histogram, "service_still_shrink_seconds", SHORT;
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Runs that can be read.

@@ -111,6 +111,8 @@ mod shutdown;
 mod signals;
 #[path = "api/slow.rs"]
 mod slow;
+#[path = "api/small_stills.rs"]
+mod small_stills;
 #[path = "api/source.rs"]
 mod source;
 #[path = "api/stock_models.rs"]

@@ -16,6 +16,7 @@ use media::{ErrorKind, JobId, RequestId, RunId};
 use serde::Serialize;
 use timeline::TimelineError;
 use utoipa::ToSchema;
+use worker::WorkerError;
 
 use super::{infer, openapi::terms};
 use crate::{
@@ -163,6 +164,9 @@ pub enum ApiError {
     /// A file that is not stored or found.
     #[error("{0}")]
     Upload(UploadError),
+    /// A still that no worker could scale down.
+    #[error("a still cannot be scaled down: {0}")]
+    Shrink(WorkerError),
     /// A question to a model without an answer.
     #[error("{0}")]
     Inference(#[from] InferenceError),
@@ -218,7 +222,7 @@ impl ApiError {
             // A payload too large for the log is not something that a field of the request names.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
-            ApiError::DatabaseMissing => ErrorKind::Internal,
+            ApiError::DatabaseMissing | ApiError::Shrink(_) => ErrorKind::Internal,
             ApiError::Database(error) => error.kind(),
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),

@@ -38,6 +38,8 @@ mod rtsp;
 mod sandbox;
 #[path = "worker/shelf.rs"]
 mod shelf;
+#[path = "worker/shrink.rs"]
+mod shrink;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
 #[path = "worker/spare.rs"]
