@@ -156,10 +156,7 @@ impl Recorded {
     }
 
     /// Its frames up to `last` in their order, each decided about after all before it.
-    fn frames(
-        &self,
-        last: u64,
-    ) -> Result<impl Iterator<Item = Decided> + Send + 'static, ApiError> {
+    fn frames(&self, last: u64) -> Result<impl Iterator<Item = Decided> + Send + use<>, ApiError> {
         let rows = self.timeline.signal_rows(&self.signals)?;
         let (run, mut gate) = (Arc::clone(&self.run), Gate::new(self.gate));
         let decided = rows.map(move |signal| {
