@@ -31,8 +31,11 @@ mod rate;
 mod reason;
 mod runs;
 mod search;
+mod signals;
+mod source;
 mod stream;
 mod thresholds;
+mod tickets;
 mod unsent;
 mod upload;
 mod webhooks;
@@ -82,6 +85,10 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(events::list))
         .routes(routes!(markers::list))
         .routes(routes!(interactions::list))
+        .routes(routes!(signals::list))
+        .routes(routes!(signals::fetch))
+        .routes(routes!(source::fetch))
+        .routes(routes!(tickets::create))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))
         .routes(routes!(events::query))

@@ -41,7 +41,9 @@ use crate::{
         remote::RemoteSources,
         runner::{Runner, RunnerParts},
     },
+    small_stills::SmallStills,
     source::{Roots, SourceError, path_of},
+    tickets::Tickets,
     upload::{UploadError, Uploads},
 };
 
@@ -204,6 +206,10 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: Rates,
+    /// Stills scaled down.
+    pub small_stills: SmallStills,
+    /// Tickets for the media of runs.
+    pub tickets: Tickets,
     /// Bytes of answers that were made and are not yet sent.
     pub unsent: Arc<Quota>,
     /// Where long answers are read and written out.
@@ -301,6 +307,7 @@ impl App {
         let idempotency = Idempotency::open(ledger.clone(), clock)?;
         let uploads = config.data_dir.join("uploads");
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
+        let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
         let draining = CancellationToken::new();
         let labels = RwLock::new(Arc::new(labels));
         let live = Live::open(LiveParts {
@@ -336,6 +343,8 @@ impl App {
             retention,
             metrics,
             rates,
+            small_stills,
+            tickets: Tickets::default(),
             unsent: unsent_accounts(),
             readers: Admission::new(jobs, READERS_WAITING),
             draining,

@@ -29,8 +29,10 @@ pub mod search;
 mod secret;
 pub mod server;
 pub mod session;
+pub mod small_stills;
 pub mod source;
 pub mod telemetry;
+pub mod tickets;
 pub mod tls;
 pub mod upload;
 

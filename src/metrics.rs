@@ -83,6 +83,8 @@ series! {
     fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
     /// Time to make one still durable.
     still_seconds: Histogram = family::histogram, "service_still_store_seconds", SHORT;
+    /// Time to scale one still down, the start of its worker included.
+    shrink_seconds: Histogram = family::histogram, "service_still_shrink_seconds", SHORT;
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Runs that can be read.
@@ -355,6 +357,8 @@ pub enum Refusal {
     Searches,
     /// Open event streams.
     Streams,
+    /// Open media tickets.
+    Tickets,
     /// Active runs of a principal.
     ActiveRuns,
     /// Webhooks of a run or of a principal.
@@ -386,6 +390,7 @@ impl Label for Refusal {
         Refusal::Analyses,
         Refusal::Searches,
         Refusal::Streams,
+        Refusal::Tickets,
         Refusal::ActiveRuns,
         Refusal::Webhooks,
         Refusal::Uploads,
@@ -407,6 +412,7 @@ impl Label for Refusal {
             Refusal::Readers => "readers",
             Refusal::Analyses => "analyses",
             Refusal::Searches => "searches",
+            Refusal::Tickets => "media_tickets",
             Refusal::Streams => "event_streams",
             Refusal::ActiveRuns => "active_runs",
             Refusal::Webhooks => "webhooks",

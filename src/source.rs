@@ -112,6 +112,15 @@ impl Roots {
 
     /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
     pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
+        self.open_with(uri, Links::Beneath)
+    }
+
+    /// The same to send its bytes: no link is followed, and what is hidden is not found.
+    pub fn open_served(&self, uri: &str) -> Result<File, SourceError> {
+        self.open_with(uri, Links::Never)
+    }
+
+    fn open_with(&self, uri: &str, links: Links) -> Result<File, SourceError> {
         let path = path_of(uri)?;
         if self.0.is_empty() {
             return Err(SourceError::NoRoots);
@@ -122,7 +131,10 @@ impl Roots {
         let mut outcome = Err(SourceError::OutsideRoots);
         for root in &self.0 {
             let Some(beneath) = root.beneath(&path) else { continue };
-            outcome = open_beneath(&root.directory, beneath);
+            if links == Links::Never && is_hidden(beneath) {
+                return Err(SourceError::NotFound);
+            }
+            outcome = open_beneath(&root.directory, beneath, links);
             if !matches!(outcome, Err(SourceError::NotFound)) {
                 break;
             }
@@ -149,14 +161,21 @@ pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
     Ok(path.into())
 }
 
+/// A part of the path begins with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(
+        |part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")),
+    )
+}
+
 fn percent_decoded(text: &str) -> Result<String, SourceError> {
     crate::percent::decode(text.as_bytes())
         .ok_or(SourceError::Malformed("its percent-encoding is broken"))
 }
 
 /// Opens the regular file at `path`, which must not lead out of `root` and has a byte at least.
-fn open_beneath(root: &HeldDir, path: &Path) -> Result<File, SourceError> {
-    let file = open_file(root, path)?;
+fn open_beneath(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
+    let file = open_file(root, path, links)?;
     match file.metadata() {
         Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
         Ok(_) => Ok(file),
@@ -164,8 +183,8 @@ fn open_beneath(root: &HeldDir, path: &Path) -> Result<File, SourceError> {
     }
 }
 
-fn open_file(root: &HeldDir, path: &Path) -> Result<File, SourceError> {
-    root.file(path, Links::Beneath).map_err(|error| match error {
+fn open_file(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
+    root.file(path, links).map_err(|error| match error {
         FileError::LinkOut => SourceError::LinkOut,
         FileError::Link => SourceError::Malformed("symbolic links go in circles"),
         FileError::NotFound => SourceError::NotFound,
@@ -239,6 +258,19 @@ mod tests {
             };
             assert_eq!(found, expected, "{uri}");
         }
+        write(roots.0[0].directory.path().join(".hidden.mp4"), "x");
+        for (uri, is_served) in [
+            ("a b.mp4", true),
+            ("./a b.mp4", true),
+            ("in.mp4", false),
+            ("out.mp4", false),
+            ("fifo.mp4", false),
+            (".hidden.mp4", false),
+            (".sub/a.mp4", false),
+        ] {
+            assert_eq!(roots.open_served(uri).is_ok(), is_served, "{uri}");
+        }
+        assert!(roots.open_source(".hidden.mp4").is_ok(), "an ingest may read it");
         let none = Roots::open(&[]).expect("nothing to open");
         assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
     }

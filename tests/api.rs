@@ -119,14 +119,22 @@ mod schemathesis;
 mod search;
 #[path = "api/shutdown.rs"]
 mod shutdown;
+#[path = "api/signals.rs"]
+mod signals;
 #[path = "api/slow.rs"]
 mod slow;
+#[path = "api/small_stills.rs"]
+mod small_stills;
+#[path = "api/source.rs"]
+mod source;
 #[path = "api/stock_models.rs"]
 mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
 #[path = "api/thresholds.rs"]
 mod thresholds;
+#[path = "api/tickets.rs"]
+mod tickets;
 #[path = "api/traces.rs"]
 mod traces;
 #[path = "api/upload_memory.rs"]

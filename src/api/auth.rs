@@ -12,7 +12,7 @@ use media::{Label, RequestId};
 use tracing::Span;
 use transport::Peer;
 
-use super::{App, error::ApiError, extract::Caller, unsent};
+use super::{App, error::ApiError, extract::Caller, tickets::Shown, unsent};
 use crate::config::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -37,16 +37,21 @@ pub async fn authenticate(
 }
 
 fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
-    let principal = match &app.config.keys {
-        None => Principal::anonymous(),
-        Some(keys) => principal(app, keys, request.extensions(), request.headers())?,
+    let (extensions, headers) = (request.extensions(), request.headers());
+    // A key that is given as well is what counts.
+    let shown = Shown::of(request).filter(|_| matches!(credential(headers), Ok(None)));
+    let principal = match (&shown, &app.config.keys) {
+        (Some(shown), _) => counted(app, extensions, shown.owner(app).ok_or(UNKNOWN))?,
+        (None, None) => Principal::anonymous(),
+        (None, Some(keys)) => principal(app, keys, extensions, headers)?,
     };
     app.rates.of_principal(&principal)?;
     // A probe asks little, and must hear.
     if request.method() == Method::GET && request.uri().path() != READY {
         unsent::check(app, &principal)?;
     }
-    let tenant = tenant(request.headers(), app.config.require_tenant_id)?;
+    // Whoever cannot send a key cannot send a tenant.
+    let tenant = tenant(headers, app.config.require_tenant_id && shown.is_none())?;
     let request_id = *request
         .extensions()
         .get::<RequestId>()
@@ -67,20 +72,30 @@ pub fn check_scraper(
     app.rates.of_principal(&principal(app, keys, extensions, headers)?)
 }
 
-/// The owner of the credential. One that is given and is none is a failed authentication, of which
-/// an address has so many; who shares the address and has a key is not locked out with it.
+const UNKNOWN: ApiError = ApiError::Unauthorized("missing or invalid API key");
+
+/// The owner of the credential.
 fn principal(
     app: &App,
     keys: &KeyRing,
     extensions: &Extensions,
     headers: &HeaderMap,
 ) -> Result<Principal, ApiError> {
-    const MISSING: ApiError = ApiError::Unauthorized("missing or invalid API key");
     let found = match credential(headers) {
-        Ok(None) => return Err(MISSING),
-        Ok(Some(key)) => keys.principal(key).cloned().ok_or(MISSING),
+        Ok(None) => return Err(UNKNOWN),
+        Ok(Some(key)) => keys.principal(key).cloned().ok_or(UNKNOWN),
         Err(error) => Err(error),
     };
+    counted(app, extensions, found)
+}
+
+/// The owner that was `found`. A credential that is given and is none is a failed authentication, of
+/// which an address has so many; who shares the address and has a key is not locked out with it.
+fn counted(
+    app: &App,
+    extensions: &Extensions,
+    found: Result<Principal, ApiError>,
+) -> Result<Principal, ApiError> {
     found.or_else(|error| {
         let Peer(address) = *extensions.get().ok_or(ApiError::Bug("a request from nowhere"))?;
         app.rates.of_failure(address)?;

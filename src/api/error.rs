@@ -16,6 +16,7 @@ use media::{ErrorKind, JobId, RequestId, RunId};
 use serde::Serialize;
 use timeline::TimelineError;
 use utoipa::ToSchema;
+use worker::WorkerError;
 
 use super::{infer, openapi::terms};
 use crate::{
@@ -95,6 +96,9 @@ pub enum ApiError {
     /// A webhook that is not made or changed.
     #[error("{0}")]
     Webhook(WebhookError),
+    /// As many media tickets are open as may be.
+    #[error("{}", tickets_full(*.0))]
+    TicketsFull(Whose),
     /// As many event streams are open as may be.
     #[error("{0}")]
     Stream(StreamRefusal),
@@ -160,6 +164,9 @@ pub enum ApiError {
     /// A file that is not stored or found.
     #[error("{0}")]
     Upload(UploadError),
+    /// A still that no worker could scale down.
+    #[error("a still cannot be scaled down: {0}")]
+    Shrink(WorkerError),
     /// A question to a model without an answer.
     #[error("{0}")]
     Inference(#[from] InferenceError),
@@ -211,13 +218,14 @@ impl ApiError {
             | ApiError::Unsent(_)
             | ApiError::AnalysesFull
             | ApiError::ReadersFull
+            | ApiError::TicketsFull(_)
             | ApiError::KeysFull { .. } => ErrorKind::Exhausted,
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
             // A payload too large for the log is not something that a field of the request names.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
-            ApiError::DatabaseMissing => ErrorKind::Internal,
+            ApiError::DatabaseMissing | ApiError::Shrink(_) => ErrorKind::Internal,
             ApiError::Database(error) => error.kind(),
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),
@@ -252,6 +260,7 @@ impl ApiError {
             ApiError::Unsent(_) => Some(Refusal::Unsent),
             ApiError::AnalysesFull => Some(Refusal::Analyses),
             ApiError::ReadersFull => Some(Refusal::Readers),
+            ApiError::TicketsFull(_) => Some(Refusal::Tickets),
             ApiError::Run(RunError::ActiveLimit { .. }) => Some(Refusal::ActiveRuns),
             ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
@@ -280,6 +289,7 @@ impl ApiError {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. }
             | ApiError::Unsent(_)
+            | ApiError::TicketsFull(Whose::Own)
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
@@ -431,7 +441,9 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) | ApiError::Unsent(_) => Some(RETRY_AFTER),
+            ApiError::Stream(_) | ApiError::Unsent(_) | ApiError::TicketsFull(_) => {
+                Some(RETRY_AFTER)
+            }
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };
@@ -473,6 +485,13 @@ struct DetailRecord {
     field: String,
     /// What it must be.
     message: String,
+}
+
+fn tickets_full(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Own => "as many of your media tickets are open as may be: use one of those, or wait",
+        Whose::All => "as many media tickets are open as may be: ask again later",
+    }
 }
 
 fn unsent(whose: Whose) -> &'static str {

@@ -4,22 +4,20 @@
 
 mod body;
 mod range;
+mod served;
 
 use std::{
-    fmt::Write,
-    fs::File,
     path::Path,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use axum::{
-    Extension, Json,
-    body::Body,
+    Json,
     extract::{Path as UrlPath, State},
     response::IntoResponse,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use media::{BlobHash, RequestId};
 use serde::Serialize;
 use serde_json::Value;
@@ -27,7 +25,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Conditions, Outcome, Version, allows_range, evaluate},
+    conditions::{Conditions, Version},
     error::ApiError,
     extract::{Caller, Params},
     openapi::{Fails, terms},
@@ -42,24 +40,10 @@ use crate::{
     source::SourceError,
     upload::{StoredName, Upload, UploadError, media_type},
 };
-use body::FileBody;
-use range::{Wanted, wanted};
+pub use served::{FileHeaders, Found, answer};
 
 /// Uploads looked up at a time for a whole list.
 const SLICE: usize = 256;
-/// Belongs to one caller, who asks again whether it is still the same.
-const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
-
-/// A file that may be served.
-struct Found {
-    file: File,
-    size: u64,
-    version: Version,
-    /// What it is called where it is saved.
-    name: String,
-    /// Its media type.
-    kind: &'static str,
-}
 
 fn plain(status: StatusCode, text: &str) -> ApiError {
     ApiError::Plain(status, text.to_owned())
@@ -70,7 +54,12 @@ fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
     let missing = || told(SourceError::NotFound);
     let name = app.uploads.named(caller, Path::new(path)).ok_or_else(missing)?;
     let upload = app.uploads.find(caller, &name.map_err(told)?)?.ok_or_else(missing)?;
-    let file = app.uploads.open_file(&upload).map_err(told)?;
+    stored(app, upload).map_err(told)
+}
+
+/// The file of an upload.
+pub fn stored(app: &App, upload: Upload) -> Result<Found, SourceError> {
+    let file = app.uploads.open_file(&upload)?;
     let Upload { bytes, sha256, original_name, name, at, .. } = upload;
     let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
     let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
@@ -137,87 +126,6 @@ fn check_name(name: &str) -> Result<(), ApiError> {
         return Err(plain(StatusCode::BAD_REQUEST, text));
     }
     Ok(())
-}
-
-/// The answer to a request for `found`.
-fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
-    let Found { file, size, version, name, kind } = found;
-    let mut kept = HeaderMap::new();
-    let mut keep = |name, value: &str| {
-        // Tags, dates and numbers of ours are always header text.
-        kept.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
-    };
-    keep(header::ETAG, &version.etag);
-    if let Some(modified) = version.modified {
-        keep(header::LAST_MODIFIED, &httpdate::fmt_http_date(modified));
-    }
-    kept.insert(header::CACHE_CONTROL, CACHE);
-    kept.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    match evaluate(headers, &version) {
-        Outcome::Send => {}
-        Outcome::NotModified => return Ok((StatusCode::NOT_MODIFIED, kept).into_response()),
-        Outcome::Failed => return Err(ApiError::precondition_failed()),
-    }
-    // Only GET has ranges (RFC 9110 14.2).
-    let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
-    let asked = asked.filter(|_| method == Method::GET);
-    let asked = asked.filter(|_| allows_range(headers, &version, SystemTime::now()));
-    let (status, range) = match asked.map_or(Wanted::Whole, |asked| wanted(asked, size)) {
-        Wanted::Whole => (StatusCode::OK, 0..size),
-        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        Wanted::Unsatisfiable => {
-            let text = format!("the file has {size} bytes, and none of them is in this range");
-            let size = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
-            return Ok((StatusCode::RANGE_NOT_SATISFIABLE, kept, size, text).into_response());
-        }
-    };
-    if status == StatusCode::PARTIAL_CONTENT {
-        let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-        kept.extend(HeaderValue::from_str(&shown).ok().map(|value| (header::CONTENT_RANGE, value)));
-    }
-    let about = [
-        (header::CONTENT_TYPE, kind.to_owned()),
-        (header::CONTENT_DISPOSITION, disposition(kind, &name)),
-    ];
-    let body = FileBody::new(file, range);
-    Ok((status, kept, about, Extension(body.holds()), Body::new(body)).into_response())
-}
-
-/// Media may be shown, everything else is saved; the name in both spellings of RFC 6266.
-fn disposition(kind: &str, name: &str) -> String {
-    let how = if kind.starts_with("video/") { "inline" } else { "attachment" };
-    let is_plain = |found: char| {
-        found.is_ascii_graphic() && !matches!(found, '"' | '\\' | '%') || found == ' '
-    };
-    let plain: String =
-        name.chars().map(|found| if is_plain(found) { found } else { '_' }).collect();
-    let mut text = format!("{how}; filename=\"{plain}\"");
-    if plain != name {
-        text.push_str("; filename*=UTF-8''");
-        for byte in name.bytes() {
-            let is_attr = byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte);
-            let written = if is_attr {
-                write!(text, "{}", char::from(byte))
-            } else {
-                write!(text, "%{byte:02X}")
-            };
-            written.expect("a string takes everything");
-        }
-    }
-    text
-}
-
-/// What may be said of the range that is wanted.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "says what `wanted` and `allows_range` read")]
-struct FileHeaders {
-    /// One range of bytes.
-    #[param(rename = "range")]
-    range: Option<String>,
-    /// The version that the range is of.
-    #[param(rename = "if-range")]
-    if_range: Option<String>,
 }
 
 /// Which page of a list of files.

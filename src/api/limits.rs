@@ -3,6 +3,7 @@
 //! Values come from the constants and settings that enforce them, never from here.
 
 mod live;
+mod recorded;
 
 use std::{
     collections::BTreeMap,
@@ -129,7 +130,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(of_remote(&app));
-    limits.extend(of_media());
+    limits.extend(recorded::of_media());
     limits.extend(of_reason());
     limits.extend(live::of_live(&app));
     limits.extend(of_workers());
@@ -386,15 +387,5 @@ fn of_inference(app: &App, caller: &Caller) -> BTreeMap<&'static str, Limit> {
         ("output_schema", Limit::most(infer::SCHEMA_BYTES_MAX, "bytes")),
         ("output_schema_depth", Limit::most(infer::DEPTH_MAX, "levels")),
         ("inference_reply", Limit::most(infer::REPLY_BYTES_MAX, "bytes")),
-    ])
-}
-
-/// What a source may ask of the decoder; past one 422.
-fn of_media() -> BTreeMap<&'static str, Limit> {
-    let limits = decode::Limits::default();
-    BTreeMap::from([
-        ("picture_width", Limit::most(limits.side_px, "pixels")),
-        ("picture_height", Limit::most(limits.side_px, "pixels")),
-        ("container_streams", Limit::most(limits.streams, "streams")),
     ])
 }

@@ -6,10 +6,11 @@ use axum::{
     extract::{Path, State},
     response::IntoResponse,
 };
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header};
 use media::{BlobHash, Seq};
 use timeline::{Event, EventKind, Timeline};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
@@ -19,9 +20,13 @@ use super::{
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
     pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    tickets::TicketQuery,
     wire::KeyframeRecord,
 };
-use crate::session::registry::Run;
+use crate::{
+    json::{Int, Problem},
+    session::registry::Run,
+};
 
 /// Content never changes under its hash, and belongs to one caller.
 const CACHE: &str = "private, max-age=31536000, immutable";
@@ -86,13 +91,26 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Fetch a still.
+/// Longest edge of a still that is scaled down.
+pub type StillEdge = Int<32, 4096>;
+
+/// How a still is wanted.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `fetch` reads")]
+struct StillQuery {
+    /// Pixels of its longer edge, to which it is scaled down; a smaller still stays as it is.
+    #[param(inline)]
+    max_edge: Option<StillEdge>,
+}
+
+/// Fetch a still, scaled down where asked.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
-    params(Conditions),
+    params(StillQuery, TicketQuery, Conditions),
     responses(
         (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
-            ("etag" = String, description = "The hash in quotes"),
+            ("etag" = String, description = "The hash of the still, and the edge, in quotes"),
             ("cache-control" = String, description = "Private and immutable"),
         )),
         (status = 304, description = "The caller has it"),
@@ -104,17 +122,18 @@ pub async fn fetch(
     caller: Caller,
     Owned(run): Owned,
     Path((_run, sha256)): Path<(String, String)>,
+    params: Params,
     headers: HeaderMap,
 ) -> ApiResult {
-    let hash: BlobHash = sha256
-        .parse()
-        .map_err(|_| ApiError::field("sha256", "must be 64 lower-case hexadecimal digits"))?;
-    let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
-    let found = app.reading(&caller.principal, move || {
-        run.still_bytes(&timeline, &hash)?.map_or(Ok(None), |bytes| blobs.get(&hash, bytes))
-    });
+    let mut fields = params.fields()?;
+    let edge = fields.optional("max_edge", StillEdge::digits).map(|edge| edge as u32);
+    let hash = parsed_hash(&sha256);
+    let hash = hash.map_err(|problem| fields.refuse("sha256", problem)).ok();
+    let hash = fields.finish(|| hash)?;
+    let reader = Arc::clone(&app);
+    let found = app.reading(&caller.principal, move || picture(&reader, &run, hash, edge));
     let bytes = found.await??.ok_or(ApiError::NotFound("keyframe"))?;
-    let etag = format!("\"{hash}\"");
+    let etag = edge.map_or_else(|| format!("\"{hash}\""), |edge| format!("\"{hash}-{edge}\""));
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
     match evaluate(&headers, &Version { etag, modified: None }) {
         Outcome::Send => {}
@@ -122,4 +141,26 @@ pub async fn fetch(
         Outcome::Failed => return Err(ApiError::precondition_failed()),
     }
     Ok((kept, [(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response())
+}
+
+fn parsed_hash(text: &str) -> Result<BlobHash, Problem> {
+    text.parse().map_err(|_| "must be 64 lower-case hexadecimal digits".into())
+}
+
+/// The still of `run` with this hash, its longer edge at most `edge`.
+fn picture(
+    app: &App,
+    run: &Run,
+    hash: BlobHash,
+    edge: Option<u32>,
+) -> Result<Option<Bytes>, ApiError> {
+    let Some(bytes) = run.still_bytes(app.registry.timeline(), &hash)? else { return Ok(None) };
+    let kept =
+        edge.and_then(|edge| app.small_stills.kept(&hash, edge)).filter(|_| app.blobs.has(&hash));
+    if kept.is_some() {
+        return Ok(kept);
+    }
+    let Some(still) = app.blobs.get(&hash, bytes)? else { return Ok(None) };
+    let Some(edge) = edge else { return Ok(Some(still.into())) };
+    app.small_stills.make(hash, still, edge).map(Some).map_err(ApiError::Shrink)
 }

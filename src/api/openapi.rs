@@ -24,7 +24,10 @@ use utoipa::{
     },
 };
 
-use super::{envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, unsent::Holds, whip};
+use super::{
+    envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, signals::FrameNumber,
+    unsent::Holds, whip,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -229,6 +232,7 @@ fn path_parameter(name: &str) -> Parameter {
         "job_id" => (terms::JobId::schema(), "The job"),
         "webhook_id" => (terms::WebhookId::schema(), "The webhook"),
         "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
+        "frame_index" => (FrameNumber::schema(), "Position among the analysed frames"),
         "sess" => (terms::SessionId::schema(), "The session"),
         "name" => (terms::FileName::schema(), "Name of an upload"),
         _ => (String::schema(), ""),

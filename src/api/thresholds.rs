@@ -5,7 +5,7 @@ use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::terms;
+use super::{openapi::terms, wire::fraction};
 use crate::{
     config::KEEPALIVE_FRAMES_MAX,
     json::{Fields, Int, score},
@@ -79,32 +79,36 @@ pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
 }
 
 /// Thresholds that are in force.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Copy, Serialize, ToSchema)]
 #[schema(as = GateThresholds)]
 pub struct GateRecord {
     /// A frame is kept at least every so many frames; 0 means never.
     keepalive_frames: u32,
+    /// Least `scene_score` of a scene cut.
+    #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
-    scene_cut: f64,
+    scene_cut: Score,
+    /// Least change of `luma_mean` against the frame before that is an exposure shift.
+    #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
-    luma_shift: f64,
+    luma_shift: Score,
+    /// Least `flicker_score` of suspected flicker.
+    #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
-    flicker: f64,
+    flicker: Score,
+    /// Least `ghosting_score` of suspected ghosting.
+    #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
-    ghosting: f64,
+    ghosting: Score,
+    /// Least `noise_variance_score` of a noise spike.
+    #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
-    noise: f64,
+    noise: Score,
 }
 
 impl From<GateConfig> for GateRecord {
     fn from(gate: GateConfig) -> GateRecord {
-        GateRecord {
-            keepalive_frames: gate.keepalive_frames,
-            scene_cut: gate.scene_cut.as_f64(),
-            luma_shift: gate.luma_shift.as_f64(),
-            flicker: gate.flicker.as_f64(),
-            ghosting: gate.ghosting.as_f64(),
-            noise: gate.noise.as_f64(),
-        }
+        let GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = gate;
+        GateRecord { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise }
     }
 }

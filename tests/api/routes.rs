@@ -58,7 +58,9 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("listDeadLetters" | "redeliverDeadLetters", 503) => true,
         // Thousands of readers would have to wait at once.
         ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes", 503) => true,
-        ("getMarkers" | "query", 503) => true,
+        ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
+        // Thousands of tickets would have to be open.
+        ("createMediaTicket", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `jobs.rs` leaves work and finds it again.
@@ -222,6 +224,17 @@ fn ordinary(server: &Server, book: &mut Book) {
             422,
             "validation_error",
         ),
+        ("GET", format!("/v1/runs/{live}/signals?max_points=2"), none.clone(), 200, ""),
+        (
+            "GET",
+            format!("/v1/runs/{live}/signals?max_points=1"),
+            none.clone(),
+            422,
+            "validation_error",
+        ),
+        ("GET", format!("/v1/runs/{live}/frames/0"), none.clone(), 404, "not_found"),
+        ("GET", format!("/v1/runs/{live}/frames/x"), none.clone(), 422, "validation_error"),
+        ("POST", format!("/v1/runs/{live}/media-ticket"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{live}/keyframes"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{live}/keyframes/{HASH}"), none.clone(), 404, "not_found"),
         ("GET", format!("/v1/runs/{live}/keyframes/xyz"), none.clone(), 422, "validation_error"),
@@ -355,6 +368,13 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
     let still = format!("/v1/runs/{run}/keyframes/{hash}");
     show(("GET", &still), &[], Vec::new(), 200);
+    show(("GET", &format!("/v1/runs/{run}/frames/0")), &[], Vec::new(), 200);
+    let source = format!("/v1/runs/{run}/source");
+    show(("GET", &source), &[], Vec::new(), 200);
+    show(("GET", &source), &[("range", "bytes=0-9")], Vec::new(), 206);
+    show(("GET", &source), &[("range", "bytes=99999999999-")], Vec::new(), 416);
+    show(("GET", &source), &[("if-none-match", "*")], Vec::new(), 304);
+    show(("GET", &source), &[("if-match", "\"x\"")], Vec::new(), 412);
     show(("GET", &still), &[("if-none-match", "*")], Vec::new(), 304);
     show(("GET", &still), &[("if-match", "\"x\"")], Vec::new(), 412);
 

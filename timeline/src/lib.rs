@@ -330,13 +330,21 @@ impl Timeline {
 
     /// The signals themselves, from their column file where they are in one.
     pub fn signals(&self, signals: &Signals) -> Result<Vec<Signal>> {
-        match signals {
-            Signals::Inline(signals) => Ok(signals.clone()),
+        self.signal_rows(signals)?.collect()
+    }
+
+    /// The signals one after the other, a column read as they are taken; ends after the first error.
+    pub fn signal_rows(
+        &self,
+        signals: &Signals,
+    ) -> Result<Box<dyn Iterator<Item = Result<Signal>> + Send>> {
+        Ok(match signals {
+            Signals::Inline(signals) => Box::new(signals.clone().into_iter().map(Ok)),
             Signals::Column { hash, count } => {
                 let column = ColumnRef { hash: *hash, count: *count };
-                self.0.store.columns.read(&column)?.collect()
+                Box::new(self.0.store.columns.read(&column)?)
             }
-        }
+        })
     }
 
     /// Collects the signals of a decode pass for a `frames_decoded` event of this log.

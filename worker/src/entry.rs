@@ -20,6 +20,7 @@ use crate::{
     sandbox::{self, Asked, Confinement},
     session::Sessions,
     source::{self, Trouble},
+    still::StillEncoder,
     wire::ProtocolError,
 };
 
@@ -79,6 +80,7 @@ fn serve() -> io::Result<()> {
             Request::Look => {
                 line.send(&Reply::Able(capabilities::look(&decoders, &measuring)))?;
             }
+            Request::Shrink { jpeg, edge_max } => line.send(&shrink(&jpeg, edge_max))?,
             Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
@@ -130,6 +132,11 @@ fn open_device(asked: &Asked) -> Result<Result<Device, BackendError>, BackendErr
         Err(error) if !asked.was_there => Err(error),
         opened => Ok(opened),
     }
+}
+
+fn shrink(jpeg: &[u8], edge_max: u32) -> Reply {
+    let shrunk = StillEncoder::new().and_then(|mut encoder| encoder.shrink(jpeg, edge_max));
+    shrunk.map_or_else(|error| Reply::Failed(error.into()), Reply::Shrunk)
 }
 
 fn run_job(

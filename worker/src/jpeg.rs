@@ -20,6 +20,27 @@ pub(crate) fn is_baseline(bytes: &[u8], extent: Extent) -> bool {
     header(bytes, extent).is_some_and(ends_with_its_scan)
 }
 
+/// The size in pixels of a baseline JPEG, by its header alone.
+pub(crate) fn extent_of(bytes: &[u8]) -> Option<Extent> {
+    let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
+    loop {
+        let (&[0xff, marker, high, low], _) = rest.split_first_chunk::<4>()? else { return None };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let segment = rest.get(4..2 + length)?;
+        if marker == SOF0 {
+            return size_of_frame(segment);
+        }
+        rest = &rest[2 + length..];
+    }
+}
+
+/// The size that a frame header tells.
+fn size_of_frame(segment: &[u8]) -> Option<Extent> {
+    let &[_, high, low, wide, narrow, ..] = segment else { return None };
+    let [height, width] = [[high, low], [wide, narrow]].map(u16::from_be_bytes).map(u32::from);
+    (width > 0 && height > 0).then_some(Extent { width, height })
+}
+
 /// The entropy-coded bytes after the headers, if those are of a baseline JPEG of `extent`.
 fn header(bytes: &[u8], extent: Extent) -> Option<&[u8]> {
     let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
@@ -45,12 +66,8 @@ fn header(bytes: &[u8], extent: Extent) -> Option<&[u8]> {
 
 /// The number of components of a frame of `extent` with 8 bits a sample.
 fn frame(segment: &[u8], extent: Extent) -> Option<u8> {
-    let [8, high, low, wide, narrow, count @ (1 | 3), components @ ..] = segment else {
-        return None;
-    };
-    let height = u32::from(u16::from_be_bytes([*high, *low]));
-    let width = u32::from(u16::from_be_bytes([*wide, *narrow]));
-    let fits = (width, height) == (extent.width, extent.height) && width > 0 && height > 0;
+    let [8, _, _, _, _, count @ (1 | 3), components @ ..] = segment else { return None };
+    let fits = size_of_frame(segment) == Some(extent);
     (fits && components.len() == 3 * usize::from(*count)).then_some(*count)
 }
 
@@ -86,6 +103,8 @@ mod tests {
     fn only_a_baseline_picture_of_the_announced_size_passes() {
         let good = shortest(EXTENT);
         assert!(is_baseline(&good, EXTENT));
+        assert_eq!(extent_of(&good), Some(EXTENT));
+        assert_eq!(extent_of(&good[..8]), None);
         assert!(!is_baseline(&good, Extent { width: 180, height: 320 }), "another size");
         let edit = |at: usize, byte: u8| {
             let mut bytes = good.clone();

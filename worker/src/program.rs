@@ -63,6 +63,11 @@ impl WorkerProgram {
         }
     }
 
+    /// The same binary, its workers using no device and no other program.
+    pub(crate) fn plain(&self) -> WorkerProgram {
+        WorkerProgram::at(&self.path)
+    }
+
     /// The same, its workers decoding these codecs with a device.
     pub(crate) fn with_device(self, spec: DeviceSpec, codecs: Vec<Codec>) -> WorkerProgram {
         let device = Some(Asked { spec, codecs, was_there: false });

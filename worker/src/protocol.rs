@@ -17,6 +17,7 @@ use crate::{
     Capabilities, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
+    still::Picture,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
 };
 
@@ -48,6 +49,8 @@ pub(crate) enum Request {
     /// The answer to [`Reply::Program`], which comes twice: with the socket that is the program's input
     /// and output, then with the pipe of what it says.
     Program,
+    /// Scale a still down, its longer edge to `edge_max`; answered by [`Reply::Shrunk`].
+    Shrink { jpeg: Vec<u8>, edge_max: u32 },
     /// Try what the sandbox must refuse.
     Probe,
     /// Try what a worker is for.
@@ -102,6 +105,8 @@ pub(crate) enum Reply {
     DecoderLost { reason: String },
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
     Taken { session: u32 },
+    /// The still that was scaled down.
+    Shrunk(Picture),
     /// What was tried and the error number it gave, 0 for success.
     Probed(Vec<Attempt>),
     /// What can be done.
@@ -127,6 +132,7 @@ wire_enum!(Request, "request", {
     7 => Resource { url, size, seekable },
     9 => Look,
     10 => Program,
+    11 => Shrink { jpeg, edge_max },
 });
 wire_enum!(Reply, "reply", {
     1 => Confined(report),
@@ -141,6 +147,7 @@ wire_enum!(Reply, "reply", {
     11 => Program { codec },
     12 => DecoderLost { reason },
     13 => GateLate,
+    14 => Shrunk(picture),
 });
 wire_enum!(Source, "source", {
     1 => File { len },
@@ -176,6 +183,7 @@ wire_enum!(Fault, "fault", {
     7 => PixelsLost(lost),
 });
 wire_struct!(PixelsLost { reason });
+wire_struct!(Picture { extent, jpeg });
 wire_enum!(Backend, "backend", {
     0 => Software,
     1 => Nvdec,

@@ -9,8 +9,8 @@ mod colour;
 mod cut;
 mod input;
 
-use media::{ErrorKind, Extent, Frame, PixelsLost, Plane, Rotation, Subsampling};
-use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage};
+use media::{ErrorKind, Extent, Frame, PixelsLost, Plane, Rotation, Sample, Subsampling};
+use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompress_to_yuv};
 
 use area::Scaler;
 use colour::{Matrix, Planes8};
@@ -123,32 +123,71 @@ impl StillEncoder {
                 (self.upright.turn(&self.coded, rotation), turned(subsampling))
             }
         };
-        let (width, height) = (extent.width as usize, extent.height as usize);
-        let [y, u, v] = planes.planes();
-        let jpeg = if subsamp == Subsamp::Gray {
-            self.compressor.set_subsamp(subsamp)?;
-            self.compressor.compress_to_vec(Image {
-                pixels: &y.samples[..],
-                width,
-                pitch: y.stride,
-                height,
-                format: PixelFormat::GRAY,
-            })?
-        } else {
-            self.compressor.compress_yuv_planes_to_vec(&YuvPlanesImage {
-                y_plane: &y.samples[..],
-                u_plane: &u.samples[..],
-                v_plane: &v.samples[..],
-                width,
-                height,
-                y_stride: y.stride,
-                u_stride: u.stride,
-                v_stride: v.stride,
-                subsamp,
-            })?
-        };
-        Ok(Picture { extent, jpeg })
+        compressed(&mut self.compressor, planes, extent, subsamp)
     }
+
+    /// Scales a JPEG down, its longer edge to `edge_max`; never up.
+    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<Picture, StillError> {
+        let image = decompress_to_yuv(jpeg)?;
+        let extent = Extent { width: image.width as u32, height: image.height as u32 };
+        let (luma_bytes, chroma_bytes) =
+            (image.y_width() * image.y_height(), image.uv_width() * image.uv_height());
+        let plane = |from: usize, stride: usize, extent: Extent| {
+            let samples = image.pixels.get(from..).unwrap_or_default();
+            Plane::new(samples, stride, extent, Sample::U8, 1).ok_or(StillError::Chroma)
+        };
+        let luma = plane(0, image.y_width(), extent)?;
+        let (mut chroma, mut share) = (None, (1, 1));
+        if image.subsamp != Subsamp::Gray {
+            share = image.subsamp.size();
+            let (across, down) = (share.0 as u32, share.1 as u32);
+            let size = Extent {
+                width: extent.width.div_ceil(across),
+                height: extent.height.div_ceil(down),
+            };
+            let of = |at: usize| plane(luma_bytes + at * chroma_bytes, image.uv_width(), size);
+            chroma = Some([of(0)?, of(1)?]);
+        }
+        let cut = Cut::shrinking(extent, None, edge_max);
+        self.scaler.scale(&cut, luma, chroma, share);
+        let (luma, chroma) = self.scaler.planes(chroma.is_some());
+        self.coded.convert(&Matrix::none(), luma, chroma, share);
+        compressed(&mut self.compressor, &self.coded, cut.extent(), image.subsamp)
+    }
+}
+
+/// Upright planes as a JPEG of `extent`.
+fn compressed(
+    compressor: &mut Compressor,
+    planes: &Planes8,
+    extent: Extent,
+    subsamp: Subsamp,
+) -> Result<Picture, StillError> {
+    let (width, height) = (extent.width as usize, extent.height as usize);
+    let [y, u, v] = planes.planes();
+    let jpeg = if subsamp == Subsamp::Gray {
+        compressor.set_subsamp(subsamp)?;
+        compressor.compress_to_vec(Image {
+            pixels: &y.samples[..],
+            width,
+            pitch: y.stride,
+            height,
+            format: PixelFormat::GRAY,
+        })?
+    } else {
+        compressor.compress_yuv_planes_to_vec(&YuvPlanesImage {
+            y_plane: &y.samples[..],
+            u_plane: &u.samples[..],
+            v_plane: &v.samples[..],
+            width,
+            height,
+            y_stride: y.stride,
+            u_stride: u.stride,
+            v_stride: v.stride,
+            subsamp,
+        })?
+    };
+    Ok(Picture { extent, jpeg })
 }
 
 /// The chroma planes, which must be there where the frame's layout says so and nowhere else.

@@ -16,21 +16,27 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
+use media::Extent;
 
 use crate::{
     Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, ViewOptions, WorkerError,
     WorkerProgram,
     feed::Feed,
+    jpeg,
     process::{Life, Line, Process},
     protocol::{Reply, Request},
     said::JobCheck,
     spare::{Spares, Start},
+    still::{Cut, Picture},
     wire::ProtocolError,
 };
 
 /// Decoding threads of one job: libav's own decoders gain nothing beyond, and every thread holds
 /// pictures.
 pub const JOB_THREADS_MAX: usize = 16;
+
+/// Memory of a worker that scales a still: its planes before and after, at the largest size.
+const SHRINK_MEMORY_BYTES: u64 = 1 << 30;
 
 /// What a worker may use before it is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +180,34 @@ impl Supervisor {
     /// The same of a program that decodes beside a worker; it may stat any path.
     pub fn probe_program_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
         self.program.probe_external().map_err(WorkerError::Spawn)
+    }
+
+    /// The size in pixels of a still, by its header.
+    pub fn still_extent(jpeg: &[u8]) -> Option<Extent> {
+        jpeg::extent_of(jpeg)
+    }
+
+    /// Scales a still down in a worker of its own, its longer edge to `edge_max`; never up.
+    ///
+    /// The picture is one of a worker's before, and what made it may have been told what to make.
+    pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
+        let extent = jpeg::extent_of(&still).ok_or(ProtocolError::Invalid("still"))?;
+        let expected = Cut::shrinking(extent, None, edge_max).extent();
+        let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
+        let cpu_seconds = limits.first_frame.as_secs();
+        let life = Life::Job { threads: 1, cpu_seconds, shows_views: false };
+        let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
+        process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
+        match process.answer()? {
+            Reply::Shrunk(Picture { extent, jpeg })
+                if extent == expected && jpeg::is_baseline(&jpeg, extent) =>
+            {
+                Ok(jpeg)
+            }
+            Reply::Shrunk(_) => Err(ProtocolError::Invalid("still").into()),
+            Reply::Failed(fault) => Err(fault.into()),
+            _ => Err(ProtocolError::Unexpected("shrunk").into()),
+        }
     }
 
     /// What is in a regular file: its container is opened in a worker of its own, its first pictures

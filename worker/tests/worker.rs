@@ -44,6 +44,8 @@ mod sandbox;
 mod sandbox_here;
 #[path = "worker/shelf.rs"]
 mod shelf;
+#[path = "worker/shrink.rs"]
+mod shrink;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
 #[path = "worker/spare.rs"]

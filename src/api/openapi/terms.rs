@@ -134,6 +134,8 @@ terms! {
     Mode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// How frames of a source are chosen.
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
+    /// Why the gate keeps a frame; `no_trigger` is none of its reasons.
+    GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
     /// How final a marker is.
     MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
     /// Whose finding a marker is.

@@ -12,6 +12,7 @@ pub fn path(template: &str, run: &str) -> String {
     let webhook = format!("wh-{}", "0".repeat(32));
     let job = format!("job-{}", "0".repeat(32));
     let path = template.replace("{id}", run).replace("{sha256}", &hash).replace("{job_id}", &job);
+    let path = path.replace("{frame_index}", "0");
     path.replace("{name}", "missing.mp4").replace("{webhook_id}", &webhook)
 }
 

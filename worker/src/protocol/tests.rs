@@ -216,6 +216,8 @@ fn request() -> impl Strategy<Value = Request> {
         (".{0,9}", option::of(any::<u64>()), any::<bool>())
             .prop_map(|(url, size, seekable)| Request::Resource { url, size, seekable }),
         Just(Request::Probe),
+        (vec(any::<u8>(), 0..300), any::<u32>())
+            .prop_map(|(jpeg, edge_max)| Request::Shrink { jpeg, edge_max }),
     ]
 }
 
@@ -339,6 +341,8 @@ fn reply() -> impl Strategy<Value = Reply> {
             }
         ),
         (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
+        (extent(), vec(any::<u8>(), 0..300))
+            .prop_map(|(extent, jpeg)| Reply::Shrunk(Picture { extent, jpeg })),
         vec(attempt, 0..4).prop_map(|attempts| {
             let attempts =
                 attempts.into_iter().map(|(what, errno)| Attempt { what, errno }).collect();

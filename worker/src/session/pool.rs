@@ -124,6 +124,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             | Request::Job { .. }
             | Request::Resource { .. }
             | Request::Program
+            | Request::Shrink { .. }
             | Request::Probe
             | Request::Look => Ok(()),
         }

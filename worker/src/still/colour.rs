@@ -197,6 +197,11 @@ impl Matrix {
         Matrix::new(source, frame.layout.range)
     }
 
+    /// Changes nothing: of a picture that was a JPEG.
+    pub fn none() -> Matrix {
+        Matrix::new(&BT601, SampleRange::Full)
+    }
+
     /// From `source` to BT.601 through RGB; all in units of one step of full range.
     fn new(source: &Weights, range: SampleRange) -> Matrix {
         let (black, luma_gain, chroma_gain) = match range {

@@ -322,21 +322,28 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
         {
             let name = format!("{what}, {subsampling:?}, {rotation:?}");
             let picture =
-                Quartered::new(extent, layout(subsampling, SampleRange::Limited), red, grey);
-            let view = cut_out(picture, rotation, max_edge, None);
-            assert_eq!(view.extent, Extent { width, height }.rotated(rotation), "{name}");
-            let image = decompress(&view.jpeg, PixelFormat::RGB).expect("a JPEG");
-            let is_grey = subsampling == Subsampling::Gray;
-            for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                let (column, row) = (image.width * (1 + 4 * x) / 6, image.height * (1 + 4 * y) / 6);
-                let start = row * image.pitch + 3 * column;
-                let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
-                let expected = match (x, y) == corner {
-                    true if is_grey => [76; 3],
-                    true => [255, 0, 0],
-                    false => [128; 3],
-                };
-                assert_within(24, got, expected, &format!("{name} at {x}, {y}"));
+                || Quartered::new(extent, layout(subsampling, SampleRange::Limited), red, grey);
+            let view = cut_out(picture(), rotation, max_edge, None);
+            let still = cut_out(picture(), rotation, None, None);
+            let mut encoder = StillEncoder::new().expect("an encoder");
+            let shrunk = encoder.shrink(&still.jpeg, max_edge.unwrap_or(u32::MAX));
+            for (made, of) in [(view, "the frame"), (shrunk.expect("a picture"), "its still")] {
+                let name = format!("{name}, of {of}");
+                assert_eq!(made.extent, Extent { width, height }.rotated(rotation), "{name}");
+                let image = decompress(&made.jpeg, PixelFormat::RGB).expect("a JPEG");
+                let is_grey = subsampling == Subsampling::Gray;
+                for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                    let column = image.width * (1 + 4 * x) / 6;
+                    let row = image.height * (1 + 4 * y) / 6;
+                    let start = row * image.pitch + 3 * column;
+                    let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
+                    let expected = match (x, y) == corner {
+                        true if is_grey => [76; 3],
+                        true => [255, 0, 0],
+                        false => [128; 3],
+                    };
+                    assert_within(24, got, expected, &format!("{name} at {x}, {y}"));
+                }
             }
         }
     }

@@ -1,0 +1,335 @@
+//! The recorded signals of a run with the gate's decisions: of every frame, in buckets, or of one.
+//!
+//! Decisions are a function of the signals, so that they are told from the column and not stored.
+//! What is in memory is a piece of the answer, however many frames there are.
+
+mod buckets;
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use gate::{Decision, Gate, GateConfig, Reason};
+use media::{RequestId, RunId, Score, Signal, StreamId};
+use serde::Serialize;
+use serde_json::Value;
+use timeline::{FramesDecoded, Signals, Timeline};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Caller, Owned, Params},
+    openapi::{Fails, terms},
+    pieces::{READING_BYTES, list as listed, record_texts},
+    thresholds::GateRecord,
+    wire::{fraction, fraction_or_null, shown},
+};
+use crate::{
+    json::{Int, parsed},
+    session::registry::Run,
+};
+use buckets::{Buckets, FrameBucket};
+
+/// Points of an answer, past which frames are put into buckets.
+pub type MaxPoints = Int<2, 20_000>;
+/// Number of a frame.
+pub type FrameNumber = Int<0, { u64::MAX }>;
+
+/// A recorded frame and what the gate decided about it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RecordedFrame)]
+struct FrameRecord {
+    /// Position among the analysed frames.
+    frame_index: u64,
+    /// Position in the source.
+    #[schema(required = true)]
+    source_frame_index: Option<u64>,
+    pts_ms: i64,
+    #[schema(value_type = terms::PerceptualHash)]
+    perceptual_hash: String,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    luma_mean: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    flicker_score: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    ghosting_score: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    noise_variance_score: Score,
+    #[serde(serialize_with = "fraction_or_null")]
+    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    scene_score: Option<Score>,
+    /// The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only.
+    kept: bool,
+    /// The first reason that holds, in the gate's order.
+    #[schema(value_type = terms::GateReason)]
+    reason: &'static str,
+}
+
+impl From<(Signal, Decision)> for FrameRecord {
+    fn from((signal, decision): (Signal, Decision)) -> FrameRecord {
+        FrameRecord {
+            frame_index: signal.frame_index,
+            source_frame_index: signal.source_frame_index,
+            pts_ms: signal.pts_ms,
+            perceptual_hash: format!("{:016x}", signal.perceptual_hash),
+            luma_mean: signal.luma_mean,
+            flicker_score: signal.flicker_score,
+            ghosting_score: signal.ghosting_score,
+            noise_variance_score: signal.noise_variance_score,
+            scene_score: signal.scene_score,
+            kept: decision.selected,
+            reason: decision.reason.as_str(),
+        }
+    }
+}
+
+/// A pass of decoding that a run has recorded.
+struct Recorded {
+    timeline: Timeline,
+    run: Arc<Run>,
+    stream_id: StreamId,
+    signals: Signals,
+    gate: GateConfig,
+}
+
+/// A frame with its decision, or why there is none.
+type Decided = Result<(Signal, Decision), ApiError>;
+
+impl Recorded {
+    /// The newest of `run`, and of `stream` where one is given.
+    fn find(
+        app: &App,
+        run: Arc<Run>,
+        stream: Option<&StreamId>,
+    ) -> Result<Option<Recorded>, ApiError> {
+        let timeline = app.registry.timeline().clone();
+        let found = timeline.latest_frames(run.id(), stream)?;
+        Ok(found.map(|(_, FramesDecoded { stream_id, signals, gate, .. })| Recorded {
+            timeline,
+            run,
+            stream_id,
+            signals,
+            gate: gate.unwrap_or(app.config.gate),
+        }))
+    }
+
+    /// Its frames up to `last` in their order, each decided about after all before it.
+    fn frames(&self, last: u64) -> Result<impl Iterator<Item = Decided> + Send + use<>, ApiError> {
+        let rows = self.timeline.signal_rows(&self.signals)?;
+        let (run, mut gate) = (Arc::clone(&self.run), Gate::new(self.gate));
+        let decided = rows.map(move |signal| {
+            if !run.lifecycle().is_visible() {
+                return Err(ApiError::RUN_NOT_FOUND);
+            }
+            let signal = signal?;
+            let decision = gate.offer(&signal);
+            Ok((signal, decision))
+        });
+        Ok(decided.take_while(move |frame| {
+            frame.as_ref().map_or(true, |(signal, _)| signal.frame_index <= last)
+        }))
+    }
+
+    /// How many frames lie in `range`.
+    fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
+        let mut count = 0;
+        for signal in self.timeline.signal_rows(&self.signals)? {
+            count += u64::from(range.contains(&signal?.frame_index));
+        }
+        Ok(count)
+    }
+}
+
+/// Which frames, and how many points of them.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct SignalsQuery {
+    /// The stream; the one that was decoded last when missing.
+    stream_id: Option<terms::Label>,
+    /// Only this frame and later ones.
+    #[param(inline)]
+    from_frame: Option<FrameNumber>,
+    /// Only this frame and earlier ones.
+    #[param(inline)]
+    to_frame: Option<FrameNumber>,
+    /// Most points; where there are more frames, as many buckets as this. Every frame when missing.
+    #[param(inline)]
+    max_points: Option<MaxPoints>,
+}
+
+/// Recorded signals of a run; either `signals` or `buckets` is an array, the other is null.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
+struct RunSignals {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    /// The stream they are of; null where the run has no frames.
+    #[schema(required = true)]
+    stream_id: Option<terms::Label>,
+    /// Number of frames in the range that is asked for.
+    frames: u64,
+    thresholds: GateRecord,
+    /// Each frame, where there are no more of them than points.
+    #[schema(required = true)]
+    signals: Option<Vec<FrameRecord>>,
+    /// The frames cut into `max_points` spans of even length.
+    #[schema(required = true)]
+    buckets: Option<Vec<FrameBucket>>,
+}
+
+/// List the recorded signals of a run with the gate's decisions.
+///
+/// A run that has decoded nothing has no signals. Past `max_points` frames come in buckets, each with the
+/// minimum, the maximum and the mean of every signal, so that no peak is lost.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/signals", operation_id = "getSignals", tag = "timeline",
+    params(SignalsQuery),
+    responses((status = 200, description = "The signals", body = RunSignals), Fails<503>),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    params: Params,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let stream: Option<StreamId> = fields.optional("stream_id", parsed);
+    let from = fields.optional("from_frame", FrameNumber::digits).unwrap_or(0);
+    let to = fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX);
+    let points = fields.optional("max_points", MaxPoints::digits);
+    fields.finish(|| Some(()))?;
+    let reader = Arc::clone(&app);
+    let made = app.reading(&caller.principal, move || {
+        let (request_id, run_id, gate) = (caller.request_id, run.id(), reader.config.gate);
+        let recorded = Recorded::find(&reader, run, stream.as_ref())?;
+        let count = recorded.as_ref().map_or(Ok(0), |recorded| recorded.count(&(from..=to)))?;
+        let head = serde_json::json!({
+            "request_id": request_id.to_string(),
+            "run_id": run_id.to_string(),
+            "stream_id": recorded.as_ref().map(|recorded| recorded.stream_id.as_str()),
+            "frames": count,
+            "thresholds": GateRecord::from(recorded.as_ref().map_or(gate, |one| one.gate)),
+        });
+        let frames = recorded.map(|recorded| recorded.frames(to)).transpose()?;
+        let frames = frames.into_iter().flatten().filter(move |frame| {
+            frame.as_ref().map_or(true, |(signal, _)| signal.frame_index >= from)
+        });
+        written(&head, frames, count, points)
+    });
+    made.await?
+}
+
+/// The answer of `head` and of `count` frames, in buckets where there are more of them than `points`.
+fn written(
+    head: &Value,
+    frames: impl Iterator<Item = Decided> + Send + 'static,
+    count: u64,
+    points: Option<u64>,
+) -> ApiResult {
+    let head = head.to_string();
+    let open = head.strip_suffix('}').unwrap_or_default();
+    let end = || "}".to_owned();
+    match points.filter(|points| *points < count) {
+        None => {
+            let records = frames.map(|frame| frame.map(FrameRecord::from));
+            let before = format!(r#"{open},"buckets":null,"signals":"#);
+            listed(before, record_texts(records), end, READING_BYTES)
+        }
+        Some(points) => {
+            let before = format!(r#"{open},"signals":null,"buckets":"#);
+            let buckets = Buckets::new(frames, count, points);
+            listed(before, record_texts(buckets), end, READING_BYTES)
+        }
+    }
+}
+
+/// Of which stream a frame is.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `fetch` reads")]
+struct FrameQuery {
+    /// The stream; the one that was decoded last when missing.
+    stream_id: Option<terms::Label>,
+}
+
+/// A recorded frame, and why the gate kept it or did not.
+#[derive(Serialize, ToSchema)]
+struct FrameAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::Label)]
+    stream_id: StreamId,
+    #[serde(flatten)]
+    frame: FrameRecord,
+    /// Change of `luma_mean` against the frame before; null of the first one.
+    #[serde(serialize_with = "fraction_or_null")]
+    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    luma_shift: Option<Score>,
+    /// The reason of the frame before, which decides where an artifact begins; null of the first one.
+    #[schema(value_type = Option<terms::GateReason>, required = true)]
+    previous_reason: Option<&'static str>,
+    thresholds: GateRecord,
+}
+
+/// Fetch the signals of one frame, the gate's decision about it and the thresholds that it was held to.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/frames/{frame_index}", operation_id = "getFrame", tag = "timeline",
+    params(FrameQuery),
+    responses((status = 200, description = "The frame", body = FrameAnswer), Fails<503>),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    Path((_run, frame_index)): Path<(String, String)>,
+    params: Params,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let stream: Option<StreamId> = fields.optional("stream_id", parsed);
+    let index = FrameNumber::digits(&Value::String(frame_index));
+    let index = index.map_err(|problem| fields.refuse("frame_index", problem)).ok();
+    let index = fields.finish(|| index)?;
+    let reader = Arc::clone(&app);
+    let made = app.reading(&caller.principal, move || {
+        let missing = || ApiError::NotFound("frame");
+        let recorded = Recorded::find(&reader, run, stream.as_ref())?.ok_or_else(missing)?;
+        let mut before: Option<(Signal, Decision)> = None;
+        for frame in recorded.frames(index)? {
+            let (signal, decision) = frame?;
+            if signal.frame_index < index {
+                before = Some((signal, decision));
+                continue;
+            }
+            let shift = before.as_ref().map(|(it, _)| it.luma_mean.abs_diff(signal.luma_mean));
+            let previous_reason = before.map(|(_, decision)| Reason::as_str(decision.reason));
+            return Ok::<Response, ApiError>(
+                Json(FrameAnswer {
+                    request_id: caller.request_id,
+                    run_id: recorded.run.id(),
+                    stream_id: recorded.stream_id.clone(),
+                    frame: (signal, decision).into(),
+                    luma_shift: shift,
+                    previous_reason,
+                    thresholds: recorded.gate.into(),
+                })
+                .into_response(),
+            );
+        }
+        Err(missing())
+    });
+    made.await?
+}

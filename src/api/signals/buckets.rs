@@ -1,0 +1,228 @@
+//! Frames cut into spans of even length, each with the extremes of its signals: no peak is lost.
+
+use std::collections::BTreeMap;
+
+use gate::Decision;
+use media::{Score, Signal};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    super::{error::ApiError, openapi::terms, wire::fraction},
+    Decided,
+};
+
+/// What a signal is over the frames of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = SignalSpread)]
+pub struct Spread {
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    min: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    max: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    mean: Score,
+    #[serde(skip)]
+    sum: u64,
+    #[serde(skip)]
+    count: u64,
+}
+
+impl Spread {
+    fn of(score: Score) -> Spread {
+        let sum = u64::from(score.millionths());
+        Spread { min: score, max: score, mean: score, sum, count: 1 }
+    }
+
+    fn add(&mut self, score: Score) {
+        self.min = self.min.min(score);
+        self.max = self.max.max(score);
+        self.sum += u64::from(score.millionths());
+        self.count += 1;
+        self.mean = Score::from_ratio(self.sum, self.count * u64::from(Score::SCALE));
+    }
+}
+
+/// Consecutive frames of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FrameBucket {
+    first_frame: u64,
+    /// Inclusive.
+    last_frame: u64,
+    start_pts_ms: i64,
+    end_pts_ms: i64,
+    /// Number of its frames, at least 1.
+    frames: u64,
+    /// How many of them the gate keeps.
+    kept_frames: u64,
+    /// How many frames have each of the reasons that occur.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    reasons: BTreeMap<&'static str, u64>,
+    luma_mean: Spread,
+    flicker_score: Spread,
+    ghosting_score: Spread,
+    noise_variance_score: Spread,
+    /// Over the frames that have one; null where none has.
+    #[schema(required = true)]
+    scene_score: Option<Spread>,
+}
+
+impl FrameBucket {
+    fn of(signal: &Signal, decision: &Decision) -> FrameBucket {
+        FrameBucket {
+            first_frame: signal.frame_index,
+            last_frame: signal.frame_index,
+            start_pts_ms: signal.pts_ms,
+            end_pts_ms: signal.pts_ms,
+            frames: 1,
+            kept_frames: u64::from(decision.selected),
+            reasons: BTreeMap::from([(decision.reason.as_str(), 1)]),
+            luma_mean: Spread::of(signal.luma_mean),
+            flicker_score: Spread::of(signal.flicker_score),
+            ghosting_score: Spread::of(signal.ghosting_score),
+            noise_variance_score: Spread::of(signal.noise_variance_score),
+            scene_score: signal.scene_score.map(Spread::of),
+        }
+    }
+
+    fn add(&mut self, signal: &Signal, decision: &Decision) {
+        self.last_frame = signal.frame_index;
+        self.end_pts_ms = signal.pts_ms;
+        self.frames += 1;
+        self.kept_frames += u64::from(decision.selected);
+        *self.reasons.entry(decision.reason.as_str()).or_default() += 1;
+        self.luma_mean.add(signal.luma_mean);
+        self.flicker_score.add(signal.flicker_score);
+        self.ghosting_score.add(signal.ghosting_score);
+        self.noise_variance_score.add(signal.noise_variance_score);
+        match (&mut self.scene_score, signal.scene_score) {
+            (Some(spread), Some(score)) => spread.add(score),
+            (none, score) => *none = none.take().or(score.map(Spread::of)),
+        }
+    }
+}
+
+/// The buckets of frames; ends after the first error.
+pub struct Buckets<I> {
+    frames: I,
+    /// How many frames there are, and how many were taken.
+    count: u64,
+    taken: u64,
+    points: u64,
+    /// Position of the next bucket.
+    at: u64,
+}
+
+impl<I> Buckets<I> {
+    /// Cuts `frames`, of which there are `count`, into `points` buckets, no more than there are frames.
+    pub fn new(frames: I, count: u64, points: u64) -> Buckets<I> {
+        Buckets { frames, count, taken: 0, points, at: 0 }
+    }
+}
+
+impl<I: Iterator<Item = Decided>> Iterator for Buckets<I> {
+    type Item = Result<FrameBucket, ApiError>;
+
+    fn next(&mut self) -> Option<Result<FrameBucket, ApiError>> {
+        self.at += 1;
+        // Half a million frames in 20,000 buckets: far from an overflow.
+        let end = self.at.min(self.points) * self.count / self.points;
+        let mut bucket: Option<FrameBucket> = None;
+        while self.taken < end {
+            let (signal, decision) = match self.frames.next()? {
+                Ok(frame) => frame,
+                Err(error) => {
+                    self.taken = self.count;
+                    return Some(Err(error));
+                }
+            };
+            self.taken += 1;
+            match &mut bucket {
+                None => bucket = Some(FrameBucket::of(&signal, &decision)),
+                Some(bucket) => bucket.add(&signal, &decision),
+            }
+        }
+        bucket.map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gate::{Gate, GateConfig};
+
+    use super::*;
+
+    fn frame(gate: &mut Gate, index: u64, flicker: u32, scene: Option<u32>) -> Decided {
+        let signal = Signal {
+            frame_index: index,
+            source_frame_index: None,
+            pts_ms: index as i64 * 40,
+            perceptual_hash: 0,
+            luma_mean: Score::ZERO,
+            flicker_score: Score::from_millionths(flicker),
+            ghosting_score: Score::ZERO,
+            noise_variance_score: Score::ZERO,
+            scene_score: scene.map(Score::from_millionths),
+        };
+        let decision = gate.offer(&signal);
+        Ok((signal, decision))
+    }
+
+    #[test]
+    fn every_frame_is_in_one_bucket_and_a_peak_stays() {
+        for (count, points) in [(3, 2), (7, 3), (100, 99), (1000, 7), (20_001, 20_000)] {
+            let mut gate = Gate::new(GateConfig { keepalive_frames: 0, ..GateConfig::default() });
+            let peak = count / 2;
+            let frames: Vec<Decided> = (0..count)
+                .map(|at| {
+                    let flicker = if at == peak { 900_000 } else { 100_000 };
+                    frame(&mut gate, at, flicker, (at > 0).then_some(0))
+                })
+                .collect();
+            let cut: Vec<FrameBucket> = Buckets::new(frames.into_iter(), count, points)
+                .collect::<Result<_, _>>()
+                .expect("no error");
+            assert_eq!(cut.len() as u64, points, "{count} in {points}");
+            let mut next = 0;
+            for bucket in &cut {
+                assert_eq!((bucket.first_frame, bucket.start_pts_ms), (next, next as i64 * 40));
+                assert_eq!(bucket.frames, bucket.last_frame + 1 - bucket.first_frame);
+                assert_eq!(bucket.reasons.values().sum::<u64>(), bucket.frames);
+                next = bucket.last_frame + 1;
+                let holds = (bucket.first_frame..next).contains(&peak);
+                let max = if holds { 900_000 } else { 100_000 };
+                assert_eq!(bucket.flicker_score.max.millionths(), max, "{bucket:?}");
+                assert_eq!(bucket.reasons.contains_key("flicker_suspected"), holds);
+                let kept = u64::from(holds) + u64::from(bucket.first_frame == 0);
+                assert_eq!(bucket.kept_frames, kept, "{bucket:?}");
+            }
+            assert_eq!(next, count);
+        }
+    }
+
+    #[test]
+    fn a_mean_is_that_of_all_frames_and_an_error_ends_the_buckets() {
+        let mut gate = Gate::new(GateConfig::default());
+        let mut frames: Vec<Decided> = [0, 0, 1_000_000]
+            .into_iter()
+            .zip(0..)
+            .map(|(flicker, at)| frame(&mut gate, at, flicker, None))
+            .collect();
+        let cut = Buckets::new(frames.drain(..), 3, 1).next().expect("one").expect("no error");
+        let Spread { min, max, mean, .. } = cut.flicker_score;
+        assert_eq!([min, max, mean].map(Score::millionths), [0, 1_000_000, 333_333]);
+        assert_eq!(cut.scene_score, None);
+        frames.extend([
+            frame(&mut gate, 3, 0, None),
+            Err(ApiError::RUN_NOT_FOUND),
+            frame(&mut gate, 5, 0, None),
+        ]);
+        let mut cut = Buckets::new(frames.into_iter(), 3, 3);
+        assert!(cut.next().is_some_and(|bucket| bucket.is_ok()));
+        assert!(cut.next().is_some_and(|bucket| bucket.is_err()));
+        assert!(cut.next().is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! The bytes of a run's own source, where the server has them: an upload, or a file beneath a root.
+//!
+//! A root is for ingest: of its files this serves to a run's owner the one that the run has decoded,
+//! and no other. It is opened anew by its name, beneath the held root and through no link.
+
+use std::{
+    fs::File,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use axum::extract::State;
+use http::{HeaderMap, Method};
+
+use super::{
+    ApiResult, App,
+    conditions::{Conditions, Version},
+    error::ApiError,
+    extract::{Caller, Owned},
+    files::{self, FileHeaders, Found},
+    openapi::{Fails, terms},
+    tickets::TicketQuery,
+    unsent,
+};
+use crate::{
+    session::registry::Run,
+    source::{SourceError, path_of, remote},
+    upload::media_type,
+};
+
+const MISSING: ApiError = ApiError::NotFound("source file of this run");
+
+/// The file that `run` decoded last.
+fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
+    let decoded = app.registry.timeline().latest_frames(run.id(), None)?;
+    let uri = decoded.map(|(_, decoded)| decoded.source_uri).ok_or(MISSING)?;
+    if remote::kind(&uri) != "file" {
+        return Err(MISSING);
+    }
+    let path = path_of(&uri).map_err(told)?;
+    let owner = &run.origin().principal;
+    let Some(name) = app.uploads.named(owner, &path) else {
+        return app
+            .roots
+            .open_served(&uri)
+            .and_then(|file| beneath_root(file, &path))
+            .map_err(told);
+    };
+    let upload = app.uploads.find(owner, &name.map_err(told)?)?.ok_or(MISSING)?;
+    files::stored(app, upload).map_err(told)
+}
+
+/// A file of a root, whose version is its inode, its size and its time: nobody has its hash.
+fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
+    let stat = file.metadata().map_err(SourceError::Io)?;
+    let etag =
+        format!("\"{:x}-{:x}-{:x}.{:x}\"", stat.ino(), stat.len(), stat.mtime(), stat.mtime_nsec());
+    let seconds = stat.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let modified = seconds.map(|since| UNIX_EPOCH + Duration::from_secs(since.as_secs()));
+    let version = Version { etag, modified };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Found { file, size: stat.len(), version, kind: media_type(&name), name })
+}
+
+/// What a caller is told of a source that is not there as it was.
+fn told(error: SourceError) -> ApiError {
+    match error {
+        SourceError::Io(_) | SourceError::Replaced(_) => ApiError::Source(error),
+        _ => MISSING,
+    }
+}
+
+/// Fetch the source of a run: the upload, or the file beneath a root, that it decoded last.
+///
+/// Nothing is kept of remote sources and live sessions: they have none. The file is served as it is now.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/source", operation_id = "getSource", tag = "timeline",
+    params(TicketQuery, FileHeaders, Conditions),
+    responses(
+        (status = 200, description = "The bytes", content_type = "application/octet-stream", body = terms::Bytes, headers(
+            ("etag" = String, description = "The version"),
+            ("last-modified" = String, description = "When it was last changed"),
+            ("accept-ranges" = String, description = "Always bytes"),
+            ("content-disposition" = String, description = "What it is called"),
+        )),
+        (status = 206, description = "The bytes of the range", content_type = "application/octet-stream", body = terms::Bytes, headers(
+            ("content-range" = String, description = "Which bytes, and of how many"),
+        )),
+        (status = 304, description = "The caller has it"),
+        Fails<412>, Fails<416>, Fails<503>,
+    ),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    method: Method,
+    headers: HeaderMap,
+) -> ApiResult {
+    let finder = Arc::clone(&app);
+    let found = app.blocking(move || find(&finder, &run)).await??;
+    // Those that were looked for at the same time may have filled the account.
+    unsent::check(&app, &caller.principal)?;
+    files::answer(found, &method, &headers)
+}

@@ -1,0 +1,94 @@
+//! Media tickets: what a page puts into the address of an image or a video, which cannot send a key.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Json,
+    extract::{MatchedPath, Request, State},
+    response::IntoResponse,
+};
+use http::Method;
+use media::{RequestId, RunId, WallTime};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Caller, Owned},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+use crate::{clock::wall_now, config::Principal, tickets::LIFE};
+
+/// Routes that a ticket opens to GET and HEAD.
+const OPENED: [&str; 2] = ["/v1/runs/{id}/source", "/v1/runs/{id}/keyframes/{sha256}"];
+
+/// The ticket of a request that is for media of a run.
+pub struct Shown<'a> {
+    ticket: &'a str,
+    run: Option<RunId>,
+}
+
+impl Shown<'_> {
+    /// The ticket that `request` shows, where its route takes one.
+    pub fn of(request: &Request) -> Option<Shown<'_>> {
+        let route = request.extensions().get::<MatchedPath>()?;
+        if !OPENED.contains(&route.as_str())
+            || !matches!(*request.method(), Method::GET | Method::HEAD)
+        {
+            return None;
+        }
+        let ticket =
+            request.uri().query()?.split('&').find_map(|pair| pair.strip_prefix("ticket="))?;
+        let run = request.uri().path().split('/').nth(3).and_then(|id| id.parse().ok());
+        Some(Shown { ticket, run })
+    }
+
+    /// The owner of the run that it opens, while the run is there.
+    pub fn owner(&self, app: &App) -> Option<Principal> {
+        let run = self.run?;
+        let owner = app.tickets.owner(self.ticket, run, Instant::now())?;
+        app.registry.find(run, &owner).map(|_| owner)
+    }
+}
+
+/// A ticket instead of a key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `Shown` reads")]
+pub struct TicketQuery {
+    /// A media ticket of the run, for a request without a key; not looked at beside one.
+    ticket: Option<String>,
+}
+
+/// A ticket for the media of a run.
+#[derive(Serialize, ToSchema)]
+struct MediaTicket {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    /// As secret as a key, for as long as it lasts.
+    #[schema(pattern = "^tk-[0-9a-f]{64}$")]
+    ticket: String,
+    #[schema(value_type = terms::Time)]
+    expires_at: String,
+}
+
+/// Make a ticket that opens the source and the stills of a run for ten minutes, as `?ticket=` instead of a key.
+///
+/// It ends with the run, and with the server's process.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
+    responses((status = 200, description = "The ticket", body = MediaTicket), Fails<503>),
+)]
+pub async fn create(State(app): State<Arc<App>>, caller: Caller, Owned(run): Owned) -> ApiResult {
+    let Caller { request_id, principal, .. } = caller;
+    let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
+    let ticket = ticket.map_err(ApiError::TicketsFull)?;
+    let expires_at = WallTime { epoch_ms: wall_now().epoch_ms + LIFE.as_millis() as i64 }.rfc3339();
+    Ok(Json(MediaTicket { request_id, run_id: run.id(), ticket, expires_at }).into_response())
+}

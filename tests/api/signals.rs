@@ -1,0 +1,252 @@
+//! Recorded signals with the gate's decisions: frame by frame, in buckets, of one frame.
+
+use media::{RequestId, RunId, Score, Signal};
+use serde_json::{Value, json};
+use timeline::{
+    Event, FramesDecoded, NewEvent, Options, RunCreated, SamplingPolicy, Signals, Timeline,
+};
+
+use crate::support::{BOB, Server, Setup, shared};
+
+const RUN: RunId = RunId::from_bytes([5; 16]);
+const REQUEST: RequestId = RequestId::from_bytes([5; 8]);
+const SCORES: [&str; 4] = ["luma_mean", "flicker_score", "ghosting_score", "noise_variance_score"];
+
+/// A run with the first frames of a clip.
+fn ingested(server: &Server, clip: &str, frames: u64) -> String {
+    let run = server.create_run();
+    let body = json!({"source_uri": clip, "max_frames": frames, "stream_id": "door \"1\""});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    run
+}
+
+fn signals(server: &Server, run: &str, query: &str) -> Value {
+    let reply = server.get(&format!("/v1/runs/{run}/signals?{query}"));
+    assert_eq!(reply.status, 200, "{query}: {}", reply.text);
+    reply.json()
+}
+
+fn array<'a>(answer: &'a Value, field: &str) -> &'a Vec<Value> {
+    answer[field].as_array().unwrap_or_else(|| panic!("no {field}: {answer}"))
+}
+
+#[test]
+fn every_recorded_frame_comes_with_the_decision_that_was_made_about_it() {
+    let server = shared().with_clips();
+    let run = ingested(&server, "talk.mp4", 100);
+    let whole = signals(&server, &run, "");
+    assert_eq!((&whole["frames"], &whole["stream_id"]), (&json!(100), &json!("door \"1\"")));
+    assert_eq!(whole["buckets"], Value::Null);
+    assert_eq!(whole["thresholds"]["keepalive_frames"], 30);
+    let events = server.events(&run);
+    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("there");
+    let frames = array(&whole, "signals");
+    let recorded = array(&decoded["payload"], "signals");
+    assert_eq!(frames.len(), recorded.len());
+    for (frame, signal) in frames.iter().zip(recorded) {
+        for (field, value) in signal.as_object().expect("an object") {
+            assert_eq!(&frame[field], value, "{field} of {frame}");
+        }
+    }
+    let kept = |event: &&Value| event["kind"] == "keyframe_stored";
+    let stills: Vec<&Value> =
+        events.iter().filter(kept).map(|event| &event["payload"]["frame_index"]).collect();
+    let kept: Vec<&Value> = frames
+        .iter()
+        .filter(|frame| frame["kept"] == true)
+        .map(|frame| &frame["frame_index"])
+        .collect();
+    assert_eq!(kept, stills, "what is kept has a still");
+    assert_eq!(frames[0]["reason"], "initial_frame");
+    assert!(frames.iter().any(|frame| frame["reason"] == "periodic_keepalive"));
+    let part = signals(&server, &run, "from_frame=10&to_frame=40&max_points=31");
+    assert_eq!(array(&part, "signals")[..], frames[10..=40], "decided about after all before it");
+    let empty = json!([]);
+    for query in ["stream_id=other", "from_frame=100", "from_frame=9&to_frame=8"] {
+        let none = signals(&server, &run, query);
+        assert_eq!((&none["frames"], &none["signals"]), (&json!(0), &empty), "{query}");
+    }
+    let fresh = signals(&server, &server.create_run(), "max_points=2");
+    assert_eq!((&fresh["stream_id"], &fresh["signals"]), (&Value::Null, &empty));
+}
+
+#[test]
+fn past_its_points_an_answer_has_buckets_that_lose_no_peak() {
+    let server = shared().with_clips();
+    let run = ingested(&server, "talk.mp4", 100);
+    let whole = signals(&server, &run, "");
+    let frames = array(&whole, "signals");
+    for points in [2, 7, 99] {
+        let answer = signals(&server, &run, &format!("max_points={points}"));
+        assert_eq!((&answer["signals"], &answer["frames"]), (&Value::Null, &json!(100)));
+        let buckets = array(&answer, "buckets");
+        assert_eq!(buckets.len(), points);
+        let mut next = 0;
+        for bucket in buckets {
+            let last = bucket["last_frame"].as_u64().expect("a number") as usize;
+            assert_eq!(bucket["first_frame"], next);
+            let of = &frames[next..=last];
+            assert_eq!(bucket["frames"], of.len());
+            assert_eq!(bucket["start_pts_ms"], of[0]["pts_ms"]);
+            assert_eq!(bucket["end_pts_ms"], of[of.len() - 1]["pts_ms"]);
+            for field in SCORES {
+                let mut values: Vec<f64> =
+                    of.iter().map(|frame| frame[field].as_f64().expect("a number")).collect();
+                values.sort_by(f64::total_cmp);
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                let spread = &bucket[field];
+                assert_eq!(
+                    (&spread["min"], &spread["max"]),
+                    (&json!(values[0]), &json!(values[values.len() - 1]))
+                );
+                let found = spread["mean"].as_f64().expect("a number");
+                assert!((found - mean).abs() < 1e-6, "{field}: {found} and {mean}");
+            }
+            let kept = of.iter().filter(|frame| frame["kept"] == true).count();
+            assert_eq!(bucket["kept_frames"], kept);
+            for (reason, count) in bucket["reasons"].as_object().expect("an object") {
+                let with = of.iter().filter(|frame| frame["reason"] == reason.as_str()).count();
+                assert_eq!(*count, with, "{reason}");
+            }
+            next = last + 1;
+        }
+        assert_eq!(next, 100, "every frame is in one");
+    }
+    assert!(signals(&server, &run, "max_points=100")["signals"].is_array(), "as many as points");
+}
+
+#[test]
+fn one_frame_tells_why_it_was_kept_or_not() {
+    let server = shared().with_clips();
+    let run = ingested(&server, "talk.mp4", 40);
+    let frames = signals(&server, &run, "");
+    for index in [0, 1, 30, 31] {
+        let reply = server.get(&format!("/v1/runs/{run}/frames/{index}?stream_id=door%20%221%22"));
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let frame = reply.json();
+        let listed = &frames["signals"][index];
+        for (field, value) in listed.as_object().expect("an object") {
+            assert_eq!(&frame[field], value, "{field} of {frame}");
+        }
+        assert_eq!(frame["thresholds"], frames["thresholds"]);
+        let before = index.checked_sub(1).map(|at| &frames["signals"][at]);
+        let expected = before.map_or(&Value::Null, |frame| &frame["reason"]);
+        assert_eq!(&frame["previous_reason"], expected);
+        assert_eq!(frame["luma_shift"].is_null(), index == 0, "{frame}");
+    }
+    let at = |rest: &str| server.get(&format!("/v1/runs/{run}/frames/{rest}"));
+    for (rest, status, code) in [
+        ("40", 404, "not_found"),
+        ("0?stream_id=other", 404, "not_found"),
+        ("-1", 422, "validation_error"),
+        ("+1", 422, "validation_error"),
+        ("1.0", 422, "validation_error"),
+        ("18446744073709551616", 422, "validation_error"),
+        ("0?stream_id=", 422, "validation_error"),
+    ] {
+        let reply = at(rest);
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{rest}: {}", reply.text);
+    }
+    assert_eq!(at("x").fields(), ["frame_index"]);
+}
+
+#[test]
+fn signals_are_their_owners_and_numbers_are_numbers() {
+    let server = shared().with_clips();
+    let run = ingested(&server, "talk.mp4", 5);
+    for rest in ["signals", "frames/0"] {
+        let path = format!("/v1/runs/{run}/{rest}");
+        assert_eq!(server.get(&path).status, 200);
+        assert_eq!(server.call("GET", &path).key(Some(BOB)).send().status, 404, "{rest}");
+        assert_eq!(server.call("GET", &path).key(None).send().status, 401, "{rest}");
+        assert_eq!(server.get(&format!("/v1/runs/run-1/{rest}")).fields(), ["run_id"]);
+    }
+    for (query, field) in [
+        ("max_points=1", "max_points"),
+        ("max_points=20001", "max_points"),
+        ("max_points=2.0", "max_points"),
+        ("max_points=", "max_points"),
+        ("from_frame=x", "from_frame"),
+        ("to_frame=-1", "to_frame"),
+        ("stream_id=", "stream_id"),
+    ] {
+        let reply = server.get(&format!("/v1/runs/{run}/signals?{query}"));
+        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{query}");
+    }
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    assert_eq!(server.get(&format!("/v1/runs/{run}/signals")).status, 404);
+}
+
+/// Frames of a column that a server is not to have in memory.
+const MANY: u64 = 150_000;
+
+fn seed(dir: &std::path::Path) {
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let mut column = log.column_writer();
+    for index in 0..MANY {
+        let peak = if index == MANY / 3 { Score::ONE } else { Score::ZERO };
+        let signal = Signal {
+            frame_index: index,
+            source_frame_index: Some(index),
+            pts_ms: index as i64 * 40,
+            perceptual_hash: index,
+            luma_mean: Score::ZERO,
+            flicker_score: Score::ZERO,
+            ghosting_score: Score::ZERO,
+            noise_variance_score: peak,
+            scene_score: Some(Score::ZERO),
+        };
+        column.push(&signal).expect("room");
+    }
+    let (signals, _lease) = column.finish().expect("durable");
+    assert!(matches!(signals, Signals::Column { .. }));
+    let created = Event::RunCreated(RunCreated {
+        request_id: REQUEST,
+        mode: "balanced".to_owned(),
+        model: None,
+        principal_key: "alice".to_owned(),
+        tenant_id: None,
+    });
+    let decoded = Event::FramesDecoded(FramesDecoded {
+        request_id: REQUEST,
+        source_uri: "a.mp4".to_owned(),
+        stream_id: "main".parse().expect("an id"),
+        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+        source_fps: None,
+        sample_fps: None,
+        decoded_frames: MANY,
+        width: 16,
+        height: 16,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
+        truncated: false,
+        reason: None,
+        signals,
+    });
+    let batch = [created, decoded].map(|event| NewEvent { run: RUN, event });
+    log.append_wait(batch.into()).expect("durable");
+}
+
+#[test]
+fn a_long_column_is_answered_without_having_it_in_memory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path());
+    let server = Setup::new(dir.path()).start();
+    let run = RUN.to_string();
+    // What any answer needs once.
+    signals(&server, &run, "to_frame=1000");
+    let before = server.memory_kb("VmRSS");
+    let whole = server.get(&format!("/v1/runs/{run}/signals"));
+    let grown = server.memory_kb("VmHWM").saturating_sub(before);
+    assert!(whole.bytes.len() > 30 << 20, "{} bytes", whole.bytes.len());
+    assert!(whole.text.ends_with("}]}"), "the answer has its end");
+    assert!(grown < 16 << 10, "{grown} kB for {} bytes", whole.bytes.len());
+    let cut = signals(&server, &run, "max_points=500");
+    let buckets = array(&cut, "buckets");
+    let peaks = buckets.iter().filter(|one| one["noise_variance_score"]["max"] == 1.0);
+    let peaks: Vec<&Value> = peaks.collect();
+    assert_eq!((buckets.len(), peaks.len()), (500, 1));
+    assert_eq!(peaks[0]["reasons"]["noise_variance_spike"], 1);
+}

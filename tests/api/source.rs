@@ -1,0 +1,142 @@
+//! The bytes of a run's own source: ranges, conditions, whose they are, and what is never served.
+
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+use serde_json::json;
+
+use crate::{
+    support::{BOB, Reply, Server, Setup, clips},
+    uploads::{stored, upload},
+};
+
+/// A server with a root of its own, and the bytes of the clip in it.
+fn served() -> (tempfile::TempDir, Vec<u8>, Server) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bytes = fs::read(clips().join("motion.mp4")).expect("a clip");
+    let server = Setup::new(dir.path()).own_root().start();
+    fs::write(dir.path().join("root/motion.mp4"), &bytes).expect("written");
+    (dir, bytes, server)
+}
+
+fn ingested(server: &Server, uri: &str) -> String {
+    let run = server.create_run();
+    let body = json!({"source_uri": uri, "max_frames": 2});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{uri}: {}", reply.text);
+    run
+}
+
+fn source(server: &Server, run: &str) -> Reply {
+    server.get(&format!("/v1/runs/{run}/source"))
+}
+
+#[test]
+fn an_owner_reads_the_source_of_its_run_in_ranges_and_nobody_else_does() {
+    let (dir, bytes, server) = served();
+    let uploaded = upload(&server, "a b.mp4", &bytes);
+    let path = dir.path().join("root/motion.mp4").display().to_string();
+    let url = format!("file://{path}");
+    let stored = uploaded["file_path"].as_str().expect("a path");
+    let named = uploaded["file_name"].as_str().expect("a name");
+    for (uri, name) in [
+        ("motion.mp4", "motion.mp4"),
+        (&path, "motion.mp4"),
+        (&url, "motion.mp4"),
+        (stored, "a b.mp4"),
+        (named, "a b.mp4"),
+    ] {
+        let run = ingested(&server, uri);
+        let whole = source(&server, &run);
+        assert_eq!((whole.status, whole.bytes == bytes), (200, true), "{uri}");
+        assert_eq!(whole.header("content-type"), "video/mp4");
+        assert_eq!(whole.header("content-disposition"), format!("inline; filename=\"{name}\""));
+        assert_eq!(whole.header("cache-control"), "private, no-cache");
+        let at = format!("/v1/runs/{run}/source");
+        let ask = |method: &str, headers: &[(&str, &str)]| {
+            let call = server.call(method, &at);
+            headers.iter().fold(call, |call, (name, value)| call.header(name, value)).send()
+        };
+        let part = ask("GET", &[("range", "bytes=10-19")]);
+        assert_eq!((part.status, &part.bytes[..]), (206, &bytes[10..20]), "{uri}");
+        assert_eq!(part.header("content-range"), format!("bytes 10-19/{}", bytes.len()));
+        let etag = whole.header("etag");
+        assert_eq!(ask("GET", &[("if-none-match", etag)]).status, 304);
+        assert_eq!(ask("GET", &[("if-match", "\"x\"")]).status, 412);
+        assert_eq!(ask("GET", &[("range", "bytes=0-0"), ("if-range", etag)]).status, 206);
+        assert_eq!(ask("GET", &[("range", "bytes=0-0"), ("if-range", "\"x\"")]).status, 200);
+        assert_eq!(ask("GET", &[("range", "bytes=999999999-")]).status, 416);
+        let head = ask("HEAD", &[("range", "bytes=0-9")]);
+        assert_eq!((head.status, head.bytes.len()), (200, 0));
+        assert_eq!(head.header("content-length"), bytes.len().to_string());
+        let foreign = server.call("GET", &at).key(Some(BOB)).send();
+        assert_eq!((foreign.status, foreign.code().as_str()), (404, "not_found"), "{uri}");
+        assert_eq!(server.call("GET", &at).key(None).send().status, 401);
+        assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+        assert_eq!(source(&server, &run).status, 404, "gone with the run");
+    }
+}
+
+#[test]
+fn only_what_the_run_has_decoded_is_served() {
+    let (dir, bytes, server) = served();
+    let fresh = server.create_run();
+    assert_eq!(source(&server, &fresh).status, 404, "nothing was decoded");
+    fs::write(dir.path().join("root/page.html"), "secret").expect("written");
+    let body = json!({"source_uri": "page.html"});
+    assert_eq!(server.post(&format!("/v1/runs/{fresh}/ingest"), &body).status, 422);
+    let refused = source(&server, &fresh);
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (404, "not_found"),
+        "accepted, not decoded"
+    );
+    let run = ingested(&server, "motion.mp4");
+    let body = json!({"source_uri": "page.html"});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 422);
+    assert_eq!(source(&server, &run).bytes, bytes, "still the one that was decoded");
+}
+
+#[test]
+fn links_hidden_files_and_what_took_the_place_of_a_file_are_not_served() {
+    let (dir, bytes, server) = served();
+    let root = dir.path().join("root");
+    symlink("motion.mp4", root.join("link.mp4")).expect("linked");
+    symlink(".", root.join("here")).expect("linked");
+    fs::create_dir(root.join(".sub")).expect("made");
+    for hidden in [".hidden.mp4", ".sub/a.mp4"] {
+        fs::write(root.join(hidden), &bytes).expect("written");
+    }
+    for uri in ["link.mp4", "here/motion.mp4", ".hidden.mp4", ".sub/a.mp4"] {
+        let run = ingested(&server, uri);
+        let reply = source(&server, &run);
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{uri}");
+    }
+    let run = ingested(&server, "motion.mp4");
+    let file = root.join("motion.mp4");
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "secret").expect("written");
+    let replacements: [&dyn Fn(&Path); 5] = [
+        &|path| assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success()),
+        &|path| symlink("/dev/zero", path).expect("linked"),
+        &|path| symlink(&secret, path).expect("linked"),
+        &|path| fs::create_dir(path).expect("made"),
+        &|path| fs::write(path, "").expect("written"),
+    ];
+    for (at, replace) in replacements.iter().enumerate() {
+        if file.is_dir() {
+            fs::remove_dir(&file).expect("removed");
+        } else {
+            fs::remove_file(&file).expect("removed");
+        }
+        replace(&file);
+        assert_eq!(source(&server, &run).status, 404, "replacement {at}");
+    }
+    let uploaded = upload(&server, "a.mp4", &bytes);
+    let run = ingested(&server, uploaded["file_name"].as_str().expect("a name"));
+    let kept = stored(dir.path()).pop().expect("the upload");
+    fs::write(&kept, "another").expect("written");
+    assert_eq!(source(&server, &run).status, 500, "not the file that was uploaded");
+    fs::remove_file(&kept).expect("removed");
+    assert_eq!(source(&server, &run).status, 404);
+    assert_eq!(server.get("/v1/health").status, 200);
+}

@@ -1,0 +1,168 @@
+//! Media tickets: what they open and to whom, what ends them, and that nothing writes them down.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::support::{ALICE, BOB, Server, Setup, clips, shared};
+
+/// A run with a source and a still, and the paths of both.
+fn ingested(server: &Server) -> (String, [String; 2]) {
+    let run = server.create_run();
+    let body = json!({"source_uri": "motion.mp4", "max_frames": 2});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let hash = stills["keyframes"][0]["image_sha256"].as_str().expect("a still");
+    let paths = [format!("/v1/runs/{run}/source"), format!("/v1/runs/{run}/keyframes/{hash}")];
+    (run, paths)
+}
+
+fn ticket(server: &Server, run: &str) -> String {
+    let reply = server.call("POST", &format!("/v1/runs/{run}/media-ticket")).send();
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(reply.header("cache-control"), "no-store");
+    let answer = reply.json();
+    assert_eq!(
+        (&answer["request_id"], &answer["run_id"]),
+        (&json!(reply.header("x-request-id")), &json!(run))
+    );
+    let expires = answer["expires_at"].as_str().expect("a time");
+    assert!(expires.len() == 24 && expires.ends_with('Z'), "{expires}");
+    answer["ticket"].as_str().expect("a ticket").to_owned()
+}
+
+/// The status of a request that shows a ticket and no key.
+fn shown(server: &Server, method: &str, path: &str, ticket: &str) -> u16 {
+    server.call(method, &format!("{path}?ticket={ticket}")).key(None).send().status
+}
+
+#[test]
+fn a_ticket_opens_the_media_of_its_run_and_nothing_else() {
+    let server = shared().with_clips();
+    let (run, paths) = ingested(&server);
+    let (other, of_other) = ingested(&server);
+    let first = ticket(&server, &run);
+    let second = ticket(&server, &run);
+    assert_ne!(first, second);
+    for path in &paths {
+        let expected = server.get(path);
+        assert_eq!(expected.status, 200);
+        for ticket in [&first, &second] {
+            let found = server.call("GET", &format!("{path}?x=1&ticket={ticket}")).key(None).send();
+            assert_eq!((found.status, &found.bytes), (200, &expected.bytes), "{path}");
+            assert_eq!(shown(&server, "HEAD", path, ticket), 200, "{path}");
+        }
+        assert_eq!(shown(&server, "GET", &of_other[usize::from(path != &paths[0])], &first), 401);
+        assert_eq!(server.call("GET", path).key(None).send().status, 401);
+        assert_eq!(shown(&server, "POST", path, &first), 401, "{path}");
+    }
+    let part = server.call("GET", &format!("{}?ticket={first}", paths[0])).key(None);
+    assert_eq!(part.header("range", "bytes=0-9").send().status, 206);
+    for rest in ["", "/events", "/signals", "/frames/0", "/keyframes", "/markers", "/state"] {
+        assert_eq!(shown(&server, "GET", &format!("/v1/runs/{run}{rest}"), &first), 401, "{rest}");
+    }
+    for rest in ["/stop", "/media-ticket", "/keepalive"] {
+        assert_eq!(shown(&server, "POST", &format!("/v1/runs/{run}{rest}"), &first), 401, "{rest}");
+    }
+    assert_eq!(shown(&server, "DELETE", &format!("/v1/runs/{run}"), &first), 401);
+    // A key beside it is what counts.
+    let both =
+        |key| server.call("GET", &format!("{}?ticket={first}", paths[0])).key(key).send().status;
+    assert_eq!([both(Some(ALICE)), both(Some(BOB)), both(Some("no-such-key"))], [200, 404, 401]);
+    let foreign = format!("/v1/runs/{run}/media-ticket");
+    assert_eq!(server.call("POST", &foreign).key(Some(BOB)).send().status, 404);
+    assert_eq!(server.call("POST", "/v1/runs/run-1/media-ticket").send().fields(), ["run_id"]);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    for path in &paths {
+        assert_eq!(shown(&server, "GET", path, &first), 401, "gone with the run");
+    }
+    assert_eq!(shown(&server, "GET", &of_other[0], &ticket(&server, &other)), 200);
+}
+
+#[test]
+fn wrong_tickets_count_as_wrong_keys() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips()).var("SERVICE_REQUIRE_TENANT_ID", "false");
+    let server = setup.start();
+    let (run, paths) = ingested(&server);
+    let ticket = ticket(&server, &run);
+    let path = &paths[0];
+    let wrong = server.call("GET", &format!("{path}?ticket=tk-0")).key(None).send();
+    assert_eq!((wrong.status, wrong.code().as_str()), (401, "unauthorized"));
+    assert_eq!(wrong.header("www-authenticate"), "Bearer");
+    let late = (0..500).map(|at| shown(&server, "GET", path, &format!("{ticket}{at}")));
+    assert_eq!(late.into_iter().find(|status| *status != 401), Some(429), "of one address so many");
+    assert_eq!(shown(&server, "GET", path, &ticket), 200, "and nobody is locked out");
+    drop(server);
+    let server = setup.var("SERVICE_REQUIRE_TENANT_ID", "true").start();
+    assert_eq!(shown(&server, "GET", path, &ticket), 401, "a restart ends it");
+    let made = server.call("POST", &format!("/v1/runs/{run}/media-ticket"));
+    let made = made.header("x-tenant-id", "acme").send().json();
+    let ticket = made["ticket"].as_str().expect("a ticket");
+    assert_eq!(shown(&server, "GET", path, ticket), 200, "an image has no tenant to send");
+}
+
+#[test]
+fn tickets_of_a_principal_have_a_bound() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/media-ticket");
+    let bound = server.get("/v1/limits").json()["limits"]["principal_media_tickets"]["max"].clone();
+    for _ in 0..bound.as_u64().expect("a number") {
+        assert_eq!(server.call("POST", &path).send().status, 200);
+    }
+    let refused = server.call("POST", &path).send();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    assert!(!refused.header("retry-after").is_empty());
+    let metrics = server.get("/v1/metrics").text;
+    assert!(metrics.contains(r#"service_refusals_total{reason="media_tickets"} 1"#), "{metrics}");
+}
+
+#[test]
+fn a_ticket_is_never_logged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("stderr");
+    let server = Setup::new(dir.path()).root(&clips()).log_to(&log).start();
+    let (run, paths) = ingested(&server);
+    let ticket = ticket(&server, &run);
+    for path in &paths {
+        assert_eq!(shown(&server, "GET", path, &ticket), 200);
+    }
+    let wrong = format!("{ticket}0");
+    assert_eq!(shown(&server, "GET", &paths[0], &wrong), 401);
+    let last = server.get("/v1/health").header("x-request-id").to_owned();
+    let started = Instant::now();
+    let text = loop {
+        let text = fs::read_to_string(&log).expect("readable");
+        if text.contains(&last) {
+            break text;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "no line of {last}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(text.contains(&paths[0]), "requests are logged");
+    assert!(!text.contains(&ticket) && !text.contains("ticket="), "{text}");
+    for entry in walk(&dir.path().join("data")) {
+        let bytes = fs::read(&entry).unwrap_or_default();
+        let holds = bytes.windows(ticket.len()).any(|part| part == ticket.as_bytes());
+        assert!(!holds, "{}", entry.display());
+    }
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("readable") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
