@@ -73,6 +73,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::list))
         .routes(routes!(runs::fetch, runs::delete))
         .routes(routes!(runs::stop))
+        .routes(routes!(runs::finish))
         .routes(routes!(runs::keepalive))
         .routes(routes!(runs::state))
         .routes(routes!(jobs::list))

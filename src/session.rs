@@ -85,7 +85,7 @@ impl Lifecycle {
         }
     }
 
-    /// Takes actions and counts against the active limit.
+    /// Takes actions.
     pub fn is_active(self) -> bool {
         matches!(self, Lifecycle::Pending | Lifecycle::Processing)
     }

@@ -25,6 +25,8 @@ mod failing_models;
 mod feedback;
 #[path = "api/files.rs"]
 mod files;
+#[path = "api/finish.rs"]
+mod finish;
 #[path = "api/gates.rs"]
 mod gates;
 #[path = "api/headers.rs"]

@@ -175,9 +175,9 @@ pub async fn delete(
     Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
 }
 
-/// A stopped run.
+/// A run that was ended.
 #[derive(Serialize, ToSchema)]
-pub struct RunStopped {
+pub struct RunEnded {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -191,16 +191,31 @@ pub struct RunStopped {
 /// Stop a run, and the work that is under way for it.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
-    responses((status = 200, description = "Stopped", body = RunStopped), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Stopped", body = RunEnded), Fails<409>, Fails<503>),
 )]
 pub async fn stop(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Result<Json<RunStopped>, ApiError> {
+) -> Result<Json<RunEnded>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
     let status = Lifecycle::Cancelled.as_str();
-    Ok(Json(RunStopped { request_id: caller.request_id, run_id: run.id(), status }))
+    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
+}
+
+/// End a run well, and the work that is under way for it: it is completed.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
+    responses((status = 200, description = "Completed", body = RunEnded), Fails<409>, Fails<503>),
+)]
+pub async fn finish(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Result<Json<RunEnded>, ApiError> {
+    app.registry.finish(&run, caller.request_id).await?;
+    let status = Lifecycle::Completed.as_str();
+    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
 /// Where a run stands.

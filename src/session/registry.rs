@@ -20,30 +20,33 @@ use tracing::Instrument;
 use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
+mod all_jobs;
 mod change;
 mod chunks;
+mod ends;
 mod error;
 mod job;
-mod job_ends;
 mod lookup;
+mod origin;
 mod reclaim;
 mod run;
 mod snapshot;
 
+use all_jobs::AllJobs;
 use change::Change;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
-use job_ends::JobEnds;
-pub use run::{JobGuard, Origin, Run};
+pub use origin::Origin;
+pub use run::{JobGuard, Run};
 pub use snapshot::Snapshot;
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// Most active runs of a principal.
+    /// Most runs of a principal that wait for work or have some under way.
     pub active: usize,
-    /// Idle time after which an active run expires.
+    /// Idle time after which an active run ends.
     pub ttl: Duration,
 }
 
@@ -53,7 +56,7 @@ pub struct Registry {
     limits: RunLimits,
     quota: Arc<Quota>,
     tables: Mutex<Tables>,
-    job_ends: Arc<JobEnds>,
+    jobs: Arc<AllJobs>,
 }
 
 #[derive(Default)]
@@ -68,8 +71,10 @@ struct Tables {
 struct Owner {
     /// Visible runs by the place of their creation in the log.
     runs: BTreeMap<Seq, Arc<Run>>,
-    /// Active runs, and those being created: the slot is taken before the event is durable.
     active: HashSet<RunId>,
+    /// Active runs in which nothing was done, and those being created: the slot is taken before the
+    /// event is durable.
+    untouched: HashSet<RunId>,
 }
 
 impl Registry {
@@ -81,8 +86,8 @@ impl Registry {
         wall_now: WallTime,
         former: &HashMap<Principal, Principal>,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let (tables, job_ends) = (Mutex::default(), Arc::default());
-        let registry = Arc::new(Registry { timeline, limits, quota, tables, job_ends });
+        let (tables, jobs) = (Mutex::default(), Arc::default());
+        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs });
         registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -117,7 +122,7 @@ impl Registry {
             if let Some(mut origin) = Origin::of(&stored.decode()?) {
                 origin.principal =
                     former.get(&origin.principal).cloned().unwrap_or(origin.principal);
-                let run = Run::new(head.run, origin, Arc::clone(&self.job_ends));
+                let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
                 tables.runs.insert(head.run, Arc::new(run));
             }
         }
@@ -189,7 +194,7 @@ impl Registry {
         origin: Origin,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
-        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.job_ends)));
+        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.jobs)));
         let created = run.origin().created(request_id);
         self.take_slot(&run)?;
         self.change(&run, Change::Create(created)).await.map(|_| run)
@@ -198,11 +203,14 @@ impl Registry {
     fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let mut tables = self.tables();
         let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
-        let (active, limit) = (owner.active.len(), self.limits.active);
+        // A run that rests holds nothing that others could lack.
+        let counts = |run: &RunId| owner.active.contains(run) && !owner.untouched.contains(run);
+        let busy = self.jobs.count(&run.origin().principal, counts);
+        let (active, limit) = (owner.untouched.len() + busy, self.limits.active);
         if active >= limit {
             return Err(RunError::ActiveLimit { limit, active });
         }
-        owner.active.insert(run.id());
+        owner.untouched.insert(run.id());
         tables.runs.insert(run.id(), Arc::clone(run));
         Ok(())
     }
@@ -211,7 +219,7 @@ impl Registry {
         let mut tables = self.tables();
         tables.runs.remove(&run.id());
         if let Some(owner) = tables.owners.get_mut(&run.origin().principal) {
-            owner.active.remove(&run.id());
+            owner.untouched.remove(&run.id());
         }
     }
 
@@ -266,24 +274,6 @@ impl Registry {
         self.change(run, Change::Delete(Event::RunDeleted(deleted))).await?;
         run.cancel_job();
         Ok(())
-    }
-
-    /// Expires the active runs whose idle time is over at `now`; returns how many.
-    pub async fn expire_idle(self: &Arc<Self>, now: Instant) -> usize {
-        let idle: Vec<Arc<Run>> = {
-            let tables = self.tables();
-            let active = tables.owners.values().flat_map(|owner| &owner.active);
-            let runs = active.filter_map(|id| tables.runs.get(id));
-            runs.filter(|run| run.is_idle(now)).cloned().collect()
-        };
-        let mut expired = 0;
-        for run in idle {
-            match self.change(&run, Change::Expire(now)).await {
-                Ok(appended) => expired += appended.len(),
-                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot expire a run"),
-            }
-        }
-        expired
     }
 
     /// Cancels every job; their runs end as failed by the shutdown.
@@ -341,6 +331,11 @@ impl Tables {
             owner.active.insert(head.run);
         } else {
             owner.active.remove(&head.run);
+        }
+        if state.is_active() && run.is_untouched() {
+            owner.untouched.insert(head.run);
+        } else {
+            owner.untouched.remove(&head.run);
         }
         if state.is_visible() {
             owner.runs.entry(run.created_seq()).or_insert_with(|| Arc::clone(run));

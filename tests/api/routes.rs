@@ -50,7 +50,7 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
                 && !operation.ends_with("Feedback")
         }
         // The log takes these on a full disk too; only a log that fails refuses them.
-        ("deleteRun" | "stopRun" | "keepaliveRun", 503) => true,
+        ("deleteRun" | "stopRun" | "finishRun" | "keepaliveRun", 503) => true,
         // An answer that does not end is for the tests of streams to read.
         ("followEvents" | "followRunEvents", 200 | 204 | 503) => true,
         // `ledger.rs` fills the disk that records need.
@@ -104,7 +104,7 @@ fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
-    let spare = server.create_run();
+    let (spare, done) = (server.create_run(), server.create_run());
     let frames = json!({ "model": "qwen3-vl-8b", "frames": [frame()] });
     let none = Value::Null;
     let rows: Vec<(&str, String, Value, u16, &str)> = vec![
@@ -151,6 +151,8 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", format!("/v1/runs/{ended}/keepalive"), none.clone(), 409, "conflict"),
         ("POST", format!("/v1/runs/{ended}/stop"), none.clone(), 409, "conflict"),
         ("POST", format!("/v1/runs/{MISSING}/stop"), none.clone(), 404, "not_found"),
+        ("POST", format!("/v1/runs/{done}/finish"), none.clone(), 200, ""),
+        ("POST", format!("/v1/runs/{ended}/finish"), none.clone(), 409, "conflict"),
         (
             "POST",
             format!("/v1/runs/{live}/ingest"),

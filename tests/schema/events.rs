@@ -128,6 +128,7 @@ fn of_runs() -> Vec<Event> {
             markers: 1,
             index_name: None,
             semantic: Some(SemanticOutcome { requested: true, ..SemanticOutcome::default() }),
+            reason: Some(text("idle")),
         }),
         Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
         Event::RunExpired,

@@ -471,6 +471,8 @@ pub struct RunCompleted {
     pub index_name: Option<Label>,
     /// What came of asking models; `null` where the run ended without a reasoning.
     pub semantic: Option<SemanticOutcome>,
+    /// Why the service ended it itself; absent otherwise.
+    pub reason: Option<String>,
 }
 
 /// Payload of `run_failed`.

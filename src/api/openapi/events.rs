@@ -367,6 +367,9 @@ payloads! {
         /// Null where the run ended without a reasoning.
         #[schema(required = true)]
         semantic: Option<SemanticRecord>,
+        /// Why the service ended it itself: `idle`; absent otherwise.
+        #[schema(required = false)]
+        reason: String,
     }
     /// The run ended by a failure.
     RunFailedPayload {

@@ -92,7 +92,7 @@ impl Job {
         let mut decoded = self.decode().map_err(|undone| undone.take_back())?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
-        let ingested = decoded.record(Tail { events: Vec::new(), last })?;
+        let (ingested, _) = decoded.record(Tail { events: Vec::new(), last })?;
         cut.map_or(Ok(ingested), Err)
     }
 

@@ -106,7 +106,9 @@ payload!(InferenceCompleted {
     @optional attempts,
 });
 payload!(SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used });
-payload!(RunCompleted { request_id, stream_id, frames, markers, index_name, semantic });
+payload!(RunCompleted {
+    request_id, stream_id, frames, markers, index_name, semantic, @optional reason,
+});
 payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
 payload!(RunDeleted { @optional request_id, @optional reclaim });

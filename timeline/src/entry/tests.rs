@@ -81,6 +81,7 @@ fn run_lifecycle() {
         markers: 2,
         index_name: None,
         semantic: None,
+        reason: None,
     };
     check(
         Event::RunCompleted(completed.clone()),
@@ -94,8 +95,16 @@ fn run_lifecycle() {
         fallback_used: true,
     };
     check(
-        Event::RunCompleted(RunCompleted { semantic: Some(semantic), ..completed }),
+        Event::RunCompleted(RunCompleted { semantic: Some(semantic), ..completed.clone() }),
         r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":{"requested":true,"chunks_asked":3,"chunks_failed":1,"error":"http 404","fallback_used":true}}"#,
+    );
+    check(
+        Event::RunCompleted(RunCompleted {
+            request_id: None,
+            reason: Some(text("idle")),
+            ..completed
+        }),
+        r#"{"request_id":null,"stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":null,"reason":"idle"}"#,
     );
 }
 

@@ -139,6 +139,7 @@ fn completed(at: u8) -> Event {
         markers: 0,
         index_name: None,
         semantic: None,
+        reason: None,
     })
 }
 
