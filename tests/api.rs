@@ -127,5 +127,7 @@ mod webhook_failures;
 mod webhooks;
 #[path = "api/whip.rs"]
 mod whip;
+#[path = "api/whip_records.rs"]
+mod whip_records;
 #[path = "api/whole.rs"]
 mod whole;

@@ -16,7 +16,7 @@ const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An offer of one video section with `codec` at payload type 96.
-fn offer(codec: &str) -> String {
+pub fn offer(codec: &str) -> String {
     let fingerprint = vec!["AB"; 32].join(":");
     let lines = [
         "v=0",
@@ -46,7 +46,8 @@ fn offer(codec: &str) -> String {
     lines.join("\r\n")
 }
 
-fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
+/// The request that brings an offer.
+pub fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
     server.call("POST", PATH).header("content-type", "application/sdp").body(offer.to_owned())
 }
 

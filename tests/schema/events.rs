@@ -66,6 +66,7 @@ fn of_runs() -> Vec<Event> {
         Event::SessionRunCreated(SessionRunCreated {
             principal_key: text("alice"),
             session_id: SESSION,
+            tenant_id: Some(text("acme")),
         }),
         Event::IngestReceived(IngestReceived {
             request_id: REQUEST,

@@ -155,6 +155,8 @@ pub struct SessionRunCreated {
     pub principal_key: String,
     /// The session.
     pub session_id: SessionId,
+    /// Tenant, metadata only; absent where none was given.
+    pub tenant_id: Option<String>,
 }
 
 /// Payload of `ingest_started`.

@@ -165,6 +165,8 @@ payloads! {
         session_id: terms::SessionId,
         /// Always `whip`.
         source: String,
+        #[schema(required = false)]
+        tenant_id: String,
     }
     /// A source was accepted; nothing of it is decoded yet.
     IngestStartedPayload {

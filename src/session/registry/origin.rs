@@ -33,7 +33,7 @@ impl Origin {
             }),
             Event::SessionRunCreated(created) => Some(Origin {
                 principal: Principal::named(&created.principal_key),
-                tenant: None,
+                tenant: created.tenant_id.clone(),
                 mode: crate::catalog::Mode::default().as_str().to_owned(),
                 model: None,
                 session: Some(created.session_id),
@@ -44,17 +44,17 @@ impl Origin {
 
     /// The event that tells it.
     pub(super) fn created(&self, request_id: RequestId) -> Event {
-        let principal_key = self.principal.as_str().to_owned();
+        let (principal_key, tenant_id) = (self.principal.as_str().to_owned(), self.tenant.clone());
         match self.session {
             Some(session_id) => {
-                Event::SessionRunCreated(SessionRunCreated { principal_key, session_id })
+                Event::SessionRunCreated(SessionRunCreated { principal_key, session_id, tenant_id })
             }
             None => Event::RunCreated(RunCreated {
                 request_id,
                 mode: self.mode.clone(),
                 model: self.model.clone(),
                 principal_key,
-                tenant_id: self.tenant.clone(),
+                tenant_id,
             }),
         }
     }

@@ -137,11 +137,15 @@ impl Payload for SessionRunCreated {
         object.field("principal_key", &self.principal_key);
         object.field("session_id", &self.session_id);
         object.field("source", &"whip".to_owned());
+        object.optional("tenant_id", &self.tenant_id);
     }
 
     fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
-        let principal_key = fields.get("principal_key")?;
-        Ok(SessionRunCreated { principal_key, session_id: fields.get("session_id")? })
+        Ok(SessionRunCreated {
+            principal_key: fields.get("principal_key")?,
+            session_id: fields.get("session_id")?,
+            tenant_id: fields.get("tenant_id")?,
+        })
     }
 }
 

@@ -55,10 +55,18 @@ fn run_lifecycle() {
         r#"{"request_id":"req-1111111111111111","mode":"balanced","model":null,"principal_key":"ops","tenant_id":"acme \"north\""}"#,
     );
     let session_id = "sess-000102030405060708090a0b0c0d0e0f".parse().expect("an id");
-    check(
-        Event::SessionRunCreated(SessionRunCreated { principal_key: text("ops"), session_id }),
-        r#"{"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"}"#,
-    );
+    for (tenant_id, told) in [(None, ""), (Some(text("acme")), r#","tenant_id":"acme""#)] {
+        check(
+            Event::SessionRunCreated(SessionRunCreated {
+                principal_key: text("ops"),
+                session_id,
+                tenant_id,
+            }),
+            &format!(
+                r#"{{"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"{told}}}"#
+            ),
+        );
+    }
     let requested = Requested { request_id: REQUEST };
     let request = r#"{"request_id":"req-1111111111111111"}"#;
     check(Event::StopRequested(requested.clone()), request);
