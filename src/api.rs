@@ -71,7 +71,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(limits::list))
         .routes(routes!(models::list))
         .routes(routes!(runs::list))
-        .routes(routes!(runs::fetch, runs::delete))
+        .routes(routes!(runs::fetch, runs::update, runs::delete))
         .routes(routes!(runs::stop))
         .routes(routes!(runs::finish))
         .routes(routes!(runs::keepalive))

@@ -57,6 +57,8 @@ mod jobs;
 mod json_suite;
 #[path = "api/keys.rs"]
 mod keys;
+#[path = "api/labels.rs"]
+mod labels;
 #[path = "api/ledger.rs"]
 mod ledger;
 #[path = "api/lifecycle.rs"]

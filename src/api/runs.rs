@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     catalog::Mode,
-    json::name,
+    json::{name, parsed},
     session::{
         Lifecycle,
         registry::{Origin, Run},
@@ -38,6 +38,8 @@ struct RunRequest {
     mode: Option<terms::Mode>,
     /// The model that the run is meant for.
     model: Option<terms::ModelId>,
+    /// What to call the run.
+    label: Option<terms::Label>,
 }
 
 /// A run that was just created.
@@ -74,6 +76,7 @@ pub async fn create(
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| model_name(&catalog, value));
     let model = model.map(|model| model.as_str().to_owned());
+    let label = fields.optional("label", parsed);
     fields.finish(|| Some(()))?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
@@ -84,7 +87,7 @@ pub async fn create(
         model: model.clone(),
         session: None,
     };
-    let run = app.registry.create(origin, caller.request_id).await?;
+    let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
     Ok(Json(RunCreated {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -148,6 +151,36 @@ pub async fn fetch(
     Owned(run): Owned,
 ) -> Json<RunRecord> {
     Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id)))
+}
+
+/// What to change of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `update` reads")]
+struct RunUpdate {
+    /// What to call it from now on; null for nothing.
+    #[schema(required = true)]
+    label: Option<terms::Label>,
+}
+
+/// Label a run, also one that has ended.
+#[utoipa::path(
+    patch, path = "/v1/runs/{id}", operation_id = "updateRun", tag = "runs",
+    request_body = RunUpdate,
+    responses((status = 200, description = "The run", body = RunRecord), Fails<409>, Fails<503>),
+)]
+pub async fn update(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> Result<Json<RunRecord>, ApiError> {
+    let mut fields = body.fields()?;
+    let label = fields.nullable("label", parsed);
+    let label = fields.finish(|| label)?;
+    app.check_open()?;
+    app.quota.check(&caller.principal)?;
+    app.registry.label(&run, label, caller.request_id).await?;
+    Ok(Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id))))
 }
 
 /// A deleted run.

@@ -111,6 +111,9 @@ pub struct RunRecord {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
+    /// What its owner calls it.
+    #[schema(value_type = Option<terms::Label>, required = true)]
+    label: Option<String>,
     #[schema(value_type = terms::RunState)]
     status: &'static str,
     #[schema(value_type = terms::Mode)]
@@ -157,6 +160,7 @@ impl RunRecord {
         RunRecord {
             request_id: request_id.map(|id| id.to_string()),
             run_id: run.id(),
+            label: snapshot.label.as_ref().map(|label| label.as_str().to_owned()),
             status: snapshot.lifecycle.as_str(),
             mode: origin.mode.clone(),
             active_job: run.active_job().as_ref().map(JobRecord::new),

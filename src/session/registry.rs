@@ -10,9 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{RequestId, RunId, Seq, WallTime};
+use media::{Label, RequestId, RunId, Seq, WallTime};
 use timeline::{
-    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, Timeline, TimelineError,
+    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
+    TimelineError,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -111,7 +112,7 @@ impl Registry {
             EventKind::IngestStarted | EventKind::IngestReceived => {
                 told.insert((head.run, EventKind::IngestReceived), head.seq);
             }
-            EventKind::RunCompleted => {
+            EventKind::RunCompleted | EventKind::RunLabelled => {
                 told.insert((head.run, head.kind), head.seq);
             }
             _ => {}
@@ -140,6 +141,7 @@ impl Registry {
             match stored.decode()? {
                 Event::IngestStarted(started) => run.take_up(&started.ingest),
                 Event::IngestReceived(received) => run.take_up(&received.ingest),
+                Event::RunLabelled(labelled) => run.set_label(labelled.label),
                 Event::RunCompleted(completed) => {
                     completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
                 }
@@ -194,8 +196,22 @@ impl Registry {
         origin: Origin,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
+        self.create_labelled(origin, None, request_id).await
+    }
+
+    /// As [`Registry::create`], with what its owner calls the run.
+    pub async fn create_labelled(
+        self: &Arc<Self>,
+        origin: Origin,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<Arc<Run>, RunError> {
         let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.jobs)));
-        let created = run.origin().created(request_id);
+        // Before anybody sees it.
+        run.set_label(label.clone());
+        let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
+        let created = std::iter::once(run.origin().created(request_id));
+        let created = created.chain(labelled.map(Event::RunLabelled)).collect();
         self.take_slot(&run)?;
         self.change(&run, Change::Create(created)).await.map(|_| run)
     }
@@ -254,6 +270,16 @@ impl Registry {
         Ok(())
     }
 
+    /// Has `label` be what the owner of a run calls it, also of one that has ended.
+    pub async fn label(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.change(run, Change::Label(RunLabelled { request_id, label })).await.map(drop)
+    }
+
     /// Refreshes the idle TTL of an active run.
     pub async fn keep_alive(
         self: &Arc<Self>,
@@ -308,6 +334,10 @@ impl Registry {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
         let (id, events_count) = (run.id(), events.len());
+        let labelled = events.iter().find_map(|event| match event {
+            Event::RunLabelled(labelled) => Some(labelled.label.clone()),
+            _ => None,
+        });
         let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
         let (tell, told) = oneshot::channel();
         self.timeline.append(batch, move |outcome| {
@@ -317,7 +347,9 @@ impl Registry {
         let appending =
             tracing::info_span!(target: SPANS, "append", events = events_count, run = %id);
         let outcome = told.instrument(appending).await;
-        outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
+        let appended = outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)?;
+        labelled.into_iter().for_each(|label| run.set_label(label));
+        Ok(appended)
     }
 }
 

@@ -134,6 +134,9 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/runs".into(), json!({"mode": "fast"}), 422, "validation_error"),
         ("POST", "/v1/runs".into(), json!({"model": "gpt-0"}), 422, "validation_error"),
         ("POST", "/v1/runs".into(), json!([]), 422, "validation_error"),
+        ("PATCH", format!("/v1/runs/{live}"), json!({"label": "gate 3"}), 200, ""),
+        ("PATCH", format!("/v1/runs/{ended}"), json!({"label": null}), 200, ""),
+        ("PATCH", format!("/v1/runs/{live}"), json!({}), 422, "validation_error"),
         ("GET", "/v1/runs?status=pending&limit=1".into(), none.clone(), 200, ""),
         ("GET", "/v1/runs?status=gone".into(), none.clone(), 422, "validation_error"),
         ("GET", "/v1/runs?cursor=zzz".into(), none.clone(), 422, "validation_error"),
@@ -432,6 +435,7 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     let frames = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
     let rows = [
         ("POST", "/v1/runs".to_owned(), json!({})),
+        ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"})),
         ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk.mp4"})),
         ("POST", format!("/v1/runs/{run}/analyze"), frames),
         (
@@ -498,6 +502,10 @@ fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send();
     assert_eq!(reply.status, 409, "{}", reply.text);
     book.note("POST", "/v1/upload", &reply);
+    let path = format!("/v1/runs/{}", server.create_run());
+    let reply = server.call("PATCH", &path).json(&json!({"label": "gate 3"})).send();
+    assert_eq!(reply.status, 409, "{}", reply.text);
+    book.note("PATCH", &path, &reply);
 }
 
 #[test]
@@ -548,7 +556,7 @@ fn a_run_record_has_the_fields_of_the_contract() {
     assert_eq!(created.json()["status"], "pending");
     let record = server.get(&format!("/v1/runs/{run}")).json();
     let expected = json!({
-        "run_id": run, "status": "pending", "mode": "efficiency", "model": "qwen3-vl-4b",
+        "run_id": run, "label": null, "status": "pending", "mode": "efficiency", "model": "qwen3-vl-4b",
         "source_uri": null, "source": null, "session_id": null, "tenant_id": "acme",
     });
     for (field, value) in expected.as_object().expect("an object") {

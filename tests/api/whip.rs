@@ -64,7 +64,8 @@ fn located(reply: &Reply) -> String {
     reply.header("location").to_owned()
 }
 
-fn attached(config: &Value) -> String {
+/// The header of an attach config.
+pub fn attached(config: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(config.to_string())
 }
 

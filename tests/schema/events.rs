@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use timeline::{
     AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
     IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested,
-    RunCompleted, RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
-    SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome, SessionRunCreated, Signals,
-    Timeline, TokenBudgetLow, Tokens,
+    RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
+    SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome,
+    SessionRunCreated, Signals, Timeline, TokenBudgetLow, Tokens,
 };
 
 use crate::{assert_valid, component};
@@ -122,6 +122,7 @@ fn of_runs() -> Vec<Event> {
         }),
         Event::StopRequested(Requested { request_id: REQUEST }),
         Event::KeepaliveRefreshed(Requested { request_id: REQUEST }),
+        Event::RunLabelled(RunLabelled { request_id: REQUEST, label: "yard".parse().ok() }),
         Event::RunCompleted(RunCompleted {
             request_id: None,
             stream_id: Some(stream()),

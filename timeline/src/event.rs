@@ -55,6 +55,8 @@ pub enum Event {
     KeyframeStored(KeyframeStored),
     /// The owner has spent most of its tokens of the day.
     TokenBudgetLow(TokenBudgetLow),
+    /// The run was given another label.
+    RunLabelled(RunLabelled),
     /// A worker's finding; the finding's kind is the event's kind.
     Found(FindingKind, Finding),
 }
@@ -81,6 +83,7 @@ impl Event {
             Event::RunDeleted(_) => EventKind::RunDeleted,
             Event::KeyframeStored(_) => EventKind::KeyframeStored,
             Event::TokenBudgetLow(_) => EventKind::TokenBudgetLow,
+            Event::RunLabelled(_) => EventKind::RunLabelled,
             Event::Found(kind, _) => kind.event_kind(),
         }
     }
@@ -491,6 +494,15 @@ pub struct RunFailed {
 pub struct Requested {
     /// The request.
     pub request_id: RequestId,
+}
+
+/// Payload of `run_labelled`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLabelled {
+    /// The request.
+    pub request_id: RequestId,
+    /// What the owner calls the run from now on, if anything.
+    pub label: Option<Label>,
 }
 
 /// Payload of `run_deleted`.

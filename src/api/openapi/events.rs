@@ -115,6 +115,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
             named::<RequestedPayload>(schemas)
         }
         EventKind::RunDeleted => named::<RunDeletedPayload>(schemas),
+        EventKind::RunLabelled => named::<RunLabelledPayload>(schemas),
         EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
         EventKind::TokenBudgetLow => named::<TokenBudgetLowPayload>(schemas),
         EventKind::Vlm
@@ -382,6 +383,13 @@ payloads! {
     /// An action was asked for.
     RequestedPayload {
         request_id: terms::RequestId,
+    }
+    /// The run was given another label.
+    RunLabelledPayload {
+        request_id: terms::RequestId,
+        /// Null where it has none from now on.
+        #[schema(required = true)]
+        label: Option<terms::Label>,
     }
     /// The run was deleted, on request or because the service reclaimed it.
     RunDeletedPayload {

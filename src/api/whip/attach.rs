@@ -63,6 +63,8 @@ pub struct AttachConfig {
     model: Option<String>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
+    /// What to call the run.
+    label: Option<terms::Label>,
 }
 
 /// How clips are cut.
@@ -104,6 +106,7 @@ pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiErro
     let schema = fields.optional("output_schema", output_schema).map(Arc::new);
     let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
+    let label = fields.optional("label", parsed);
     fields.refuse_unknown();
     let wishes = Wishes {
         instruction: Instruction { prompt: prompt.to_owned(), schema },
@@ -112,6 +115,7 @@ pub fn read(config: Option<&Value>, catalog: &Catalog) -> Result<Wishes, ApiErro
         crop,
         model: model.map(|model| model.as_str().to_owned()),
         index_name,
+        label,
     };
     fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
 }
@@ -206,6 +210,7 @@ mod tests {
             (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
             (r#"{"model":"unheard-of"}"#, "model"),
             (r#"{"index_name":""}"#, "index_name"),
+            (r#"{"label":"a\u0007"}"#, "label"),
         ];
         for (text, expected) in rows {
             let error = read_json(text).expect_err(text);

@@ -3,17 +3,19 @@
 use std::time::Instant;
 
 use media::WallTime;
-use timeline::{Event, JsonText, RunDeleted};
+use timeline::{Event, JsonText, RunDeleted, RunLabelled};
 
 use super::{Run, RunError};
 use crate::session::Lifecycle;
 
 /// A change of a run and the states in which it is allowed.
 pub(super) enum Change {
-    Create(Event),
+    Create(Vec<Event>),
     Active(Vec<Event>),
     /// What a job came to, also one whose run was stopped or finished; and what ends a run that was not.
     WindUp(Vec<Event>, Option<Event>),
+    /// Gives a run another label, also one that has ended.
+    Label(RunLabelled),
     Delete(Event),
     /// Ends a run that is idle at a time.
     EndIdle(Instant, Event),
@@ -26,7 +28,11 @@ impl Change {
     pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
         let state = run.lifecycle();
         match self {
-            Change::Create(event) => Ok(Some(vec![event])),
+            Change::Create(events) => Ok(Some(events)),
+            Change::Label(_) if !state.is_visible() => Err(RunError::NotFound),
+            Change::Label(labelled) => {
+                Ok((run.label() != labelled.label).then(|| vec![Event::RunLabelled(labelled)]))
+            }
             Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
             Change::Delete(event) => Ok(Some(vec![event])),
             Change::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),

@@ -48,6 +48,7 @@ struct State {
     idle_until: Option<Instant>,
     source_uri: Option<Arc<str>>,
     model: Option<Label>,
+    label: Option<Label>,
     semantic: Option<Arc<SemanticOutcome>>,
     /// What its owner is charged for its events, and for its stills and columns.
     log_bytes: u64,
@@ -105,6 +106,7 @@ impl Run {
             idle_until: None,
             source_uri: None,
             model: None,
+            label: None,
             semantic: None,
             log_bytes: 0,
             side_bytes: 0,
@@ -137,7 +139,7 @@ impl Run {
         lock(&self.state).lifecycle
     }
 
-    /// Whether no event follows but its deletion: the job of a run that was stopped or finished still
+    /// Whether no event follows but labels and its deletion: the job of a run that was stopped or finished still
     /// appends what it had come to.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
@@ -162,6 +164,7 @@ impl Run {
             updated_at: state.updated_at,
             source_uri: state.source_uri.clone(),
             semantic: state.semantic.clone(),
+            label: state.label.clone(),
             model: self.origin.model.clone().or_else(|| {
                 let asked = state.model.as_ref();
                 asked.map(|model| model.as_str().to_owned())
@@ -183,6 +186,16 @@ impl Run {
     pub fn set_model(&self, model: Option<&Label>) {
         let mut state = lock(&self.state);
         state.model = model.cloned().or(state.model.take());
+    }
+
+    /// What its owner calls it, if anything.
+    pub(super) fn label(&self) -> Option<Label> {
+        lock(&self.state).label.clone()
+    }
+
+    /// Says what its owner calls it.
+    pub(super) fn set_label(&self, label: Option<Label>) {
+        lock(&self.state).label = label;
     }
 
     /// Says what came of the models that a reasoning asked.
@@ -339,8 +352,8 @@ impl Run {
 
 /// An event of this kind tells that something was done in its run.
 fn is_work(kind: EventKind) -> bool {
-    use EventKind::{KeepaliveRefreshed, RunCreated, TokenBudgetLow};
-    !matches!(kind, RunCreated | KeepaliveRefreshed | TokenBudgetLow)
+    use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
+    !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -111,6 +111,7 @@ payload!(RunCompleted {
 });
 payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
+payload!(RunLabelled { request_id, label });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
 payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });
 payload!(Finding {

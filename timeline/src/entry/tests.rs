@@ -71,6 +71,12 @@ fn run_lifecycle() {
     let request = r#"{"request_id":"req-1111111111111111"}"#;
     check(Event::StopRequested(requested.clone()), request);
     check(Event::KeepaliveRefreshed(requested), request);
+    for (label, told) in [("gate 3".parse().ok(), r#""gate 3""#), (None, "null")] {
+        check(
+            Event::RunLabelled(RunLabelled { request_id: REQUEST, label }),
+            &format!(r#"{{"request_id":"req-1111111111111111","label":{told}}}"#),
+        );
+    }
     check(Event::RunDeleted(RunDeleted { request_id: Some(REQUEST), reclaim: None }), request);
     let reclaim = JsonText::parse(r#"{"why": "never connected", "after_s":30}"#);
     check(
@@ -440,8 +446,8 @@ fn kinds_have_one_name_and_one_number_each() {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 24);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(25)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 25);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(26)), (None, None));
 }
 
 #[test]
