@@ -109,6 +109,8 @@ mod routes;
 mod schemathesis;
 #[path = "api/search.rs"]
 mod search;
+#[path = "api/search_descriptions.rs"]
+mod search_descriptions;
 #[path = "api/shutdown.rs"]
 mod shutdown;
 #[path = "api/slow.rs"]
