@@ -99,6 +99,8 @@ mod remote;
 mod remote_ends;
 #[path = "api/remote_hls.rs"]
 mod remote_hls;
+#[path = "api/remote_playlists.rs"]
+mod remote_playlists;
 #[path = "api/remote_rtsp.rs"]
 mod remote_rtsp;
 #[path = "api/replay.rs"]

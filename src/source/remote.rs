@@ -29,12 +29,19 @@ pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceEr
         }
         Target::parse(uri).map_err(SourceError::Remote)
     };
+    // What is called a playlist is one: nobody has to be asked to refuse it.
+    let web = || match target()? {
+        target if !config.remote.hls && is_called_playlist(target.url().path()) => {
+            Err(not_enabled("HLS", "SERVICE_ALLOW_REMOTE_HLS"))
+        }
+        target => Ok(RemoteSource::Url(target)),
+    };
     match scheme(uri).as_deref() {
-        Some("https") => target().map(RemoteSource::Url).map(Some),
+        Some("https") => web().map(Some),
         Some("http") if !config.egress.insecure_http => {
             Err(not_enabled("http", "SERVICE_ALLOW_INSECURE_HTTP"))
         }
-        Some("http") => target().map(RemoteSource::Url).map(Some),
+        Some("http") => web().map(Some),
         Some("rtsps") => target().map(RemoteSource::Rtsp).map(Some),
         Some("rtsp") if !config.remote.plain_rtsp => {
             Err(not_enabled("rtsp", "SERVICE_ALLOW_UNENCRYPTED_RTSP"))
@@ -76,6 +83,12 @@ fn masked(query: &str) -> String {
 /// Stands for what is not shown.
 const MASK: &str = "***";
 
+/// The path ends as those of HLS playlists do (RFC 8216 4).
+fn is_called_playlist(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    matches!(ending.as_deref(), Some("m3u8" | "m3u"))
+}
+
 /// The scheme of a URL, in lower case.
 fn scheme(uri: &str) -> Option<String> {
     let (scheme, _) = uri.split_once("://")?;
@@ -103,6 +116,10 @@ mod tests {
             ("HTTPS://host/a", None),
             ("http://host/a", Some("SERVICE_ALLOW_INSECURE_HTTP")),
             ("rtsp://host/a", Some("SERVICE_ALLOW_UNENCRYPTED_RTSP")),
+            ("https://host/live/a.M3U8?b=c", Some("SERVICE_ALLOW_REMOTE_HLS")),
+            ("https://host/a.m3u", Some("SERVICE_ALLOW_REMOTE_HLS")),
+            ("https://host/a.m3u8/a.ts", None),
+            ("https://host/m3u8", None),
         ];
         for (uri, setting) in rows {
             let closed = read(uri, &config(&[]));
