@@ -129,6 +129,8 @@ mod traces;
 mod upload_memory;
 #[path = "api/uploads.rs"]
 mod uploads;
+#[path = "api/wall_starts.rs"]
+mod wall_starts;
 #[path = "api/webhook_failures.rs"]
 mod webhook_failures;
 #[path = "api/webhooks.rs"]

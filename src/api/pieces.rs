@@ -291,6 +291,7 @@ mod tests {
             decoder_fallback: None,
             truncated: false,
             reason: None,
+            wall_start_ms: None,
             signals,
         })
     }

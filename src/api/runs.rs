@@ -129,15 +129,18 @@ pub async fn list(
         let runs = std::iter::from_fn(move || {
             let (runs, next) = registry.list(&owner, status, before, SLICE);
             before = next.unwrap_or_default();
-            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, registry.limits(), None));
+            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, &registry, None));
             Some(runs.iter().map(record).collect::<Vec<_>>()).filter(|runs| !runs.is_empty())
         });
-        return listed(String::new(), record_texts(runs.flatten()), String::new, READING_BYTES);
+        let texts = record_texts(runs.flatten());
+        let made = app.blocking(|| listed(String::new(), texts, String::new, READING_BYTES));
+        return made.await?;
     };
     let (runs, next) = app.registry.list(&caller.principal, status, before, limit);
-    let limits = app.registry.limits();
-    let records: Vec<_> = runs.iter().map(|run| RunRecord::new(run, limits, None)).collect();
-    Ok(linked(Json(records), &uri, next))
+    let registry = Arc::clone(&app.registry);
+    let records =
+        move || -> Vec<_> { runs.iter().map(|run| RunRecord::new(run, &registry, None)).collect() };
+    Ok(linked(Json(app.blocking(records).await?), &uri, next))
 }
 
 /// Fetch a run.
@@ -149,8 +152,18 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Json<RunRecord> {
-    Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id)))
+) -> Result<Json<RunRecord>, ApiError> {
+    record(&app, run, caller.request_id).await
+}
+
+async fn record(
+    app: &App,
+    run: Arc<Run>,
+    request_id: RequestId,
+) -> Result<Json<RunRecord>, ApiError> {
+    let registry = Arc::clone(&app.registry);
+    let record = move || RunRecord::new(&run, &registry, Some(request_id));
+    Ok(Json(app.blocking(record).await?))
 }
 
 /// What to change of a run.
@@ -180,7 +193,7 @@ pub async fn update(
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     app.registry.label(&run, label, caller.request_id).await?;
-    Ok(Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id))))
+    record(&app, run, caller.request_id).await
 }
 
 /// A deleted run.

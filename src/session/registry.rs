@@ -32,6 +32,7 @@ mod origin;
 mod reclaim;
 mod run;
 mod snapshot;
+mod walls;
 
 use all_jobs::AllJobs;
 use change::Change;

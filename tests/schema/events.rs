@@ -96,6 +96,7 @@ fn of_runs() -> Vec<Event> {
             decoder_fallback: Some(text("the device was lost")),
             truncated: true,
             reason: Some(text("stopped")),
+            wall_start_ms: None,
             signals: Signals::Inline(vec![signal]),
         }),
         Event::MarkerEmitted(marker),

@@ -193,6 +193,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        wall_start_ms: None,
         signals: signals.clone(),
     });
     let seq = log.append_wait(vec![NewEvent { run: run(0), event }])?[0].seq;

@@ -11,7 +11,7 @@ pub use kind::{EventKind, FindingKind};
 use crate::column;
 use media::{
     BlobHash, EventType, JobId, Label, Marker, Rate, RequestId, RunId, Score, Seq, SessionId,
-    Signal, StreamId,
+    Signal, StreamId, WallTime,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -253,6 +253,8 @@ pub struct FramesDecoded {
     pub truncated: bool,
     /// Why no more of it was decoded, where something cut it off.
     pub reason: Option<String>,
+    /// When its first picture was taken, or came.
+    pub wall_start_ms: Option<WallTime>,
     /// One signal a frame.
     pub signals: Signals,
 }

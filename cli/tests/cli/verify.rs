@@ -85,6 +85,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
     };
     let stills = pass.stills.iter().cloned().map(Event::KeyframeStored);

@@ -216,6 +216,9 @@ payloads! {
         /// Why no more of it was decoded, where something cut it off.
         #[schema(required = false)]
         reason: String,
+        /// When its first picture was taken, as the container says, or came, where the source is live.
+        #[schema(required = true)]
+        wall_start_ms: Option<i64>,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }

@@ -306,6 +306,7 @@ async fn a_long_event_is_sent_in_pieces() {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        wall_start_ms: None,
         signals,
     };
     let (id, timeline) = (run.id(), log.registry.timeline().clone());

@@ -14,6 +14,7 @@ use super::{
     AllJobs, Origin, RunError, Snapshot,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
+    walls::Walls,
 };
 use crate::{
     json,
@@ -34,6 +35,7 @@ pub struct Run {
     jobs: Mutex<Jobs>,
     all_jobs: Arc<AllJobs>,
     stills: Mutex<Stills>,
+    pub(super) walls: Mutex<Walls>,
     pub(super) chunks: Mutex<ChunkOrder>,
 }
 
@@ -120,6 +122,7 @@ impl Run {
             jobs: Mutex::default(),
             all_jobs,
             stills: Mutex::default(),
+            walls: Mutex::default(),
             chunks: Mutex::default(),
         }
     }

@@ -23,7 +23,8 @@ use super::{
     stores::Stores,
 };
 use crate::{
-    session::remote::{Feed, RemoteError},
+    clock::wall_now,
+    session::remote::{Feed, RemoteError, RemoteSource},
     source::Source,
     telemetry::SPANS,
 };
@@ -249,7 +250,9 @@ impl Job {
                 if let Some(frames) = expected(&stream, self.ingest.rate) {
                     self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
                 }
-                self.opened = Some(stream);
+                let is_live = matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)));
+                let wall_start = if is_live { Some(wall_now()) } else { stream.wall_start };
+                self.opened = Some(StreamInfo { wall_start, ..stream });
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,

@@ -3,7 +3,7 @@
 use std::{iter::once, sync::Arc};
 
 use decode::{FileReport, StreamInfo};
-use media::{BlobHash, EventType, JobId, Rate, RunId};
+use media::{BlobHash, EventType, JobId, Rate, RunId, WallTime};
 use timeline::{
     Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Signals,
 };
@@ -143,6 +143,7 @@ impl Decoded {
             decoder_fallback: report.fallback,
             truncated: report.truncated,
             reason: self.reason,
+            wall_start_ms: stream.wall_start.filter(is_dated),
             signals,
         };
         let run = log.run.id();
@@ -206,6 +207,12 @@ impl RunLog {
         self.runtime.block_on(self.registry.commit(&self.run, events))?;
         Ok(())
     }
+}
+
+/// Containers without a clock say the first of all times; a worker that was fooled, anything.
+fn is_dated(at: &WallTime) -> bool {
+    const YEAR_10000: i64 = 253_402_300_800_000;
+    (1..YEAR_10000).contains(&at.epoch_ms)
 }
 
 /// The nearest rate that the contract can express.

@@ -56,6 +56,7 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        wall_start_ms: None,
         signals,
     });
     NewEvent { run: run(number), event }

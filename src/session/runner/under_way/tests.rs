@@ -127,6 +127,7 @@ fn decoded(at: u8) -> Event {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        wall_start_ms: None,
         signals: Signals::Inline(Vec::new()),
     })
 }
