@@ -81,7 +81,7 @@ pub struct Config {
     pub ingest_roots: Vec<PathBuf>,
     /// Most active runs of a principal.
     pub active_limit: usize,
-    /// Idle time after which a run expires.
+    /// Idle time after which a run ends.
     pub run_ttl: Duration,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,

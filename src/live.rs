@@ -125,6 +125,8 @@ pub struct Wishes {
     pub index_name: Option<Label>,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
+    /// What its owner calls the run.
+    pub label: Option<Label>,
 }
 
 /// Who publishes.
@@ -264,7 +266,7 @@ impl Live {
             intake.expect(codec);
         }
         let id = SessionId::from_bytes(crate::random_bytes());
-        let (run, guard) = self.run_of(id, &who).await?;
+        let (run, guard) = self.run_of(id, &who, wishes.label.clone()).await?;
         inbox.shared().show_in(guard.token());
         let journal = Journal {
             registry: Arc::clone(registry),
@@ -306,7 +308,12 @@ impl Live {
     }
 
     /// A run for the session `id`, and its one place for a job.
-    async fn run_of(&self, id: SessionId, who: &Who) -> Result<(Arc<Run>, JobGuard), LiveError> {
+    async fn run_of(
+        &self,
+        id: SessionId,
+        who: &Who,
+        label: Option<Label>,
+    ) -> Result<(Arc<Run>, JobGuard), LiveError> {
         let registry = &self.parts.registry;
         let origin = Origin {
             principal: who.principal.clone(),
@@ -315,7 +322,7 @@ impl Live {
             model: None,
             session: Some(id),
         };
-        let run = registry.create(origin, who.request_id).await?;
+        let run = registry.create_labelled(origin, label, who.request_id).await?;
         let begun = run.begin_job(JobToken::default()).and_then(|guard| {
             // A stop or a delete came first; one that comes later finds the job.
             run.check_active()?;

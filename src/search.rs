@@ -37,6 +37,8 @@ use follower::Follower;
 
 /// Bytes of folded text in a chunk.
 const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of a description that a hit tells.
+pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 /// Searches that examine chunks at once; each uses every processor.
 pub const RUNNING_MAX: usize = 2;
 /// Searches that may wait for one of these.
@@ -118,6 +120,10 @@ pub struct Hit {
     pub pts_ms: Option<i64>,
     /// The caller's index, if it is in one.
     pub index_name: Option<String>,
+    /// What was searched, from its start on.
+    pub description: String,
+    /// There is more of it.
+    pub is_truncated: bool,
     /// The text around the first match, as it was written.
     pub snippet: String,
 }
@@ -324,7 +330,10 @@ impl Running {
             // Only a run that is deleted meanwhile takes its events with it.
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
             let Some(described) = Described::of(&stored) else { continue };
-            let snippet = excerpt(described.text(), &self.needle).to_owned();
+            let text = described.text();
+            let snippet = excerpt(text, &self.needle).to_owned();
+            let description = text[..text.floor_char_boundary(DESCRIPTION_BYTES_MAX)].to_owned();
+            let is_truncated = description.len() < text.len();
             let (head, pts_ms) = (stored.head, described.at_ms());
             let index_name = described.index_name.map(|name| name.into_owned());
             hits.push(Hit {
@@ -333,6 +342,8 @@ impl Running {
                 kind: head.kind,
                 pts_ms,
                 index_name,
+                description,
+                is_truncated,
                 snippet,
             });
         }

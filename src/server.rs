@@ -142,6 +142,6 @@ async fn sweep(registry: Arc<Registry>) {
     let mut tick = tokio::time::interval(SWEEP);
     loop {
         tick.tick().await;
-        registry.expire_idle(Instant::now()).await;
+        registry.end_idle(Instant::now()).await;
     }
 }

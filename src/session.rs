@@ -60,7 +60,10 @@ impl Lifecycle {
             return self;
         }
         match kind {
-            EventKind::RunCreated | EventKind::RunDeleted | EventKind::TokenBudgetLow => self,
+            EventKind::RunCreated
+            | EventKind::RunDeleted
+            | EventKind::RunLabelled
+            | EventKind::TokenBudgetLow => self,
             EventKind::RunCompleted => Lifecycle::Completed,
             EventKind::RunFailed => Lifecycle::Failed,
             EventKind::StopRequested => Lifecycle::Cancelled,
@@ -85,7 +88,7 @@ impl Lifecycle {
         }
     }
 
-    /// Takes actions and counts against the active limit.
+    /// Takes actions.
     pub fn is_active(self) -> bool {
         matches!(self, Lifecycle::Pending | Lifecycle::Processing)
     }

@@ -32,7 +32,7 @@ use crate::{
 };
 
 use folder::{folder_of, is_folder, list, sync_parent};
-use name::plain_name;
+use name::last_name;
 
 pub use incoming::Incoming;
 pub use kind::{extension, media_type};
@@ -253,7 +253,7 @@ impl Uploads {
             bytes: incoming.bytes(),
             sha256: incoming.sha256(),
             at: new.at,
-            original_name: plain_name(new.file_name),
+            original_name: last_name(new.file_name),
         };
         let folder = folder_of(new.owner);
         let dir = self.dirs[1].join(&folder);

@@ -13,6 +13,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/control_characters.rs"]
+mod control_characters;
 #[path = "api/damage.rs"]
 mod damage;
 #[path = "api/database.rs"]
@@ -27,6 +29,8 @@ mod failing_models;
 mod feedback;
 #[path = "api/files.rs"]
 mod files;
+#[path = "api/finish.rs"]
+mod finish;
 #[path = "api/gates.rs"]
 mod gates;
 #[path = "api/headers.rs"]
@@ -59,6 +63,8 @@ mod json_suite;
 mod keyless;
 #[path = "api/keys.rs"]
 mod keys;
+#[path = "api/labels.rs"]
+mod labels;
 #[path = "api/ledger.rs"]
 mod ledger;
 #[path = "api/lifecycle.rs"]
@@ -103,6 +109,8 @@ mod remote;
 mod remote_ends;
 #[path = "api/remote_hls.rs"]
 mod remote_hls;
+#[path = "api/remote_playlists.rs"]
+mod remote_playlists;
 #[path = "api/remote_rtsp.rs"]
 mod remote_rtsp;
 #[path = "api/replay.rs"]
@@ -117,6 +125,8 @@ mod sandbox;
 mod schemathesis;
 #[path = "api/search.rs"]
 mod search;
+#[path = "api/search_descriptions.rs"]
+mod search_descriptions;
 #[path = "api/shutdown.rs"]
 mod shutdown;
 #[path = "api/signals.rs"]
@@ -141,11 +151,15 @@ mod traces;
 mod upload_memory;
 #[path = "api/uploads.rs"]
 mod uploads;
+#[path = "api/wall_starts.rs"]
+mod wall_starts;
 #[path = "api/webhook_failures.rs"]
 mod webhook_failures;
 #[path = "api/webhooks.rs"]
 mod webhooks;
 #[path = "api/whip.rs"]
 mod whip;
+#[path = "api/whip_records.rs"]
+mod whip_records;
 #[path = "api/whole.rs"]
 mod whole;

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp};
+use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp, WallTime};
 
 use crate::{
     DecodeError,
@@ -65,6 +65,8 @@ pub struct StreamInfo {
     pub pixel_format: String,
     /// Number of frames that the container declares.
     pub declared_frames: Option<u64>,
+    /// Wall time of its start, as the container says.
+    pub wall_start: Option<WallTime>,
 }
 
 /// Demuxers that read media from the one input they are given.
@@ -232,6 +234,7 @@ impl Demuxer {
             timebase,
             pixel_format: parameters.pixel_format(),
             declared_frames: facts.frames,
+            wall_start: format.wall_start(stream_index),
             container,
         };
         let mut segmenter = Segmenter::new();

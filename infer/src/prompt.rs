@@ -129,7 +129,7 @@ impl Prompt {
         let template = parts.shape.template();
         let previous = parts.previous.map(str::trim).filter(|previous| !previous.is_empty());
         let total = parts.pictures_ms.len();
-        let task = Some(parts.task.trim()).filter(|task| !task.is_empty()).unwrap_or(DEFAULT_TASK);
+        let task = if parts.task.trim().is_empty() { DEFAULT_TASK } else { parts.task };
         let (start, end) = (seconds(parts.span_ms.0), seconds(parts.span_ms.1));
         let count = if total == 1 { "a picture".to_owned() } else { format!("{total} pictures") };
         let values = [("task", task), ("start", &start), ("end", &end), ("count", &count)];

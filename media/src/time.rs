@@ -174,6 +174,40 @@ impl WallTime {
         let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
         format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
     }
+
+    /// The time that an RFC 3339 text in UTC tells, whole milliseconds of it.
+    pub fn from_rfc3339(text: &str) -> Option<WallTime> {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let (time, part) = time.split_once('.').unwrap_or((time, ""));
+        let [year, month, day] = numbers(date, '-')?;
+        let [hour, minute, second] = numbers(time, ':')?;
+        let is_date = (1..=12).contains(&month) && (1..=31).contains(&day) && year <= 9999;
+        // A leap second counts for the one that follows.
+        if !is_date || hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let ms: String = part.chars().chain("000".chars()).take(3).collect();
+        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+        let ms: u16 = ms.parse().ok()?;
+        Some(WallTime { epoch_ms: seconds * 1000 + i64::from(ms) })
+    }
+}
+
+/// Three numbers of digits alone.
+fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
+    let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = text.split(between).filter(is_number).map(|part| part.parse().ok());
+    let numbers = [parts.next()??, parts.next()??, parts.next()??];
+    (text.matches(between).count() == 2).then_some(numbers)
+}
+
+/// The inverse of [`civil`].
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }
 
 /// Days since 1970 to the proleptic Gregorian calendar, by eras of 400 years from a March 1st.
@@ -279,6 +313,24 @@ mod tests {
         ];
         for (epoch_ms, expected) in cases {
             assert_eq!(WallTime { epoch_ms }.rfc3339(), expected);
+            assert_eq!(WallTime::from_rfc3339(expected), Some(WallTime { epoch_ms }));
+        }
+        let read = |text| WallTime::from_rfc3339(text).map(|time| time.epoch_ms);
+        let cases = [
+            ("1970-01-01T00:00:01Z", Some(1000)),
+            ("1970-01-01T00:00:00.25Z", Some(250)),
+            ("1970-01-01T00:00:00.000999Z", Some(0)),
+            ("1970-01-01T00:00:00", None),
+            ("1970-01-01 00:00:00Z", None),
+            ("1970-13-01T00:00:00Z", None),
+            ("1970-01-01T24:00:00Z", None),
+            ("1970-01-01T00:00Z", None),
+            ("-1-01-01T00:00:00Z", None),
+            ("99999-01-01T00:00:00Z", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text), expected, "{text}");
         }
     }
 }

@@ -292,6 +292,7 @@ mod tests {
             truncated: false,
             reason: None,
             gate: None,
+            wall_start_ms: None,
             signals,
         })
     }

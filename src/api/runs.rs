@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     catalog::Mode,
-    json::name,
+    json::{name, parsed},
     session::{
         Lifecycle,
         registry::{Origin, Run},
@@ -38,6 +38,8 @@ struct RunRequest {
     mode: Option<terms::Mode>,
     /// The model that the run is meant for.
     model: Option<terms::ModelId>,
+    /// What to call the run.
+    label: Option<terms::Label>,
 }
 
 /// A run that was just created.
@@ -74,6 +76,7 @@ pub async fn create(
     let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
     let model = fields.optional("model", |value| model_name(&catalog, value));
     let model = model.map(|model| model.as_str().to_owned());
+    let label = fields.optional("label", parsed);
     fields.finish(|| Some(()))?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
@@ -84,7 +87,7 @@ pub async fn create(
         model: model.clone(),
         session: None,
     };
-    let run = app.registry.create(origin, caller.request_id).await?;
+    let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
     Ok(Json(RunCreated {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -126,15 +129,18 @@ pub async fn list(
         let runs = std::iter::from_fn(move || {
             let (runs, next) = registry.list(&owner, status, before, SLICE);
             before = next.unwrap_or_default();
-            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, registry.limits(), None));
+            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, &registry, None));
             Some(runs.iter().map(record).collect::<Vec<_>>()).filter(|runs| !runs.is_empty())
         });
-        return listed(String::new(), record_texts(runs.flatten()), String::new, READING_BYTES);
+        let texts = record_texts(runs.flatten());
+        let made = app.blocking(|| listed(String::new(), texts, String::new, READING_BYTES));
+        return made.await?;
     };
     let (runs, next) = app.registry.list(&caller.principal, status, before, limit);
-    let limits = app.registry.limits();
-    let records: Vec<_> = runs.iter().map(|run| RunRecord::new(run, limits, None)).collect();
-    Ok(linked(Json(records), &uri, next))
+    let registry = Arc::clone(&app.registry);
+    let records =
+        move || -> Vec<_> { runs.iter().map(|run| RunRecord::new(run, &registry, None)).collect() };
+    Ok(linked(Json(app.blocking(records).await?), &uri, next))
 }
 
 /// Fetch a run.
@@ -146,8 +152,48 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Json<RunRecord> {
-    Json(RunRecord::new(&run, app.registry.limits(), Some(caller.request_id)))
+) -> Result<Json<RunRecord>, ApiError> {
+    record(&app, run, caller.request_id).await
+}
+
+async fn record(
+    app: &App,
+    run: Arc<Run>,
+    request_id: RequestId,
+) -> Result<Json<RunRecord>, ApiError> {
+    let registry = Arc::clone(&app.registry);
+    let record = move || RunRecord::new(&run, &registry, Some(request_id));
+    Ok(Json(app.blocking(record).await?))
+}
+
+/// What to change of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `update` reads")]
+struct RunUpdate {
+    /// What to call it from now on; null for nothing.
+    #[schema(required = true)]
+    label: Option<terms::Label>,
+}
+
+/// Label a run, also one that has ended.
+#[utoipa::path(
+    patch, path = "/v1/runs/{id}", operation_id = "updateRun", tag = "runs",
+    request_body = RunUpdate,
+    responses((status = 200, description = "The run", body = RunRecord), Fails<409>, Fails<503>),
+)]
+pub async fn update(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    body: Body,
+) -> Result<Json<RunRecord>, ApiError> {
+    let mut fields = body.fields()?;
+    let label = fields.nullable("label", parsed);
+    let label = fields.finish(|| label)?;
+    app.check_open()?;
+    app.quota.check(&caller.principal)?;
+    app.registry.label(&run, label, caller.request_id).await?;
+    record(&app, run, caller.request_id).await
 }
 
 /// A deleted run.
@@ -175,9 +221,9 @@ pub async fn delete(
     Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
 }
 
-/// A stopped run.
+/// A run that was ended.
 #[derive(Serialize, ToSchema)]
-pub struct RunStopped {
+pub struct RunEnded {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -191,16 +237,31 @@ pub struct RunStopped {
 /// Stop a run, and the work that is under way for it.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
-    responses((status = 200, description = "Stopped", body = RunStopped), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Stopped", body = RunEnded), Fails<409>, Fails<503>),
 )]
 pub async fn stop(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Result<Json<RunStopped>, ApiError> {
+) -> Result<Json<RunEnded>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
     let status = Lifecycle::Cancelled.as_str();
-    Ok(Json(RunStopped { request_id: caller.request_id, run_id: run.id(), status }))
+    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
+}
+
+/// End a run well, and the work that is under way for it: it is completed.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
+    responses((status = 200, description = "Completed", body = RunEnded), Fails<409>, Fails<503>),
+)]
+pub async fn finish(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Result<Json<RunEnded>, ApiError> {
+    app.registry.finish(&run, caller.request_id).await?;
+    let status = Lifecycle::Completed.as_str();
+    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
 /// Where a run stands.

@@ -116,6 +116,12 @@ pub struct HitRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     index_name: Option<String>,
+    /// What was searched, at most 4096 bytes of it.
+    description: String,
+    /// There is more of it; absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    description_truncated: bool,
     /// The match and at most 80 bytes before and after it, as they were written.
     snippet: String,
 }
@@ -128,6 +134,8 @@ impl From<Hit> for HitRecord {
             pts_ms: hit.pts_ms,
             kind: hit.kind.as_str(),
             index_name: hit.index_name,
+            description: hit.description,
+            description_truncated: hit.is_truncated,
             snippet: hit.snippet,
         }
     }

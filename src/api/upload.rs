@@ -178,6 +178,9 @@ async fn receive(
             return Err(ApiError::field(FIELD, "appears twice: upload one file at a time"));
         }
         let file_name = part.file_name();
+        if file_name.chars().any(char::is_control) {
+            return Err(ApiError::field(FIELD, "has a file name with a control character in it"));
+        }
         let (uploads, owner) = (Arc::clone(&app.uploads), owner.clone());
         let bytes_max = app.config.upload_bytes_max;
         let incoming = app.blocking(move || uploads.receive(&owner, bytes_max)).await??;

@@ -139,6 +139,16 @@ fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
     })
 }
 
+/// A URL is read without the line breaks and tabs in it: whoever sent them meant another.
+fn url(value: &Value) -> Result<&str, Problem> {
+    match WebhookUrl::read(value)? {
+        found if found.chars().any(char::is_control) => {
+            Err("must hold no control character".into())
+        }
+        found => Ok(found),
+    }
+}
+
 fn secret(value: &Value) -> Result<Secret, Problem> {
     let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
     secret.map_err(|error| Problem::from(error.to_string()))
@@ -164,7 +174,7 @@ pub async fn create(
     body: Body,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     let mut fields = body.fields()?;
-    let url = fields.required("url", WebhookUrl::read);
+    let url = fields.required("url", url);
     let kinds = fields.optional("kinds", kinds);
     let secret = fields.optional("secret", secret);
     let description = fields.optional("description", Description::read).map(str::to_owned);

@@ -1,6 +1,6 @@
 //! Response types: what the domain types look like in JSON.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 use media::{Marker, MarkerOrigin, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{jobs::JobRecord, openapi::terms};
 use crate::{
-    session::registry::{ChunkProgress, JobProgress, Run, RunLimits},
+    session::registry::{ChunkProgress, JobProgress, Registry, Run},
     source::remote,
 };
 
@@ -111,6 +111,9 @@ pub struct RunRecord {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
+    /// What its owner calls it.
+    #[schema(value_type = Option<terms::Label>, required = true)]
+    label: Option<String>,
     #[schema(value_type = terms::RunState)]
     status: &'static str,
     #[schema(value_type = terms::Mode)]
@@ -136,6 +139,9 @@ pub struct RunRecord {
     /// Metadata, not an authorization boundary.
     #[schema(required = true)]
     tenant_id: Option<String>,
+    /// When the first picture of each stream was taken, as its container says, or came, where it was
+    /// live: epoch milliseconds, null where that is unknown.
+    wall_start_ms: BTreeMap<String, Option<i64>>,
     #[schema(value_type = terms::Time)]
     created_at: String,
     #[schema(value_type = terms::Time)]
@@ -146,26 +152,32 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// The record of `run`, with the request's id where a single run is asked for.
-    pub fn new(run: &Run, limits: RunLimits, request_id: Option<RequestId>) -> RunRecord {
+    /// The record of `run`, with the request's id where a single run is asked for; may read the log.
+    pub fn new(run: &Run, registry: &Registry, request_id: Option<RequestId>) -> RunRecord {
         let (origin, snapshot) = (run.origin(), run.snapshot());
         let source = match (origin.session, &snapshot.source_uri) {
             (Some(_), _) => Some("whip"),
             (None, Some(uri)) => Some(remote::kind(uri)),
             (None, None) => None,
         };
+        let walls = run.wall_starts(registry.timeline()).into_iter();
+        let wall_start_ms = walls
+            .map(|(stream, start)| (stream.as_str().to_owned(), start.map(|start| start.epoch_ms)));
+        let wall_start_ms = wall_start_ms.collect();
         RunRecord {
             request_id: request_id.map(|id| id.to_string()),
             run_id: run.id(),
+            label: snapshot.label.as_ref().map(|label| label.as_str().to_owned()),
             status: snapshot.lifecycle.as_str(),
             mode: origin.mode.clone(),
             active_job: run.active_job().as_ref().map(JobRecord::new),
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
+            wall_start_ms,
             created_at: snapshot.created_at.rfc3339(),
             updated_at: snapshot.updated_at.rfc3339(),
-            expires_at: snapshot.expires_at(limits.ttl).map(WallTime::rfc3339),
+            expires_at: snapshot.expires_at(registry.limits().ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
             semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
             model: snapshot.model,

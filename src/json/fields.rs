@@ -79,6 +79,21 @@ impl<'a> Fields<'a> {
         self.optional(field, parse)
     }
 
+    /// The value of `field`, which must be there and may be null; `None` when it was refused.
+    pub fn nullable<T>(
+        &mut self,
+        field: &'a str,
+        parse: impl FnOnce(&'a Value) -> Result<T, Problem>,
+    ) -> Option<Option<T>> {
+        match self.object.get(field) {
+            Some(Value::Null) => {
+                self.asked.push(field);
+                Some(None)
+            }
+            _ => self.required(field, parse).map(Some),
+        }
+    }
+
     /// The objects of the array `field`, each read by `read`; `None` when it is missing or refused.
     pub fn objects<T>(
         &mut self,

@@ -412,6 +412,7 @@ impl Task {
                 markers: 0,
                 index_name,
                 semantic: None,
+                reason: None,
             })
         };
         let failed = |reason: &str| {

@@ -68,6 +68,7 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::StopRequested
         | EventKind::KeepaliveRefreshed
         | EventKind::RunDeleted
+        | EventKind::RunLabelled
         | EventKind::RunFailed
         | EventKind::RunExpired => false,
     }

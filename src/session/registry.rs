@@ -10,9 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{RequestId, RunId, Seq, WallTime};
+use media::{Label, RequestId, RunId, Seq, WallTime};
 use timeline::{
-    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, Timeline, TimelineError,
+    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
+    TimelineError,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -20,32 +21,36 @@ use tracing::Instrument;
 use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
+mod all_jobs;
 mod analyses;
 mod change;
 mod chunks;
+mod ends;
 mod error;
 mod job;
-mod job_ends;
 mod lookup;
+mod origin;
 mod reclaim;
 mod run;
 mod snapshot;
+mod walls;
 
+use all_jobs::AllJobs;
 pub use analyses::Made;
 use change::Change;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
-use job_ends::JobEnds;
-pub use run::{JobGuard, Origin, Run};
+pub use origin::Origin;
+pub use run::{JobGuard, Run};
 pub use snapshot::Snapshot;
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// Most active runs of a principal.
+    /// Most runs of a principal that wait for work or have some under way.
     pub active: usize,
-    /// Idle time after which an active run expires.
+    /// Idle time after which an active run ends.
     pub ttl: Duration,
 }
 
@@ -55,7 +60,7 @@ pub struct Registry {
     limits: RunLimits,
     quota: Arc<Quota>,
     tables: Mutex<Tables>,
-    job_ends: Arc<JobEnds>,
+    jobs: Arc<AllJobs>,
 }
 
 #[derive(Default)]
@@ -70,8 +75,10 @@ struct Tables {
 struct Owner {
     /// Visible runs by the place of their creation in the log.
     runs: BTreeMap<Seq, Arc<Run>>,
-    /// Active runs, and those being created: the slot is taken before the event is durable.
     active: HashSet<RunId>,
+    /// Active runs in which nothing was done, and those being created: the slot is taken before the
+    /// event is durable.
+    untouched: HashSet<RunId>,
 }
 
 impl Registry {
@@ -83,8 +90,8 @@ impl Registry {
         wall_now: WallTime,
         former: &HashMap<Principal, Principal>,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let (tables, job_ends) = (Mutex::default(), Arc::default());
-        let registry = Arc::new(Registry { timeline, limits, quota, tables, job_ends });
+        let (tables, jobs) = (Mutex::default(), Arc::default());
+        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs });
         registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -108,7 +115,7 @@ impl Registry {
             EventKind::IngestStarted | EventKind::IngestReceived => {
                 told.insert((head.run, EventKind::IngestReceived), head.seq);
             }
-            EventKind::RunCompleted => {
+            EventKind::RunCompleted | EventKind::RunLabelled => {
                 told.insert((head.run, head.kind), head.seq);
             }
             _ => {}
@@ -119,7 +126,7 @@ impl Registry {
             if let Some(mut origin) = Origin::of(&stored.decode()?) {
                 origin.principal =
                     former.get(&origin.principal).cloned().unwrap_or(origin.principal);
-                let run = Run::new(head.run, origin, Arc::clone(&self.job_ends));
+                let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
                 tables.runs.insert(head.run, Arc::new(run));
             }
         }
@@ -137,6 +144,7 @@ impl Registry {
             match stored.decode()? {
                 Event::IngestStarted(started) => run.take_up(&started.ingest),
                 Event::IngestReceived(received) => run.take_up(&received.ingest),
+                Event::RunLabelled(labelled) => run.set_label(labelled.label),
                 Event::RunCompleted(completed) => {
                     completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
                 }
@@ -191,8 +199,22 @@ impl Registry {
         origin: Origin,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
-        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.job_ends)));
-        let created = run.origin().created(request_id);
+        self.create_labelled(origin, None, request_id).await
+    }
+
+    /// As [`Registry::create`], with what its owner calls the run.
+    pub async fn create_labelled(
+        self: &Arc<Self>,
+        origin: Origin,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<Arc<Run>, RunError> {
+        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.jobs)));
+        // Before anybody sees it.
+        run.set_label(label.clone());
+        let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
+        let created = std::iter::once(run.origin().created(request_id));
+        let created = created.chain(labelled.map(Event::RunLabelled)).collect();
         self.take_slot(&run)?;
         self.change(&run, Change::Create(created)).await.map(|_| run)
     }
@@ -200,11 +222,14 @@ impl Registry {
     fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let mut tables = self.tables();
         let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
-        let (active, limit) = (owner.active.len(), self.limits.active);
+        // A run that rests holds nothing that others could lack.
+        let counts = |run: &RunId| owner.active.contains(run) && !owner.untouched.contains(run);
+        let busy = self.jobs.count(&run.origin().principal, counts);
+        let (active, limit) = (owner.untouched.len() + busy, self.limits.active);
         if active >= limit {
             return Err(RunError::ActiveLimit { limit, active });
         }
-        owner.active.insert(run.id());
+        owner.untouched.insert(run.id());
         tables.runs.insert(run.id(), Arc::clone(run));
         Ok(())
     }
@@ -213,7 +238,7 @@ impl Registry {
         let mut tables = self.tables();
         tables.runs.remove(&run.id());
         if let Some(owner) = tables.owners.get_mut(&run.origin().principal) {
-            owner.active.remove(&run.id());
+            owner.untouched.remove(&run.id());
         }
     }
 
@@ -248,6 +273,16 @@ impl Registry {
         Ok(())
     }
 
+    /// Has `label` be what the owner of a run calls it, also of one that has ended.
+    pub async fn label(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.change(run, Change::Label(RunLabelled { request_id, label })).await.map(drop)
+    }
+
     /// Refreshes the idle TTL of an active run.
     pub async fn keep_alive(
         self: &Arc<Self>,
@@ -268,24 +303,6 @@ impl Registry {
         self.change(run, Change::Delete(Event::RunDeleted(deleted))).await?;
         run.cancel_job();
         Ok(())
-    }
-
-    /// Expires the active runs whose idle time is over at `now`; returns how many.
-    pub async fn expire_idle(self: &Arc<Self>, now: Instant) -> usize {
-        let idle: Vec<Arc<Run>> = {
-            let tables = self.tables();
-            let active = tables.owners.values().flat_map(|owner| &owner.active);
-            let runs = active.filter_map(|id| tables.runs.get(id));
-            runs.filter(|run| run.is_idle(now)).cloned().collect()
-        };
-        let mut expired = 0;
-        for run in idle {
-            match self.change(&run, Change::Expire(now)).await {
-                Ok(appended) => expired += appended.len(),
-                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot expire a run"),
-            }
-        }
-        expired
     }
 
     /// Cancels every job; their runs end as failed by the shutdown.
@@ -320,6 +337,10 @@ impl Registry {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
         let (id, events_count) = (run.id(), events.len());
+        let labelled = events.iter().find_map(|event| match event {
+            Event::RunLabelled(labelled) => Some(labelled.label.clone()),
+            _ => None,
+        });
         let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
         let (tell, told) = oneshot::channel();
         self.timeline.append(batch, move |outcome| {
@@ -329,7 +350,9 @@ impl Registry {
         let appending =
             tracing::info_span!(target: SPANS, "append", events = events_count, run = %id);
         let outcome = told.instrument(appending).await;
-        outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)
+        let appended = outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)?;
+        labelled.into_iter().for_each(|label| run.set_label(label));
+        Ok(appended)
     }
 }
 
@@ -343,6 +366,11 @@ impl Tables {
             owner.active.insert(head.run);
         } else {
             owner.active.remove(&head.run);
+        }
+        if state.is_active() && run.is_untouched() {
+            owner.untouched.insert(head.run);
+        } else {
+            owner.untouched.remove(&head.run);
         }
         if state.is_visible() {
             owner.runs.entry(run.created_seq()).or_insert_with(|| Arc::clone(run));

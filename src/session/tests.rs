@@ -7,7 +7,7 @@ use super::Lifecycle;
 
 #[test]
 fn states_follow_from_the_kinds_of_events() {
-    let cases: [(&[EventKind], Lifecycle); 15] = [
+    let cases: [(&[EventKind], Lifecycle); 17] = [
         (&[], Lifecycle::Unborn),
         (&[StopRequested], Lifecycle::Unborn),
         (&[RunCreated], Lifecycle::Pending),
@@ -17,6 +17,8 @@ fn states_follow_from_the_kinds_of_events() {
         (&[RunCreated, InferenceCompleted], Lifecycle::Processing),
         (&[RunCreated, KeepaliveRefreshed], Lifecycle::Processing),
         (&[RunCreated, Vlm], Lifecycle::Processing),
+        (&[RunCreated, RunLabelled], Lifecycle::Pending),
+        (&[RunCreated, RunCompleted, RunLabelled], Lifecycle::Completed),
         (&[RunCreated, RunCompleted], Lifecycle::Completed),
         (&[RunCreated, RunFailed], Lifecycle::Failed),
         (&[RunCreated, StopRequested, KeepaliveRefreshed], Lifecycle::Cancelled),

@@ -51,14 +51,10 @@ impl FromStr for StoredName {
     }
 }
 
-/// The last component of what an uploader calls a file, without what could mislead a reader.
-pub(super) fn plain_name(name: &str) -> String {
+/// The last component of what an uploader calls a file, at most so many bytes of it.
+pub(super) fn last_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let mut plain: String = last.chars().filter(|found| !found.is_control()).collect();
-    let kept =
-        (0..=ORIGINAL_NAME_MAX.min(plain.len())).rev().find(|at| plain.is_char_boundary(*at));
-    plain.truncate(kept.unwrap_or(0));
-    plain
+    last[..last.floor_char_boundary(ORIGINAL_NAME_MAX)].to_owned()
 }
 
 #[cfg(test)]

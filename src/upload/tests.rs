@@ -15,7 +15,7 @@ fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {
     let mut incoming = uploads.receive(owner, 100).expect("made");
     incoming.write(bytes).expect("written");
     let at = WallTime { epoch_ms: at };
-    let new = New { owner, extension: "mp4", file_name: "C:\\clips\\a\n.mp4", at };
+    let new = New { owner, extension: "mp4", file_name: "C:\\clips\\a.mp4", at };
     uploads.keep(incoming, new, |_, _| Ok(())).expect("kept")
 }
 

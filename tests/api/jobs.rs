@@ -45,12 +45,13 @@ fn long_clip() -> PathBuf {
     clips::rendered_from("long.mp4", "-stream_loop 999 -i {0} -c copy", &[&part])
 }
 
-fn long() -> Value {
+/// An ingest of it.
+pub fn long() -> Value {
     json!({"source_uri": long_clip().display().to_string(), "max_frames": 500_000})
 }
 
 /// A server that reads beneath [`clips`] and where the long clip is.
-fn reading(dir: &Path) -> Setup {
+pub fn reading(dir: &Path) -> Setup {
     let long = long_clip();
     let roots = [clips(), long.parent().expect("a folder").to_owned()];
     let roots = roots.map(|root| root.display().to_string()).join(",");

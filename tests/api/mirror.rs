@@ -45,7 +45,11 @@ fn described(description: &str) -> NewEvent {
 }
 
 fn created() -> NewEvent {
-    let event = SessionRunCreated { principal_key: "alice".to_owned(), session_id: SESSION };
+    let event = SessionRunCreated {
+        principal_key: "alice".to_owned(),
+        session_id: SESSION,
+        tenant_id: None,
+    };
     NewEvent { run: RUN, event: Event::SessionRunCreated(event) }
 }
 

@@ -50,7 +50,7 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
                 && !operation.ends_with("Feedback")
         }
         // The log takes these on a full disk too; only a log that fails refuses them.
-        ("deleteRun" | "stopRun" | "keepaliveRun", 503) => true,
+        ("deleteRun" | "stopRun" | "finishRun" | "keepaliveRun", 503) => true,
         // An answer that does not end is for the tests of streams to read.
         ("followEvents" | "followRunEvents", 200 | 204 | 503) => true,
         // `ledger.rs` fills the disk that records need.
@@ -106,7 +106,7 @@ fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
-    let spare = server.create_run();
+    let (spare, done) = (server.create_run(), server.create_run());
     let frames = json!({ "model": "qwen3-vl-8b", "frames": [frame()] });
     let none = Value::Null;
     let rows: Vec<(&str, String, Value, u16, &str)> = vec![
@@ -136,6 +136,9 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/runs".into(), json!({"mode": "fast"}), 422, "validation_error"),
         ("POST", "/v1/runs".into(), json!({"model": "gpt-0"}), 422, "validation_error"),
         ("POST", "/v1/runs".into(), json!([]), 422, "validation_error"),
+        ("PATCH", format!("/v1/runs/{live}"), json!({"label": "gate 3"}), 200, ""),
+        ("PATCH", format!("/v1/runs/{ended}"), json!({"label": null}), 200, ""),
+        ("PATCH", format!("/v1/runs/{live}"), json!({}), 422, "validation_error"),
         ("GET", "/v1/runs?status=pending&limit=1".into(), none.clone(), 200, ""),
         ("GET", "/v1/runs?status=gone".into(), none.clone(), 422, "validation_error"),
         ("GET", "/v1/runs?cursor=zzz".into(), none.clone(), 422, "validation_error"),
@@ -153,6 +156,8 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", format!("/v1/runs/{ended}/keepalive"), none.clone(), 409, "conflict"),
         ("POST", format!("/v1/runs/{ended}/stop"), none.clone(), 409, "conflict"),
         ("POST", format!("/v1/runs/{MISSING}/stop"), none.clone(), 404, "not_found"),
+        ("POST", format!("/v1/runs/{done}/finish"), none.clone(), 200, ""),
+        ("POST", format!("/v1/runs/{ended}/finish"), none.clone(), 409, "conflict"),
         (
             "POST",
             format!("/v1/runs/{live}/ingest"),
@@ -450,6 +455,7 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     let frames = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
     let rows = [
         ("POST", "/v1/runs".to_owned(), json!({})),
+        ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"})),
         ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk.mp4"})),
         ("POST", format!("/v1/runs/{run}/analyze"), frames),
         (
@@ -516,6 +522,10 @@ fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send();
     assert_eq!(reply.status, 409, "{}", reply.text);
     book.note("POST", "/v1/upload", &reply);
+    let path = format!("/v1/runs/{}", server.create_run());
+    let reply = server.call("PATCH", &path).json(&json!({"label": "gate 3"})).send();
+    assert_eq!(reply.status, 409, "{}", reply.text);
+    book.note("PATCH", &path, &reply);
 }
 
 #[test]
@@ -566,7 +576,7 @@ fn a_run_record_has_the_fields_of_the_contract() {
     assert_eq!(created.json()["status"], "pending");
     let record = server.get(&format!("/v1/runs/{run}")).json();
     let expected = json!({
-        "run_id": run, "status": "pending", "mode": "efficiency", "model": "qwen3-vl-4b",
+        "run_id": run, "label": null, "status": "pending", "mode": "efficiency", "model": "qwen3-vl-4b",
         "source_uri": null, "source": null, "session_id": null, "tenant_id": "acme",
     });
     for (field, value) in expected.as_object().expect("an object") {

@@ -17,7 +17,7 @@ fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-fn created(owner: &str) -> Event {
+pub fn created(owner: &str) -> Event {
     Event::RunCreated(RunCreated {
         request_id: REQUEST,
         mode: "balanced".to_owned(),
@@ -27,7 +27,7 @@ fn created(owner: &str) -> Event {
     })
 }
 
-fn found(kind: FindingKind, description: &str) -> Event {
+pub fn found(kind: FindingKind, description: &str) -> Event {
     let description = description.to_owned();
     let (session_id, confidence) = (None, Score::ONE);
     Event::Found(
@@ -55,7 +55,7 @@ fn still(description: &str) -> Event {
     })
 }
 
-fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
+pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
     Event::SemanticChunkInferred(SemanticChunkInferred {
         request_id: REQUEST,
         stream_id: "main".parse().expect("an id"),
@@ -86,7 +86,7 @@ fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
 }
 
 /// Writes a log as a server with a model would have left it, before the server starts.
-fn write(data: &Path, events: Vec<(u8, Event)>) {
+pub fn write(data: &Path, events: Vec<(u8, Event)>) {
     let log = data.join("data/log");
     std::fs::create_dir_all(&log).expect("made");
     let (log, _) = Timeline::open(&log, Options::default()).expect("opens");
@@ -181,12 +181,13 @@ fn a_hit_tells_where_it_is_and_shows_the_text_as_written() {
         reply["hits"],
         json!([
             {"seq": 5, "run_id": one, "pts_ms": 120, "kind": "vlm",
-             "snippet": "A Red Car on the Straße"},
+             "description": "A Red Car on the Straße", "snippet": "A Red Car on the Straße"},
             {"seq": 10, "run_id": two, "pts_ms": null, "kind": "semantic_chunk_inferred",
-             "index_name": "north", "snippet": "a RED summary"},
+             "index_name": "north", "description": "a RED summary", "snippet": "a RED summary"},
             {"seq": 12, "run_id": one, "pts_ms": 40, "kind": "keyframe_stored",
-             "snippet": "red still"},
-            {"seq": 15, "run_id": two, "pts_ms": 120, "kind": "vlm", "snippet": snippet},
+             "description": "red still", "snippet": "red still"},
+            {"seq": 15, "run_id": two, "pts_ms": 120, "kind": "vlm", "description": long,
+             "snippet": snippet},
         ])
     );
 }

@@ -46,6 +46,7 @@ pub fn offer(codec: &str) -> String {
     lines.join("\r\n")
 }
 
+/// The request that brings an offer.
 pub fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
     server.call("POST", PATH).header("content-type", "application/sdp").body(offer.to_owned())
 }
@@ -63,7 +64,8 @@ fn located(reply: &Reply) -> String {
     reply.header("location").to_owned()
 }
 
-fn attached(config: &Value) -> String {
+/// The header of an attach config.
+pub fn attached(config: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(config.to_string())
 }
 

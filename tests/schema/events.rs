@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use timeline::{
     AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
     IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested,
-    RunCompleted, RunCreated, RunDeleted, RunFailed, SamplingPolicy, SemanticChunkGenerated,
-    SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome, SessionRunCreated, Signals,
-    Timeline, TokenBudgetLow, Tokens,
+    RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
+    SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome,
+    SessionRunCreated, Signals, Timeline, TokenBudgetLow, Tokens,
 };
 
 use crate::{assert_valid, component};
@@ -69,6 +69,7 @@ fn of_runs() -> Vec<Event> {
         Event::SessionRunCreated(SessionRunCreated {
             principal_key: text("alice"),
             session_id: SESSION,
+            tenant_id: Some(text("acme")),
         }),
         Event::IngestReceived(IngestReceived {
             request_id: REQUEST,
@@ -99,6 +100,7 @@ fn of_runs() -> Vec<Event> {
             truncated: true,
             reason: Some(text("stopped")),
             gate: Some(GateConfig::default()),
+            wall_start_ms: None,
             signals: Signals::Inline(vec![signal]),
         }),
         Event::MarkerEmitted(marker),
@@ -127,6 +129,7 @@ fn of_runs() -> Vec<Event> {
         }),
         Event::StopRequested(Requested { request_id: REQUEST }),
         Event::KeepaliveRefreshed(Requested { request_id: REQUEST }),
+        Event::RunLabelled(RunLabelled { request_id: REQUEST, label: "yard".parse().ok() }),
         Event::RunCompleted(RunCompleted {
             request_id: None,
             stream_id: Some(stream()),
@@ -134,6 +137,7 @@ fn of_runs() -> Vec<Event> {
             markers: 1,
             index_name: None,
             semantic: Some(SemanticOutcome { requested: true, ..SemanticOutcome::default() }),
+            reason: Some(text("idle")),
         }),
         Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
         Event::RunExpired,

@@ -194,6 +194,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals: signals.clone(),
     });
     let seq = log.append_wait(vec![NewEvent { run: run(0), event }])?[0].seq;

@@ -11,7 +11,7 @@ pub use kind::{EventKind, FindingKind};
 use crate::column;
 use media::{
     AnalysisId, BlobHash, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId, RunId,
-    Score, Seq, SessionId, Signal, StreamId,
+    Score, Seq, SessionId, Signal, StreamId, WallTime,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -55,6 +55,8 @@ pub enum Event {
     KeyframeStored(KeyframeStored),
     /// The owner has spent most of its tokens of the day.
     TokenBudgetLow(TokenBudgetLow),
+    /// The run was given another label.
+    RunLabelled(RunLabelled),
     /// A worker's finding; the finding's kind is the event's kind.
     Found(FindingKind, Finding),
 }
@@ -81,6 +83,7 @@ impl Event {
             Event::RunDeleted(_) => EventKind::RunDeleted,
             Event::KeyframeStored(_) => EventKind::KeyframeStored,
             Event::TokenBudgetLow(_) => EventKind::TokenBudgetLow,
+            Event::RunLabelled(_) => EventKind::RunLabelled,
             Event::Found(kind, _) => kind.event_kind(),
         }
     }
@@ -155,6 +158,8 @@ pub struct SessionRunCreated {
     pub principal_key: String,
     /// The session.
     pub session_id: SessionId,
+    /// Tenant, metadata only; absent where none was given.
+    pub tenant_id: Option<String>,
 }
 
 /// Payload of `ingest_started`.
@@ -250,6 +255,8 @@ pub struct FramesDecoded {
     pub reason: Option<String>,
     /// Thresholds that its caller chose for it; absent where they were the server's.
     pub gate: Option<GateConfig>,
+    /// When its first picture was taken, or came.
+    pub wall_start_ms: Option<WallTime>,
     /// One signal a frame.
     pub signals: Signals,
 }
@@ -477,6 +484,8 @@ pub struct RunCompleted {
     pub index_name: Option<Label>,
     /// What came of asking models; `null` where the run ended without a reasoning.
     pub semantic: Option<SemanticOutcome>,
+    /// Why the service ended it itself; absent otherwise.
+    pub reason: Option<String>,
 }
 
 /// Payload of `run_failed`.
@@ -493,6 +502,15 @@ pub struct RunFailed {
 pub struct Requested {
     /// The request.
     pub request_id: RequestId,
+}
+
+/// Payload of `run_labelled`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLabelled {
+    /// The request.
+    pub request_id: RequestId,
+    /// What the owner calls the run from now on, if anything.
+    pub label: Option<Label>,
 }
 
 /// Payload of `run_deleted`.

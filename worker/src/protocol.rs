@@ -11,7 +11,7 @@ use decode::{
     Backend, BackendError, DecodeError, DeviceSpec, FileReport, Sampling, StreamInfo, Tried,
 };
 use gate::{GateConfig, Reason};
-use media::{Codec, EventType, PixelsLost, Timestamp};
+use media::{Codec, EventType, PixelsLost, Timestamp, WallTime};
 
 use crate::{
     Capabilities, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
@@ -254,7 +254,9 @@ wire_struct!(StreamInfo {
     timebase,
     pixel_format,
     declared_frames,
+    wall_start,
 });
+wire_struct!(WallTime { epoch_ms });
 wire_struct!(FileReport {
     decoder,
     fallback,

@@ -86,6 +86,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
     };
     let stills = pass.stills.iter().cloned().map(Event::KeyframeStored);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{Rate, Rotation, Timebase, Timestamp};
+use media::{Rate, Rotation, Timebase, Timestamp, WallTime};
 
 use super::{
     AvError, Packet, Parameters,
@@ -225,6 +225,21 @@ impl Format {
                 rotation,
             })
         }
+    }
+
+    /// When the container says that it was recorded, or else that stream `index` of it was.
+    pub(crate) fn wall_start(&self, index: usize) -> Option<WallTime> {
+        let raw = self.stream_at(index)?;
+        // SAFETY: the context is open; the lists of its metadata live as long as it does, and their
+        // values are C strings that nobody changes meanwhile.
+        let mut said = unsafe {
+            [(*self.context).metadata, (*raw).metadata].map(|list| {
+                let entry = ffi::av_dict_get(list, c"creation_time".as_ptr(), ptr::null(), 0);
+                (!entry.is_null()).then(|| CStr::from_ptr((*entry).value).to_string_lossy())
+            })
+        }
+        .into_iter();
+        said.find_map(|text| WallTime::from_rfc3339(&text?))
     }
 
     /// Unit of the times of stream `index`'s packets.

@@ -118,6 +118,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
             named::<RequestedPayload>(schemas)
         }
         EventKind::RunDeleted => named::<RunDeletedPayload>(schemas),
+        EventKind::RunLabelled => named::<RunLabelledPayload>(schemas),
         EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
         EventKind::TokenBudgetLow => named::<TokenBudgetLowPayload>(schemas),
         EventKind::Vlm
@@ -168,6 +169,8 @@ payloads! {
         session_id: terms::SessionId,
         /// Always `whip`.
         source: String,
+        #[schema(required = false)]
+        tenant_id: String,
     }
     /// A source was accepted; nothing of it is decoded yet.
     IngestStartedPayload {
@@ -219,6 +222,9 @@ payloads! {
         /// Thresholds that its caller chose for it; absent where they were the server's.
         #[schema(required = false)]
         gate: GateRecord,
+        /// When its first picture was taken, as the container says, or came, where the source is live.
+        #[schema(required = true)]
+        wall_start_ms: Option<i64>,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }
@@ -379,6 +385,9 @@ payloads! {
         /// Null where the run ended without a reasoning.
         #[schema(required = true)]
         semantic: Option<SemanticRecord>,
+        /// Why the service ended it itself: `idle`; absent otherwise.
+        #[schema(required = false)]
+        reason: String,
     }
     /// The run ended by a failure.
     RunFailedPayload {
@@ -389,6 +398,13 @@ payloads! {
     /// An action was asked for.
     RequestedPayload {
         request_id: terms::RequestId,
+    }
+    /// The run was given another label.
+    RunLabelledPayload {
+        request_id: terms::RequestId,
+        /// Null where it has none from now on.
+        #[schema(required = true)]
+        label: Option<terms::Label>,
     }
     /// The run was deleted, on request or because the service reclaimed it.
     RunDeletedPayload {

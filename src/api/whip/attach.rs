@@ -67,6 +67,8 @@ pub struct AttachConfig {
     index_name: Option<terms::Label>,
     /// Thresholds of this recording.
     gate: Option<GateFields>,
+    /// What to call the run.
+    label: Option<terms::Label>,
 }
 
 /// How clips are cut.
@@ -113,6 +115,7 @@ pub fn read(
     let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
     let gate = thresholds::change(&mut fields).map(|change| change.of(server));
+    let label = fields.optional("label", parsed);
     fields.refuse_unknown();
     let wishes = Wishes {
         instruction: Instruction { prompt: prompt.to_owned(), schema },
@@ -122,6 +125,7 @@ pub fn read(
         model: model.map(|model| model.as_str().to_owned()),
         index_name,
         gate,
+        label,
     };
     fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
 }
@@ -223,6 +227,7 @@ mod tests {
             (r#"{"index_name":""}"#, "index_name"),
             (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
             (r#"{"gate":{"cut":0.5}}"#, "gate.cut is not a known field"),
+            (r#"{"label":"a\u0007"}"#, "label"),
         ];
         for (text, expected) in rows {
             let error = read_json(text).expect_err(text);

@@ -307,6 +307,7 @@ async fn a_long_event_is_sent_in_pieces() {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals,
     };
     let (id, timeline) = (run.id(), log.registry.timeline().clone());

@@ -3,19 +3,22 @@
 use std::time::Instant;
 
 use media::WallTime;
-use timeline::{Event, JsonText, RunDeleted};
+use timeline::{Event, JsonText, RunDeleted, RunLabelled};
 
 use super::{Run, RunError};
 use crate::session::Lifecycle;
 
 /// A change of a run and the states in which it is allowed.
 pub(super) enum Change {
-    Create(Event),
+    Create(Vec<Event>),
     Active(Vec<Event>),
-    /// What a job came to, also one that was stopped; and what ends a run that was not.
+    /// What a job came to, also one whose run was stopped or finished; and what ends a run that was not.
     WindUp(Vec<Event>, Option<Event>),
+    /// Gives a run another label, also one that has ended.
+    Label(RunLabelled),
     Delete(Event),
-    Expire(Instant),
+    /// Ends a run that is idle at a time.
+    EndIdle(Instant, Event),
     /// Deletes a run that ended before a time: the service does so itself.
     Reclaim(WallTime),
 }
@@ -25,17 +28,25 @@ impl Change {
     pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
         let state = run.lifecycle();
         match self {
-            Change::Create(event) => Ok(Some(vec![event])),
+            Change::Create(events) => Ok(Some(events)),
+            Change::Label(_) if !state.is_visible() => Err(RunError::NotFound),
+            Change::Label(labelled) => {
+                Ok((run.label() != labelled.label).then(|| vec![Event::RunLabelled(labelled)]))
+            }
             Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
             Change::Delete(event) => Ok(Some(vec![event])),
-            Change::Expire(now) => Ok(run.is_idle(now).then(|| vec![Event::RunExpired])),
+            Change::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
             Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
             Change::Active(events) if state.is_active() => Ok(Some(events)),
             Change::WindUp(mut events, last) if state.is_active() => {
                 events.extend(last);
                 Ok(Some(events))
             }
-            Change::WindUp(events, _) if state == Lifecycle::Cancelled => Ok(Some(events)),
+            Change::WindUp(events, _)
+                if matches!(state, Lifecycle::Cancelled | Lifecycle::Completed) =>
+            {
+                Ok(Some(events))
+            }
             Change::Active(_) | Change::WindUp(..) if state.is_terminal() => {
                 Err(RunError::Terminal(state))
             }

@@ -22,7 +22,7 @@ pub enum RunError {
         job: Option<JobId>,
     },
     /// The principal has as many active runs as are allowed.
-    #[error("{active} of at most {limit} runs are active: stop or delete one")]
+    #[error("{active} of at most {limit} runs are active: finish, stop or delete one")]
     ActiveLimit {
         /// The limit.
         limit: usize,

@@ -1,4 +1,4 @@
-//! One run: where it came from, its folded state, its order of changes and its job.
+//! One run: its folded state, its order of changes and its job.
 
 use std::{
     collections::HashMap,
@@ -6,21 +6,18 @@ use std::{
     time::Instant,
 };
 
-use media::{BlobHash, Label, RequestId, RunId, Seq, SessionId, WallTime};
-use timeline::{
-    Event, EventHead, EventKind, JsonText, RunCreated, SemanticOutcome, SessionRunCreated,
-    Timeline, TimelineError,
-};
+use media::{BlobHash, Label, RunId, Seq, WallTime};
+use timeline::{Event, EventHead, EventKind, JsonText, SemanticOutcome, Timeline, TimelineError};
 use tokio::sync::{Notify, futures::Notified};
 
 use super::{
-    JobEnds, RunError, Snapshot,
+    AllJobs, Origin, RunError, Snapshot,
     analyses::Analyses,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
+    walls::Walls,
 };
 use crate::{
-    config::Principal,
     json,
     quota::{Hold, Quota},
     session::Lifecycle,
@@ -28,61 +25,6 @@ use crate::{
 
 /// Events read at a time while the stills of a run are indexed.
 const STILLS_PAGE: usize = 1000;
-
-/// What is fixed when a run is created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Its owner.
-    pub principal: Principal,
-    /// The tenant, metadata only.
-    pub tenant: Option<String>,
-    /// Mode asked for.
-    pub mode: String,
-    /// Model asked for.
-    pub model: Option<String>,
-    /// The live session that made it.
-    pub session: Option<SessionId>,
-}
-
-impl Origin {
-    /// The origin that a `run_created` event tells; `None` for other events.
-    pub(super) fn of(event: &Event) -> Option<Origin> {
-        match event {
-            Event::RunCreated(created) => Some(Origin {
-                principal: Principal::named(&created.principal_key),
-                tenant: created.tenant_id.clone(),
-                mode: created.mode.clone(),
-                model: created.model.clone(),
-                session: None,
-            }),
-            Event::SessionRunCreated(created) => Some(Origin {
-                principal: Principal::named(&created.principal_key),
-                tenant: None,
-                mode: crate::catalog::Mode::default().as_str().to_owned(),
-                model: None,
-                session: Some(created.session_id),
-            }),
-            _ => None,
-        }
-    }
-
-    /// The event that tells it.
-    pub(super) fn created(&self, request_id: RequestId) -> Event {
-        let principal_key = self.principal.as_str().to_owned();
-        match self.session {
-            Some(session_id) => {
-                Event::SessionRunCreated(SessionRunCreated { principal_key, session_id })
-            }
-            None => Event::RunCreated(RunCreated {
-                request_id,
-                mode: self.mode.clone(),
-                model: self.model.clone(),
-                principal_key,
-                tenant_id: self.tenant.clone(),
-            }),
-        }
-    }
-}
 
 /// A run.
 pub struct Run {
@@ -92,20 +34,25 @@ pub struct Run {
     order: tokio::sync::Mutex<()>,
     published: Notify,
     jobs: Mutex<Jobs>,
-    job_ends: Arc<JobEnds>,
+    all_jobs: Arc<AllJobs>,
     stills: Mutex<Stills>,
+    pub(super) walls: Mutex<Walls>,
     pub(super) chunks: Mutex<ChunkOrder>,
     pub(super) analyses: Mutex<Analyses>,
 }
 
 struct State {
     lifecycle: Lifecycle,
+    /// Nothing was done in it but to keep it alive.
+    untouched: bool,
+    analysed: bool,
     created_seq: Seq,
     created_at: WallTime,
     updated_at: WallTime,
     idle_until: Option<Instant>,
     source_uri: Option<Arc<str>>,
     model: Option<Label>,
+    label: Option<Label>,
     semantic: Option<Arc<SemanticOutcome>>,
     /// What its owner is charged for its events, and for its stills and columns.
     log_bytes: u64,
@@ -139,22 +86,31 @@ impl JobGuard {
 
 impl Drop for JobGuard {
     fn drop(&mut self) {
-        *lock(&self.run.jobs).place(&self.token) = None;
-        self.run.job_ends.tell(self.run.id);
+        let Run { id, origin, jobs, all_jobs, .. } = &*self.run;
+        let mut jobs = lock(jobs);
+        *jobs.place(&self.token) = None;
+        if jobs.all().next().is_none() {
+            all_jobs.rests(&origin.principal, *id);
+        }
+        drop(jobs);
+        all_jobs.tell(*id);
     }
 }
 
 impl Run {
-    pub(super) fn new(id: RunId, origin: Origin, job_ends: Arc<JobEnds>) -> Run {
+    pub(super) fn new(id: RunId, origin: Origin, all_jobs: Arc<AllJobs>) -> Run {
         let epoch = WallTime { epoch_ms: 0 };
         let state = State {
             lifecycle: Lifecycle::Unborn,
+            untouched: true,
+            analysed: false,
             created_seq: Seq(0),
             created_at: epoch,
             updated_at: epoch,
             idle_until: None,
             source_uri: None,
             model: None,
+            label: None,
             semantic: None,
             log_bytes: 0,
             side_bytes: 0,
@@ -166,8 +122,9 @@ impl Run {
             order: tokio::sync::Mutex::default(),
             published: Notify::new(),
             jobs: Mutex::default(),
-            job_ends,
+            all_jobs,
             stills: Mutex::default(),
+            walls: Mutex::default(),
             chunks: Mutex::default(),
             analyses: Mutex::default(),
         }
@@ -188,8 +145,8 @@ impl Run {
         lock(&self.state).lifecycle
     }
 
-    /// Whether no event follows but its deletion: the job of a run that was stopped still appends
-    /// what it had come to.
+    /// Whether no event follows but labels and its deletion: the job of a run that was stopped or finished still
+    /// appends what it had come to.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
         self.lifecycle().is_terminal() && lock(&self.jobs).work.is_none()
@@ -213,6 +170,7 @@ impl Run {
             updated_at: state.updated_at,
             source_uri: state.source_uri.clone(),
             semantic: state.semantic.clone(),
+            label: state.label.clone(),
             model: self.origin.model.clone().or_else(|| {
                 let asked = state.model.as_ref();
                 asked.map(|model| model.as_str().to_owned())
@@ -234,6 +192,16 @@ impl Run {
     pub fn set_model(&self, model: Option<&Label>) {
         let mut state = lock(&self.state);
         state.model = model.cloned().or(state.model.take());
+    }
+
+    /// What its owner calls it, if anything.
+    pub(super) fn label(&self) -> Option<Label> {
+        lock(&self.state).label.clone()
+    }
+
+    /// Says what its owner calls it.
+    pub(super) fn set_label(&self, label: Option<Label>) {
+        lock(&self.state).label = label;
     }
 
     /// Says what came of the models that a reasoning asked.
@@ -260,6 +228,7 @@ impl Run {
             return Err(RunError::Busy { job: other.order().map(|order| order.id) });
         }
         *place = Some(token.clone());
+        self.all_jobs.began(&self.origin.principal, self.id);
         Ok(JobGuard { run: Arc::clone(self), token })
     }
 
@@ -350,6 +319,16 @@ impl Run {
         lock(&self.state).created_seq
     }
 
+    /// Nothing was done in it yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        lock(&self.state).untouched
+    }
+
+    /// There is an analysis of it.
+    pub(super) fn is_analysed(&self) -> bool {
+        lock(&self.state).analysed
+    }
+
     pub(super) fn ended_before(&self, before: WallTime) -> bool {
         // In this order: the time of the last event is final once the run has ended.
         self.has_ended() && lock(&self.state).updated_at < before
@@ -368,11 +347,19 @@ impl Run {
             state.created_at = head.at;
         }
         state.lifecycle = state.lifecycle.after(head.kind);
+        state.untouched &= !is_work(head.kind);
+        state.analysed |= head.kind == EventKind::AnalysisGenerated;
         state.updated_at = head.at;
         state.idle_until = Some(idle_until);
         self.published.notify_waiters();
         state.lifecycle
     }
+}
+
+/// An event of this kind tells that something was done in its run.
+fn is_work(kind: EventKind) -> bool {
+    use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
+    !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

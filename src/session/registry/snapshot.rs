@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use media::WallTime;
+use media::{Label, WallTime};
 use timeline::SemanticOutcome;
 
 use crate::session::Lifecycle;
@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub source_uri: Option<Arc<str>>,
     /// The model that it was made for, or else the last one that a reasoning asked.
     pub model: Option<String>,
+    /// What its owner calls it.
+    pub label: Option<Label>,
     /// What came of the models that its last reasoning asked.
     pub semantic: Option<Arc<SemanticOutcome>>,
 }

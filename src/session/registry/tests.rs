@@ -40,15 +40,15 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
     let busy = registry.create(origin("a"), REQUEST).await.expect("created");
     let job = busy.begin_job(JobToken::default()).expect("free");
     let now = Instant::now();
-    assert_eq!(registry.expire_idle(now).await, 0, "not idle for long enough");
+    assert_eq!(registry.end_idle(now).await, 0, "not idle for long enough");
     let later = now + HOUR + Duration::from_secs(1);
-    assert_eq!(registry.expire_idle(later).await, 1);
-    assert_eq!(registry.expire_idle(later).await, 0);
+    assert_eq!(registry.end_idle(later).await, 1);
+    assert_eq!(registry.end_idle(later).await, 0);
     assert_eq!((idle.lifecycle(), busy.lifecycle()), (Lifecycle::Expired, Lifecycle::Pending));
     assert_eq!(idle.snapshot().expires_at(HOUR), None);
     drop(job);
     registry.keep_alive(&busy, REQUEST).await.expect("active");
-    assert_eq!(registry.expire_idle(now + HOUR).await, 0, "kept alive");
+    assert_eq!(registry.end_idle(now + HOUR).await, 0, "kept alive");
     let ended = registry.keep_alive(&idle, REQUEST).await;
     assert!(matches!(ended, Err(RunError::Terminal(Lifecycle::Expired))), "{ended:?}");
 }
@@ -61,7 +61,7 @@ async fn time_spent_down_counts_as_idle() {
     registry.timeline().close();
     drop(registry);
     let registry = open(dir.path(), HOUR);
-    assert_eq!(registry.expire_idle(Instant::now()).await, 1, "the clock has moved on far");
+    assert_eq!(registry.end_idle(Instant::now()).await, 1, "the clock has moved on far");
 }
 
 #[tokio::test]
@@ -237,17 +237,23 @@ proptest! {
 }
 
 #[tokio::test]
-async fn what_a_stopped_job_came_to_is_kept_and_ends_nothing() {
+async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
     let found = || Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
     // What is done to the run, and the state and the number of events that a job leaves it in.
-    let rows = [("", Lifecycle::Failed, 2), ("stop", Lifecycle::Cancelled, 1)];
+    let rows = [
+        ("", Lifecycle::Failed, 2),
+        ("stop", Lifecycle::Cancelled, 1),
+        ("finish", Lifecycle::Completed, 1),
+    ];
     for (done, state, kept) in rows {
         let run = registry.create(origin(done), REQUEST).await.expect("created");
-        if done == "stop" {
-            registry.stop(&run, REQUEST).await.expect("active");
+        match done {
+            "stop" => registry.stop(&run, REQUEST).await.expect("active"),
+            "finish" => registry.finish(&run, REQUEST).await.expect("active"),
+            _ => {}
         }
         let appended = registry.wind_up(&run, vec![found()], Some(failed())).await;
         assert_eq!(appended.map(|events| events.len()).ok(), Some(kept), "{done}");

@@ -23,7 +23,8 @@ use super::{
     stores::Stores,
 };
 use crate::{
-    session::remote::{Feed, RemoteError},
+    clock::wall_now,
+    session::remote::{Feed, RemoteError, RemoteSource},
     source::Source,
     telemetry::SPANS,
 };
@@ -89,7 +90,7 @@ impl Job {
         let mut decoded = self.decode().map_err(|undone| undone.take_back())?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
-        let ingested = decoded.record(Tail { events: Vec::new(), last })?;
+        let (ingested, _) = decoded.record(Tail { events: Vec::new(), last })?;
         cut.map_or(Ok(ingested), Err)
     }
 
@@ -246,7 +247,9 @@ impl Job {
                 if let Some(frames) = expected(&stream, self.ingest.rate) {
                     self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
                 }
-                self.opened = Some(stream);
+                let is_live = matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)));
+                let wall_start = if is_live { Some(wall_now()) } else { stream.wall_start };
+                self.opened = Some(StreamInfo { wall_start, ..stream });
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,

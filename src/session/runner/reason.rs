@@ -27,12 +27,8 @@ use super::{
 };
 use crate::{
     analysis::{self, FrameResult, Insight},
-    session::{
-        Lifecycle,
-        reason::{
-            Description, Driver, Judge, Reason, Reasoned, Semantics, Shown, Span, Subject, Terms,
-            Told,
-        },
+    session::reason::{
+        Description, Driver, Judge, Reason, Reasoned, Semantics, Shown, Span, Subject, Terms, Told,
     },
 };
 
@@ -283,6 +279,7 @@ fn conclude(
         markers: markers.len() as u64,
         index_name: terms.index_name,
         semantic: Some(semantic.clone()),
+        reason: None,
     };
     let emitted = markers.iter().cloned().chain(beside);
     let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
@@ -293,12 +290,11 @@ fn conclude(
             None => (!is_cut).then_some(Event::RunCompleted(completed)),
         },
     };
-    let run = Arc::clone(&decoded.log.run);
-    let ingested = decoded.record(tail)?;
+    let (ingested, is_whole) = decoded.record(tail)?;
     if let Some(error) = cut {
         return Err(error);
     }
-    if is_cut || run.lifecycle() == Lifecycle::Cancelled {
+    if is_cut || !is_whole {
         return Err(IngestError::Worker(WorkerError::Cancelled));
     }
     Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic })

@@ -3,7 +3,7 @@
 use std::{iter::once, sync::Arc};
 
 use decode::{FileReport, StreamInfo};
-use media::{BlobHash, EventType, JobId, Rate, RunId};
+use media::{BlobHash, EventType, JobId, Rate, RunId, WallTime};
 use timeline::{
     Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Signals,
 };
@@ -106,7 +106,7 @@ impl Ingest {
 #[derive(Default)]
 pub(super) struct Tail {
     pub events: Vec<Event>,
-    /// What ends the run, if that was not stopped before.
+    /// What ends the run, if that was not ended before.
     pub last: Option<Event>,
 }
 
@@ -121,8 +121,9 @@ impl Decoded {
         self.ingest.rate.or_else(|| self.source_fps().map(clamped))
     }
 
-    /// Appends the events of the decoding, and `tail` after them.
-    pub fn record(self, mut tail: Tail) -> Result<Ingested, IngestError> {
+    /// Appends the events of the decoding, and `tail` after them; tells whether all of it is there: of a
+    /// run that was ended before, the last is not.
+    pub fn record(self, mut tail: Tail) -> Result<(Ingested, bool), IngestError> {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let Decoded { ingest, log, stream, report, signals, stills, stored, .. } = self;
         let extent = report.first_extent.unwrap_or(stream.extent);
@@ -143,6 +144,7 @@ impl Decoded {
             truncated: report.truncated,
             reason: self.reason,
             gate: ingest.gate,
+            wall_start_ms: stream.wall_start.filter(is_dated),
             signals,
         };
         let run = log.run.id();
@@ -152,12 +154,12 @@ impl Decoded {
             .chain(once(Event::FramesDecoded(decoded)))
             .chain(tail.events)
             .peekable();
-        let mut first = true;
+        let (mut first, mut is_whole) = (true, true);
         while events.peek().is_some() {
             let batch = events.by_ref().take(BATCH).collect();
             let last = tail.last.take_if(|_| events.peek().is_none());
             match log.append(batch, last) {
-                Ok(()) => first = false,
+                Ok(whole) => (first, is_whole) = (false, whole),
                 Err(error) if first && !error.may_be_written() => {
                     stored.take_back(&log.run);
                     return Err(error);
@@ -171,7 +173,7 @@ impl Decoded {
         }
         stored.keep(&log.run);
         let rotation = stream.rotation;
-        Ok(Ingested {
+        let ingested = Ingested {
             decoded_frames: report.frames,
             source_fps,
             sample_fps,
@@ -181,7 +183,8 @@ impl Decoded {
             decoder: report.decoder,
             truncated: report.truncated,
             more_frames: report.more_frames,
-        })
+        };
+        Ok((ingested, is_whole))
     }
 }
 
@@ -193,10 +196,11 @@ pub(super) struct RunLog {
 }
 
 impl RunLog {
-    /// Appends what a job came to, also one that was stopped.
-    fn append(&self, events: Vec<Event>, last: Option<Event>) -> Result<(), IngestError> {
-        self.runtime.block_on(self.registry.wind_up(&self.run, events, last))?;
-        Ok(())
+    /// Appends what a job came to, also one that was stopped; tells whether `last` is there where it was given.
+    fn append(&self, events: Vec<Event>, last: Option<Event>) -> Result<bool, IngestError> {
+        let count = events.len() + usize::from(last.is_some());
+        let appended = self.runtime.block_on(self.registry.wind_up(&self.run, events, last))?;
+        Ok(appended.len() == count)
     }
 
     /// Appends to a run that is active.
@@ -204,6 +208,12 @@ impl RunLog {
         self.runtime.block_on(self.registry.commit(&self.run, events))?;
         Ok(())
     }
+}
+
+/// Containers without a clock say the first of all times; a worker that was fooled, anything.
+fn is_dated(at: &WallTime) -> bool {
+    const YEAR_10000: i64 = 253_402_300_800_000;
+    (1..YEAR_10000).contains(&at.epoch_ms)
 }
 
 /// The nearest rate that the contract can express.

@@ -6,7 +6,7 @@ use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
     AnalysisId, BlobHash, EventType, JobId, Label, MarkerId, MarkerOrigin, MarkerStatus, Rate,
-    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
+    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -133,6 +133,16 @@ impl Field for Seq {
 
     fn read(text: &str) -> Option<Seq> {
         parse(text).map(Seq)
+    }
+}
+
+impl Field for WallTime {
+    fn write(&self, out: &mut Vec<u8>) {
+        put(out, self.epoch_ms);
+    }
+
+    fn read(text: &str) -> Option<WallTime> {
+        parse(text).map(|epoch_ms| WallTime { epoch_ms })
     }
 }
 

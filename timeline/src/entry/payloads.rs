@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, signals,
+    @optional reason, @optional gate, wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
@@ -112,9 +112,12 @@ payload!(InferenceCompleted {
     @optional attempts,
 });
 payload!(SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used });
-payload!(RunCompleted { request_id, stream_id, frames, markers, index_name, semantic });
+payload!(RunCompleted {
+    request_id, stream_id, frames, markers, index_name, semantic, @optional reason,
+});
 payload!(RunFailed { @optional request_id, reason });
 payload!(Requested { request_id });
+payload!(RunLabelled { request_id, label });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
 payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });
 payload!(Finding {
@@ -144,11 +147,15 @@ impl Payload for SessionRunCreated {
         object.field("principal_key", &self.principal_key);
         object.field("session_id", &self.session_id);
         object.field("source", &"whip".to_owned());
+        object.optional("tenant_id", &self.tenant_id);
     }
 
     fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
-        let principal_key = fields.get("principal_key")?;
-        Ok(SessionRunCreated { principal_key, session_id: fields.get("session_id")? })
+        Ok(SessionRunCreated {
+            principal_key: fields.get("principal_key")?,
+            session_id: fields.get("session_id")?,
+            tenant_id: fields.get("tenant_id")?,
+        })
     }
 }
 

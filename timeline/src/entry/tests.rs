@@ -56,14 +56,28 @@ fn run_lifecycle() {
         r#"{"request_id":"req-1111111111111111","mode":"balanced","model":null,"principal_key":"ops","tenant_id":"acme \"north\""}"#,
     );
     let session_id = "sess-000102030405060708090a0b0c0d0e0f".parse().expect("an id");
-    check(
-        Event::SessionRunCreated(SessionRunCreated { principal_key: text("ops"), session_id }),
-        r#"{"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"}"#,
-    );
+    for (tenant_id, told) in [(None, ""), (Some(text("acme")), r#","tenant_id":"acme""#)] {
+        check(
+            Event::SessionRunCreated(SessionRunCreated {
+                principal_key: text("ops"),
+                session_id,
+                tenant_id,
+            }),
+            &format!(
+                r#"{{"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"{told}}}"#
+            ),
+        );
+    }
     let requested = Requested { request_id: REQUEST };
     let request = r#"{"request_id":"req-1111111111111111"}"#;
     check(Event::StopRequested(requested.clone()), request);
     check(Event::KeepaliveRefreshed(requested), request);
+    for (label, told) in [("gate 3".parse().ok(), r#""gate 3""#), (None, "null")] {
+        check(
+            Event::RunLabelled(RunLabelled { request_id: REQUEST, label }),
+            &format!(r#"{{"request_id":"req-1111111111111111","label":{told}}}"#),
+        );
+    }
     check(Event::RunDeleted(RunDeleted { request_id: Some(REQUEST), reclaim: None }), request);
     let reclaim = JsonText::parse(r#"{"why": "never connected", "after_s":30}"#);
     check(
@@ -82,6 +96,7 @@ fn run_lifecycle() {
         markers: 2,
         index_name: None,
         semantic: None,
+        reason: None,
     };
     check(
         Event::RunCompleted(completed.clone()),
@@ -95,8 +110,16 @@ fn run_lifecycle() {
         fallback_used: true,
     };
     check(
-        Event::RunCompleted(RunCompleted { semantic: Some(semantic), ..completed }),
+        Event::RunCompleted(RunCompleted { semantic: Some(semantic), ..completed.clone() }),
         r#"{"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":{"requested":true,"chunks_asked":3,"chunks_failed":1,"error":"http 404","fallback_used":true}}"#,
+    );
+    check(
+        Event::RunCompleted(RunCompleted {
+            request_id: None,
+            reason: Some(text("idle")),
+            ..completed
+        }),
+        r#"{"request_id":null,"stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":null,"reason":"idle"}"#,
     );
 }
 
@@ -155,6 +178,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals,
     }
 }
@@ -188,18 +212,25 @@ fn frames_with_signals_inline_and_in_a_column() {
     };
     let bare = Signal { source_frame_index: None, scene_score: None, ..signal };
     let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":2,"width":640,"height":360,"pixel_format":"yuv420p","#;
-    let signals = r#""signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
+    let signals = r#""wall_start_ms":null,"signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
     let decoded = frames(Signals::Inline(vec![signal, bare]));
     check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
     let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
     let reason = Some(text("stopped"));
     let decoded = FramesDecoded { truncated: true, reason, ..frames(column.clone()) };
     let cut = "\"truncated\":true,\"reason\":\"stopped\",";
-    check(Event::FramesDecoded(decoded), &format!("{start}{cut}\"signals\":"));
+    check(
+        Event::FramesDecoded(decoded),
+        &format!("{start}{cut}\"wall_start_ms\":null,\"signals\":"),
+    );
     let (decoder, decoder_fallback) = (Some(text("nvdec:h264+software:h264")), Some(text("lost")));
-    let decoded = FramesDecoded { decoder, decoder_fallback, ..frames(column) };
+    let wall_start_ms = Some(WallTime { epoch_ms: 1_700_000_000_123 });
+    let decoded = FramesDecoded { decoder, decoder_fallback, wall_start_ms, ..frames(column) };
     let named = "\"decoder\":\"nvdec:h264+software:h264\",\"decoder_fallback\":\"lost\",";
-    check(Event::FramesDecoded(decoded), &format!("{start}{named}\"signals\":"));
+    check(
+        Event::FramesDecoded(decoded),
+        &format!("{start}{named}\"wall_start_ms\":1700000000123,\"signals\":"),
+    );
 }
 
 #[test]
@@ -434,8 +465,8 @@ fn kinds_have_one_name_and_one_number_each() {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 24);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(25)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 25);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(26)), (None, None));
 }
 
 #[test]

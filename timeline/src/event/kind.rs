@@ -92,6 +92,8 @@ kinds! {
     TokenBudgetLow = 23 "token_budget_low",
     /// A source was accepted; nothing of it is decoded yet.
     IngestStarted = 24 "ingest_started",
+    /// The run was given another label.
+    RunLabelled = 25 "run_labelled",
 }
 
 /// The kinds that a media worker's findings have.

@@ -57,6 +57,7 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals,
     });
     NewEvent { run: run(number), event }

@@ -263,6 +263,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
                 duration,
                 timebase: at.timebase,
                 declared_frames,
+                wall_start: declared_frames.map(|at| media::WallTime { epoch_ms: at as i64 }),
             }
         },
     )

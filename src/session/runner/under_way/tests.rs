@@ -128,6 +128,7 @@ fn decoded(at: u8) -> Event {
         truncated: false,
         reason: None,
         gate: None,
+        wall_start_ms: None,
         signals: Signals::Inline(Vec::new()),
     })
 }
@@ -140,6 +141,7 @@ fn completed(at: u8) -> Event {
         markers: 0,
         index_name: None,
         semantic: None,
+        reason: None,
     })
 }
 

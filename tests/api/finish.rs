@@ -1,0 +1,187 @@
+//! How runs end well, and which of them count against the limit of active ones.
+
+use std::time::{Duration, Instant};
+
+use media::{RequestId, RunId, WallTime};
+use serde_json::{Value, json};
+use timeline::{AnalysisGenerated, Event, NewEvent, Options, RunCreated, SamplingPolicy, Timeline};
+
+use crate::{
+    jobs::{long, reading},
+    routes::frame,
+    support::{BOB, Server, Setup, shared},
+};
+
+/// What tells a hang from progress.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn record(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}")).json()
+}
+
+fn wait_for(server: &Server, run: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+    let started = Instant::now();
+    loop {
+        let record = record(server, run);
+        if found(&record) {
+            return record;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what}: {record}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn analyze(server: &Server, run: &str) {
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+}
+
+fn completed(server: &Server, run: &str) -> Value {
+    let events = server.events(run);
+    let last = events.iter().find(|event| event["kind"] == "run_completed");
+    last.unwrap_or_else(|| panic!("not completed: {events:?}"))["payload"].clone()
+}
+
+#[test]
+fn a_finished_run_is_completed_and_takes_no_more() {
+    let server = shared();
+    let (fresh, analyzed) = (server.create_run(), server.create_run());
+    analyze(&server, &analyzed);
+    for (run, stream, frames) in [(&fresh, Value::Null, 0), (&analyzed, json!("yard"), 1)] {
+        let path = format!("/v1/runs/{run}/finish");
+        let foreign = server.call("POST", &path).key(Some(BOB)).json(&json!({})).send();
+        assert_eq!(foreign.status, 404);
+        let reply = server.call("POST", &path).send();
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let answer = reply.json();
+        assert_eq!((&answer["run_id"], &answer["status"]), (&json!(run), &json!("completed")));
+        let told = completed(&server, run);
+        let figures = (&told["stream_id"], &told["frames"], &told["markers"], told.get("reason"));
+        assert_eq!(figures, (&stream, &json!(frames), &json!(frames), None), "{told}");
+        assert_eq!(told["request_id"], answer["request_id"]);
+        for action in ["finish", "stop", "keepalive"] {
+            let again = server.call("POST", &format!("/v1/runs/{run}/{action}")).send();
+            assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{action}");
+        }
+        assert_eq!(record(&server, run)["expires_at"], Value::Null);
+    }
+}
+
+#[test]
+fn of_a_job_whose_run_is_finished_what_came_is_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = reading(dir.path()).start();
+    let run = server.create_run();
+    let ingest = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    let reply = ingest.header("prefer", "respond-async").json(&long()).send();
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let works = |record: &Value| record["active_job"]["frames_done"].as_u64() > Some(300);
+    wait_for(&server, &run, "no frame came", works);
+    let reply = server.call("POST", &format!("/v1/runs/{run}/finish")).send();
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    wait_for(&server, &run, "the job goes on", |record| record["active_job"].is_null());
+    assert_eq!(record(&server, &run)["status"], "completed");
+    let kinds = server.kinds(&run);
+    let count = |kind: &str| kinds.iter().filter(|found| *found == kind).count();
+    assert_eq!((count("run_completed"), count("run_failed")), (1, 0), "{kinds:?}");
+    let events = server.events(&run);
+    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded");
+    let decoded = &decoded.unwrap_or_else(|| panic!("{kinds:?}"))["payload"];
+    assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!("stopped")));
+}
+
+#[test]
+fn a_run_that_rests_after_its_analysis_does_not_count() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
+    let mut server = setup.start();
+    let (rests, waits) = (server.create_run(), server.create_run());
+    let refused = |server: &Server| {
+        let reply = server.post("/v1/runs", &json!({}));
+        let told = reply.json()["error"]["details"].clone();
+        let expected = json!([
+            {"field": "limit", "message": "2"}, {"field": "active", "message": "2"},
+        ]);
+        assert_eq!((reply.status, told), (409, expected), "{}", reply.text);
+    };
+    refused(&server);
+    let kept = server.call("POST", &format!("/v1/runs/{waits}/keepalive")).send();
+    assert_eq!(kept.status, 200, "{}", kept.text);
+    refused(&server);
+    analyze(&server, &rests);
+    let third = server.create_run();
+    refused(&server);
+    server.kill();
+    server = setup.start();
+    refused(&server);
+    assert_eq!(server.call("POST", &format!("/v1/runs/{third}/finish")).send().status, 200);
+    server.create_run();
+    refused(&server);
+}
+
+#[test]
+fn a_run_with_work_under_way_counts_until_it_has_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    let run = server.create_run();
+    let ingest = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    let reply = ingest.header("prefer", "respond-async").json(&long()).send();
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 409);
+    assert_eq!(server.call("DELETE", reply.header("location")).send().status, 200);
+    wait_for(&server, &run, "the job goes on", |record| record["active_job"].is_null());
+    assert_eq!(record(&server, &run)["status"], "processing");
+    server.create_run();
+}
+
+/// A run of Alice's as a server of two hours ago left it, with an analysis or without.
+fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
+    let long_ago = WallTime { epoch_ms: timeline::system_clock().epoch_ms - 7_200_000 };
+    let options = Options { clock: std::sync::Arc::new(move || long_ago), ..Options::default() };
+    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
+    let request_id = RequestId::from_bytes([1; 8]);
+    for (run, is_analyzed) in runs {
+        let created = Event::RunCreated(RunCreated {
+            request_id,
+            mode: "balanced".to_owned(),
+            model: None,
+            principal_key: "alice".to_owned(),
+            tenant_id: None,
+        });
+        let analyzed = Event::AnalysisGenerated(AnalysisGenerated {
+            request_id,
+            stream_id: "yard".parse().expect("a label"),
+            frames: 7,
+            window_size: 16,
+            segment_ms: 250,
+            sampling_policy: SamplingPolicy::Fixed,
+            sample_fps: None,
+            mode: None,
+            model: "qwen3-vl-8b".to_owned(),
+            markers: 3,
+        });
+        let events = std::iter::once(created).chain(is_analyzed.then_some(analyzed));
+        let batch = events.map(|event| NewEvent { run, event }).collect();
+        log.append_wait(batch).expect("durable");
+    }
+}
+
+#[test]
+fn an_idle_run_completes_where_it_was_analyzed_and_else_expires() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [analyzed, other] = [1, 2].map(|number| RunId::from_bytes([number; 16]));
+    seed(dir.path(), [(analyzed, true), (other, false)]);
+    let server = Setup::new(dir.path()).start();
+    let (analyzed, other) = (analyzed.to_string(), other.to_string());
+    for (run, status) in [(&analyzed, "completed"), (&other, "expired")] {
+        wait_for(&server, run, status, |record| record["status"] == status);
+    }
+    let told = completed(&server, &analyzed);
+    let expected = json!({
+        "request_id": null, "stream_id": "yard", "frames": 7, "markers": 3, "index_name": null,
+        "semantic": null, "reason": "idle",
+    });
+    assert_eq!(told, expected);
+    assert_eq!(server.kinds(&other), ["run_created", "run_expired"]);
+}

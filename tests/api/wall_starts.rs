@@ -1,0 +1,81 @@
+//! When the streams of a run began by the clock: told by containers, by arrival, or by nobody.
+
+use std::path::Path;
+
+use media::{BlobHash, EventType, RunId, SessionId, WallTime};
+use serde_json::{Value, json};
+use timeline::{Event, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline};
+
+use crate::support::{Server, Setup};
+
+const LIVE: RunId = RunId::from_bytes([5; 16]);
+/// 2024-02-29T12:00:01Z.
+const RECORDED_MS: i64 = 1_709_208_001_000;
+const ARRIVED_MS: i64 = 1_700_000_000_123;
+
+/// A live run of Alice's as a server of then left it: its first still came when its first picture did.
+fn seed(dir: &Path) {
+    let clock = std::sync::Arc::new(move || WallTime { epoch_ms: ARRIVED_MS });
+    let options = Options { clock, ..Options::default() };
+    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
+    let still = |frame_index| {
+        Event::KeyframeStored(KeyframeStored {
+            frame_index,
+            pts_ms: 40,
+            event_type: EventType::KeyframeKeep,
+            description: String::new(),
+            image_ref: "x".to_owned(),
+            image_bytes: 1,
+            image_sha256: BlobHash::from_bytes([0; 32]),
+        })
+    };
+    let created = Event::SessionRunCreated(SessionRunCreated {
+        principal_key: "alice".to_owned(),
+        session_id: SessionId::from_bytes([6; 16]),
+        tenant_id: None,
+    });
+    let events = [created, still(0), still(30)].map(|event| NewEvent { run: LIVE, event });
+    log.append_wait(events.into()).expect("durable");
+}
+
+fn record(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}")).json()
+}
+
+fn ingest(server: &Server, run: &str, clip: &Path, stream: &str) {
+    let body = json!({"source_uri": clip.display().to_string(), "stream_id": stream});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+}
+
+#[test]
+fn a_stream_tells_when_it_began_where_that_is_known() {
+    let source = "-f lavfi -i testsrc2=size=64x64:rate=10:duration=1 -pix_fmt yuv420p -c:v libx264";
+    let dated = format!("{source} -metadata creation_time=2024-02-29T12:00:01Z");
+    let dated = clips::rendered("dated.mp4", &dated);
+    let undated = clips::rendered("undated.mp4", source);
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path());
+    let roots =
+        [&dated, &undated].map(|clip| clip.parent().expect("a folder").display().to_string());
+    let setup = Setup::new(dir.path()).var("SERVICE_INGEST_FILE_ROOTS", &roots.join(","));
+    let mut server = setup.start();
+    let run = server.create_run();
+    assert_eq!(record(&server, &run)["wall_start_ms"], json!({}));
+    ingest(&server, &run, &dated, "a");
+    assert_eq!(record(&server, &run)["wall_start_ms"], json!({"a": RECORDED_MS}));
+    ingest(&server, &run, &undated, "b");
+    let events = server.events(&run).into_iter();
+    let decoded = events.filter(|event| event["kind"] == "frames_decoded");
+    let told: Vec<_> = decoded.map(|event| event["payload"]["wall_start_ms"].clone()).collect();
+    assert_eq!(told, [json!(RECORDED_MS), Value::Null]);
+    for _ in 0..2 {
+        let expected = json!({"a": RECORDED_MS, "b": null});
+        assert_eq!(record(&server, &run)["wall_start_ms"], expected);
+        let live = record(&server, &LIVE.to_string());
+        assert_eq!(live["wall_start_ms"], json!({"main": ARRIVED_MS}));
+        assert_eq!(server.get("/v1/runs").json()[0]["wall_start_ms"], expected);
+        server.kill();
+        server = setup.start();
+    }
+}

@@ -1,0 +1,42 @@
+//! What a run of live video is known by, after a restart as before it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    support::{Server, Setup},
+    whip::{attached, offer, publishing},
+};
+
+fn record(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}")).json()
+}
+
+#[test]
+fn a_live_run_keeps_its_tenant_and_its_label_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let mut server = setup.start();
+    let rows = [(Some("acme \"north\""), Some("gate 3")), (None, None)];
+    let runs = rows.map(|(tenant, label)| {
+        let mut call = publishing(&server, &offer("VP8"));
+        if let Some(tenant) = tenant {
+            call = call.header("x-tenant-id", tenant);
+        }
+        if let Some(label) = label {
+            call = call.header("x-attach-config", &attached(&json!({"label": label})));
+        }
+        let reply = call.send();
+        assert_eq!(reply.status, 201, "{}", reply.text);
+        reply.header("x-service-run-id").to_owned()
+    });
+    for round in ["before", "after"] {
+        for (run, (tenant, label)) in runs.iter().zip(rows) {
+            let record = record(&server, run);
+            let found = (&record["source"], &record["tenant_id"], &record["label"]);
+            let expected = (&json!("whip"), &json!(tenant), &json!(label));
+            assert_eq!(found, expected, "{round} the restart");
+        }
+        server.kill();
+        server = setup.start();
+    }
+}
