@@ -154,7 +154,11 @@ impl Retention {
             };
             tokio::select! {
                 _ = tick.tick() => {}
-                () = after_a_deletion => {}
+                () = after_a_deletion => {
+                    if !self.registry.has_leftovers() {
+                        continue;
+                    }
+                }
                 () = stop.cancelled() => return,
             }
             let started = Instant::now();

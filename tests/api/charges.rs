@@ -25,16 +25,31 @@ fn on_disk(data: &Path) -> u64 {
     files(&data.join("blobs")).into_iter().map(size).sum()
 }
 
-/// What `ask` is answered once it is not refused for the quota.
-fn let_in(ask: impl Fn() -> Reply) -> Reply {
-    for _ in 0..240 {
-        let reply = ask();
-        if reply.status != 409 {
-            assert_eq!(reply.status, 200, "{}", reply.text);
-            return reply;
-        }
-        assert!(reply.text.contains("delete runs or uploads"), "{}", reply.text);
+fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
+    let body = json!({ "source_uri": clip, "max_frames": 60 });
+    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+}
+
+/// A run with the frames of `clip`, once that is not refused for the quota.
+fn let_in(server: &Server, clip: &str) -> String {
+    let refused = |reply: Reply| {
+        let is_for_quota = reply.status == 409 && reply.text.contains("delete runs or uploads");
+        assert!(is_for_quota, "{}", reply.text);
         std::thread::sleep(Duration::from_millis(500));
+    };
+    for _ in 0..240 {
+        let created = server.post("/v1/runs", &json!({}));
+        if created.status != 200 {
+            refused(created);
+            continue;
+        }
+        let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+        let reply = ingest(server, &run, clip);
+        if reply.status == 200 {
+            return run;
+        }
+        delete(server, &run);
+        refused(reply);
     }
     panic!("what was deleted is charged for good");
 }
@@ -44,12 +59,11 @@ fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
     let folder = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path()).root(&folder);
-    let body = |clip: &str| json!({ "source_uri": clip, "max_frames": 60 });
     let server = setup.var(QUOTA, "0").start();
     let (mut most, mut all) = (0, 0);
     for clip in CLIPS {
         let (run, before) = (server.create_run(), used(&server));
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body(clip));
+        let reply = ingest(&server, &run, clip);
         assert_eq!(reply.status, 200, "{}", reply.text);
         let bytes = used(&server) - before;
         (most, all) = (most.max(bytes), all + bytes);
@@ -63,9 +77,7 @@ fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
     let server = setup.start();
     let data = dir.path().join("data");
     for clip in CLIPS.iter().cycle().take(8) {
-        let created = let_in(|| server.post("/v1/runs", &json!({}))).json();
-        let run = created["run_id"].as_str().expect("an id").to_owned();
-        let_in(|| server.post(&format!("/v1/runs/{run}/ingest"), &body(clip)));
+        let run = let_in(&server, clip);
         let stored = on_disk(&data);
         assert!(stored <= quota, "{stored} bytes are on disk past a quota of {quota}");
         delete(&server, &run);

@@ -98,6 +98,11 @@ impl Registry {
         crowded.flat_map(|(_, (_, runs))| runs).collect()
     }
 
+    /// Whether there is something to remove of deleted runs before they are old.
+    pub fn has_leftovers(&self) -> bool {
+        !self.deleted_stills().is_empty() || !self.deleted_in_the_way().is_empty()
+    }
+
     /// The deleted runs for which nothing is under way any more.
     fn deleted(&self) -> Vec<Arc<Run>> {
         let tables = self.tables();
