@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn without_a_quota_of_its_own_a_principal_has_half_of_the_room() {
-        let (alice, bob) = (Principal::named("alice"), Principal::named("bob"));
+        let [alice, bob, carol] = ["alice", "bob", "carol"].map(Principal::named);
         let (limits, mut accounts) = (QuotaLimits::default(), Accounts::default());
         let at = Instant::now();
         let mut take = |seen, owner, bytes| {
@@ -343,7 +343,7 @@ mod tests {
         let later = Some((at + std::time::Duration::from_secs(1), 25));
         assert!(take(later, &alice, 1).is_err(), "and what others took is not hers");
         assert!(take(later, &bob, 1).is_err());
-        assert_eq!(take(later, &Principal::named("carol"), 12), Ok(()));
+        assert_eq!(take(later, &carol, 12), Ok(()));
         assert_eq!(take(None, &alice, 1000), Ok(()), "where the disk cannot be examined");
     }
 
