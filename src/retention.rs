@@ -7,6 +7,8 @@
 //! does: a clock that runs ahead removes nothing. A sweep that fails is counted; the next one does
 //! what it left.
 
+mod hashes;
+
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -27,6 +29,7 @@ use crate::{
     metrics::{Metrics, StoredFile},
     session::registry::{Registry, Run},
 };
+use hashes::Hashes;
 
 /// Time from one sweep to the next.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -382,26 +385,6 @@ impl Retention {
 
 fn going(stop: &CancellationToken) -> ControlFlow<()> {
     if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// Hashes by their starts, which is enough: two that share one keep each other, nothing more.
-#[derive(Default)]
-struct Hashes(HashSet<[u8; 8]>);
-
-impl Hashes {
-    fn start(hash: &BlobHash) -> [u8; 8] {
-        let mut start = [0; 8];
-        start.copy_from_slice(&hash.as_bytes()[..8]);
-        start
-    }
-
-    fn insert(&mut self, hash: &BlobHash) {
-        self.0.insert(Hashes::start(hash));
-    }
-
-    fn contains(&self, hash: &BlobHash) -> bool {
-        self.0.contains(&Hashes::start(hash))
-    }
 }
 
 fn ago(now: WallTime, age: Duration) -> WallTime {

@@ -169,14 +169,15 @@ async fn begin(
 ) -> Result<Begun, ApiError> {
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
-    let (timeline, quota) = (app.registry.timeline().clone(), Arc::clone(&app.quota));
+    let timeline = app.registry.timeline().clone();
+    // An answer would be kept, whatever else the request stores.
+    let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
     let begin = move || -> Result<Begun, ApiError> {
         let owner = scope.owner().clone();
         let begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
-        // An answer would be kept, whatever else the request stores.
-        if let (Begun::Fresh(attempt), Err(error)) = (&begun, quota.check(&owner)) {
+        if let (Begun::Fresh(attempt), Err(error)) = (&begun, room) {
             attempt.refused()?;
-            return Err(error.into());
+            return Err(error);
         }
         // What holds no answer makes room before anybody is refused.
         if matches!(begun, Begun::Full { .. })
