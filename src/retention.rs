@@ -118,12 +118,11 @@ impl Retention {
             |head, event| {
                 let Some(run) = self.registry.run(head.run) else { return };
                 // The stills of a deleted run went with a sweep, or are to go with the next.
-                let is_there =
-                    |hash: &BlobHash| run.lifecycle().is_visible() || self.blobs.has(hash);
+                let is_shown = run.lifecycle().is_visible();
                 let (column_bytes, still_bytes) = match event {
                     Event::KeyframeStored(still)
                         if kept_from.is_none_or(|from| head.at >= from)
-                            && is_there(&still.image_sha256) =>
+                            && (is_shown || self.blobs.has(&still.image_sha256)) =>
                     {
                         (0, still.image_bytes)
                     }
@@ -155,14 +154,13 @@ impl Retention {
                 self.registry.deletions().await;
                 tokio::time::sleep(rest).await;
             };
-            tokio::select! {
-                _ = tick.tick() => {}
-                () = after_a_deletion => {
-                    if !self.registry.has_leftovers() {
-                        continue;
-                    }
-                }
+            let is_due = tokio::select! {
+                _ = tick.tick() => true,
+                () = after_a_deletion => self.registry.has_leftovers(),
                 () = stop.cancelled() => return,
+            };
+            if !is_due {
+                continue;
             }
             let started = Instant::now();
             let swept = self.sweep(&stop).await;
