@@ -62,6 +62,7 @@ impl Seat {
 impl Lender {
     /// What `wait` comes to; others have the place while it is not ready.
     pub async fn lend_while<T>(&self, wait: impl Future<Output = T>) -> T {
+        let _back = Back(self);
         let mut wait = pin!(wait);
         tokio::select! {
             biased;
@@ -69,7 +70,6 @@ impl Lender {
             () = ready(()) => {}
         }
         self.lend();
-        let _back = Back(self);
         wait.await
     }
 

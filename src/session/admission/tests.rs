@@ -182,6 +182,10 @@ async fn a_place_is_lent_while_its_work_waits_and_taken_back_at_once() {
     let (_ends, wait) = waits(&first);
     drop(wait);
     assert_eq!(free(&admission), 1, "a wait that is given up takes it back");
+    first.lender().lend();
+    assert_eq!(free(&admission), 2);
+    first.lender().lend_while(std::future::ready(())).await;
+    assert_eq!(free(&admission), 1, "what comes at once takes it back too");
     drop(first);
     assert_eq!(free(&admission), 2);
 }
