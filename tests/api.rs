@@ -13,6 +13,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/charges.rs"]
+mod charges;
 #[path = "api/control_characters.rs"]
 mod control_characters;
 #[path = "api/damage.rs"]
@@ -25,6 +27,8 @@ mod edges;
 mod examples;
 #[path = "api/failing_models.rs"]
 mod failing_models;
+#[path = "api/fair.rs"]
+mod fair;
 #[path = "api/feedback.rs"]
 mod feedback;
 #[path = "api/files.rs"]

@@ -4,6 +4,7 @@
 
 mod live;
 mod recorded;
+mod remote;
 
 use std::{
     collections::BTreeMap,
@@ -129,15 +130,16 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     limits.insert("marker_confidence", of_markers());
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
-    limits.extend(of_remote(&app));
+    limits.extend(remote::of_remote(&app));
     limits.extend(recorded::of_media());
     limits.extend(of_reason());
     limits.extend(live::of_live(&app));
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
-    if let Some(stored) = limits.get_mut("principal_stored") {
-        stored.used = Some(used.into());
-    }
+    // Without a quota of its own, a principal among others has a share of the disk.
+    let stored = Limit::switched(app.quota.most(&caller.principal), "bytes");
+    let stored = Limit { used: Some(used.into()), ..stored.by("SERVICE_PRINCIPAL_QUOTA_BYTES") };
+    limits.insert("principal_stored", stored);
     Json(LimitsAnswer { request_id: caller.request_id, limits })
 }
 
@@ -261,7 +263,6 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("failed_authentications", Limit::most(FAILURES_MAX, "of an address, then one a second")),
         ("api_key", least(KEY_BYTES_MIN, "characters")),
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
-        ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
         ("readers", Limit::most(app.jobs, "long answers made at once")),
         ("readers_waiting", Limit::most(app::READERS_WAITING, "waiting")),
@@ -311,27 +312,6 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(server::DRAIN.as_secs(), "seconds")),
-    ])
-}
-
-/// What is read of other hosts; past one 422.
-fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
-    use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
-    let bytes_max = app.config.remote.bytes_max;
-    let limits = worker::Limits::remote();
-    let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
-    BTreeMap::from([
-        ("remote", Limit::most(bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
-        ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
-        ("remote_redirects", Limit::most(REDIRECTS_MAX, "redirects")),
-        ("remote_connect", seconds(CONNECT)),
-        ("remote_first_byte", seconds(FIRST_BYTE)),
-        ("remote_idle", seconds(IDLE)),
-        ("remote_job_first_frame", seconds(limits.first_frame)),
-        ("remote_job_stall", seconds(limits.stall)),
-        ("hls_playlist", Limit::most(worker::PLAYLIST_BYTES_MAX, "bytes")),
-        ("hls_playlists", Limit::most(worker::PLAYLISTS_MAX, "playlists from the first to media")),
-        ("hls_segments", Limit::most(worker::SEGMENTS_MAX, "segments of a playlist")),
     ])
 }
 

@@ -15,12 +15,13 @@ use timeline::{
     Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
     TimelineError,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 
 use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
+mod account;
 mod all_jobs;
 mod analyses;
 mod change;
@@ -61,6 +62,7 @@ pub struct Registry {
     quota: Arc<Quota>,
     tables: Mutex<Tables>,
     jobs: Arc<AllJobs>,
+    deletions: Notify,
 }
 
 #[derive(Default)]
@@ -90,8 +92,8 @@ impl Registry {
         wall_now: WallTime,
         former: &HashMap<Principal, Principal>,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let (tables, jobs) = (Mutex::default(), Arc::default());
-        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs });
+        let (tables, jobs, deletions) = (Mutex::default(), Arc::default(), Notify::new());
+        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs, deletions });
         registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -99,6 +101,13 @@ impl Registry {
                 registry.fold(heads, Instant::now());
             }
         }));
+        let follower = Arc::downgrade(&registry);
+        registry.on_job_end(move |run| {
+            let Some(registry) = follower.upgrade() else { return };
+            if registry.run(run).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
+                registry.deletions.notify_one();
+            }
+        });
         Ok(registry)
     }
 
@@ -166,6 +175,15 @@ impl Registry {
         let runs: Vec<_> = changed.iter().filter_map(|id| tables.runs.get(id).cloned()).collect();
         drop(tables);
         runs.iter().for_each(|run| self.account(run));
+        if heads.iter().any(|head| head.kind == EventKind::RunDeleted) {
+            self.deletions.notify_one();
+        }
+    }
+
+    /// Resolves when runs were deleted, or the last job of a deleted one has ended, since it did so
+    /// last.
+    pub async fn deletions(&self) {
+        self.deletions.notified().await;
     }
 
     /// Counts what the events of `run` take in the log.

@@ -12,16 +12,13 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::{
     AllJobs, Origin, RunError, Snapshot,
+    account::Charged,
     analyses::Analyses,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
     walls::Walls,
 };
-use crate::{
-    json,
-    quota::{Hold, Quota},
-    session::Lifecycle,
-};
+use crate::{json, session::Lifecycle};
 
 /// Events read at a time while the stills of a run are indexed.
 const STILLS_PAGE: usize = 1000;
@@ -39,6 +36,7 @@ pub struct Run {
     pub(super) walls: Mutex<Walls>,
     pub(super) chunks: Mutex<ChunkOrder>,
     pub(super) analyses: Mutex<Analyses>,
+    pub(super) charged: Mutex<Charged>,
 }
 
 struct State {
@@ -54,9 +52,6 @@ struct State {
     model: Option<Label>,
     label: Option<Label>,
     semantic: Option<Arc<SemanticOutcome>>,
-    /// What its owner is charged for its events, and for its stills and columns.
-    log_bytes: u64,
-    side_bytes: u64,
 }
 
 /// Sizes of the stills among the events before `next`.
@@ -112,8 +107,6 @@ impl Run {
             model: None,
             label: None,
             semantic: None,
-            log_bytes: 0,
-            side_bytes: 0,
         };
         Run {
             id,
@@ -127,6 +120,7 @@ impl Run {
             walls: Mutex::default(),
             chunks: Mutex::default(),
             analyses: Mutex::default(),
+            charged: Mutex::default(),
         }
     }
 
@@ -271,48 +265,13 @@ impl Run {
         }
     }
 
-    /// Charges its owner for `log_bytes` of events; a deleted run is charged for nothing.
-    pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        let owner = &self.origin.principal;
-        if state.lifecycle == Lifecycle::Deleted {
-            let bytes =
-                std::mem::take(&mut state.log_bytes) + std::mem::take(&mut state.side_bytes);
-            quota.release(owner, bytes);
-            return;
-        }
-        quota.record(owner, log_bytes.saturating_sub(state.log_bytes));
-        quota.release(owner, state.log_bytes.saturating_sub(log_bytes));
-        state.log_bytes = log_bytes;
-    }
-
-    /// Leaves its owner charged for what it stored beside the log, unless it is deleted.
-    pub fn keep(&self, hold: Hold) {
-        let mut state = lock(&self.state);
-        if state.lifecycle != Lifecycle::Deleted {
-            state.side_bytes += hold.keep();
-        }
-    }
-
-    /// Charges its owner for `bytes` beside the log that it had before this start.
-    pub fn record_stored(&self, bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        if state.lifecycle != Lifecycle::Deleted {
-            quota.record(&self.origin.principal, bytes);
-            state.side_bytes += bytes;
-        }
-    }
-
-    /// Gives back `bytes` of what it stored beside the log: they were removed.
-    pub fn release_stored(&self, bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        let bytes = bytes.min(state.side_bytes);
-        state.side_bytes -= bytes;
-        quota.release(&self.origin.principal, bytes);
-    }
-
     pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.order.lock().await
+    }
+
+    /// Nothing is under way for it.
+    pub fn is_at_rest(&self) -> bool {
+        lock(&self.jobs).all().next().is_none()
     }
 
     pub(super) fn created_seq(&self) -> Seq {
@@ -337,7 +296,7 @@ impl Run {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
         let over = state.idle_until.is_some_and(|until| until <= now);
-        over && state.lifecycle.is_active() && lock(&self.jobs).all().next().is_none()
+        over && state.lifecycle.is_active() && self.is_at_rest()
     }
 
     pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {

@@ -17,14 +17,17 @@ use worker::{
 };
 
 use super::{
-    Ingest, IngestError, Ingested, JobGuard, Runner,
+    Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
     record::{Decoded, RunLog, Stored, Tail, Undone},
     stores::Stores,
 };
 use crate::{
     clock::wall_now,
-    session::remote::{Feed, RemoteError, RemoteSource},
+    session::{
+        admission::Lender,
+        remote::{Errand, Feed, RemoteError},
+    },
     source::Source,
     telemetry::SPANS,
 };
@@ -46,6 +49,8 @@ pub(super) struct Job {
     frames: u64,
     /// Where chunks go, where they are wanted.
     chunks: Option<Chunks>,
+    /// Has others decode while the source waits for the network.
+    lender: Lender,
 }
 
 /// How a decoding ended.
@@ -63,6 +68,7 @@ impl Job {
         guard: Arc<JobGuard>,
         ingest: Ingest,
         runtime: Handle,
+        places: &Decoding,
     ) -> Job {
         let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
@@ -82,6 +88,7 @@ impl Job {
             stored,
             frames: 0,
             chunks: None,
+            lender: places.slot.lender(),
         }
     }
 
@@ -222,8 +229,13 @@ impl Job {
                 Ok((file.into(), None))
             }
             Source::Remote(source) => {
-                let cancel = &self.guard.token().waiting;
-                let opened = self.runner.parts.remote.open(source, wall, cancel, &self.log.runtime);
+                let errand = Errand {
+                    wall,
+                    lender: self.lender.clone(),
+                    cancel: &self.guard.token().waiting,
+                    runtime: &self.log.runtime,
+                };
+                let opened = self.runner.parts.remote.open(source, errand);
                 let (input, feed) = opened.map_err(told_by_host)?;
                 Ok((input, Some(feed)))
             }
@@ -292,7 +304,7 @@ impl Job {
         if let Some(last) = signals.last() {
             self.guard.token().advance(self.frames, last.pts_ms);
         }
-        self.stored.charge(self.signals.column_bytes() - before)
+        self.stored.charge_column(self.signals.column_bytes() - before)
     }
 
     fn store(&mut self, still: Still) -> Result<(), IngestError> {
