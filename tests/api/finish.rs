@@ -160,6 +160,8 @@ fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
             mode: None,
             model: "qwen3-vl-8b".to_owned(),
             markers: 3,
+            analysis_id: None,
+            gate: None,
         });
         let events = std::iter::once(created).chain(is_analyzed.then_some(analyzed));
         let batch = events.map(|event| NewEvent { run, event }).collect();

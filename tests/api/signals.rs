@@ -223,6 +223,8 @@ fn seed(dir: &std::path::Path) {
         decoder_fallback: None,
         truncated: false,
         reason: None,
+        gate: None,
+        wall_start_ms: None,
         signals,
     });
     let batch = [created, decoded].map(|event| NewEvent { run: RUN, event });

@@ -26,7 +26,7 @@ use crate::{
     clock::wall_now,
     session::{
         admission::Lender,
-        remote::{Errand, Feed, RemoteError},
+        remote::{Errand, Feed, RemoteError, RemoteSource},
     },
     source::Source,
     telemetry::SPANS,
