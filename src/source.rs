@@ -78,6 +78,13 @@ pub enum Source {
     Remote(RemoteSource),
 }
 
+impl Source {
+    /// It comes over a network.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Source::Remote(_))
+    }
+}
+
 /// The directories beneath which sources are opened.
 #[derive(Debug)]
 pub struct Roots(Vec<Root>);

@@ -21,6 +21,8 @@ mod edges;
 mod examples;
 #[path = "api/failing_models.rs"]
 mod failing_models;
+#[path = "api/fair.rs"]
+mod fair;
 #[path = "api/feedback.rs"]
 mod feedback;
 #[path = "api/files.rs"]

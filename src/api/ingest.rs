@@ -66,7 +66,9 @@ pub fn default_stream() -> StreamId {
 struct IngestRequest {
     /// A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
     /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it, and the values of its
-    /// query, are shown nowhere.
+    /// query, are shown nowhere. What is downloaded has to bring 4096 bytes for each second that it
+    /// is waited for beyond the first 60, and is waited for 1800 seconds at most; what came until
+    /// then is kept.
     #[schema(inline)]
     source_uri: SourceUri,
     /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.

@@ -3,6 +3,7 @@
 //! Values come from the constants and settings that enforce them, never from here.
 
 mod live;
+mod remote;
 
 use std::{
     collections::BTreeMap,
@@ -128,7 +129,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     limits.insert("marker_confidence", of_markers());
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
-    limits.extend(of_remote(&app));
+    limits.extend(remote::of_remote(&app));
     limits.extend(of_media());
     limits.extend(of_reason());
     limits.extend(live::of_live(&app));
@@ -310,27 +311,6 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
         ("drain", Limit::most(server::DRAIN.as_secs(), "seconds")),
-    ])
-}
-
-/// What is read of other hosts; past one 422.
-fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
-    use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
-    let bytes_max = app.config.remote.bytes_max;
-    let limits = worker::Limits::remote();
-    let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
-    BTreeMap::from([
-        ("remote", Limit::most(bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
-        ("remote_fetches", Limit::most(session::remote::FETCHES_MAX, "requests of one ingest")),
-        ("remote_redirects", Limit::most(REDIRECTS_MAX, "redirects")),
-        ("remote_connect", seconds(CONNECT)),
-        ("remote_first_byte", seconds(FIRST_BYTE)),
-        ("remote_idle", seconds(IDLE)),
-        ("remote_job_first_frame", seconds(limits.first_frame)),
-        ("remote_job_stall", seconds(limits.stall)),
-        ("hls_playlist", Limit::most(worker::PLAYLIST_BYTES_MAX, "bytes")),
-        ("hls_playlists", Limit::most(worker::PLAYLISTS_MAX, "playlists from the first to media")),
-        ("hls_segments", Limit::most(worker::SEGMENTS_MAX, "segments of a playlist")),
     ])
 }
 

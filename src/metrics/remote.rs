@@ -57,7 +57,9 @@ impl From<&RemoteError> for RemoteFailure {
         use EgressError as E;
         match error {
             RemoteError::Playlist => RemoteFailure::Refused,
-            RemoteError::Slow(_) => RemoteFailure::Timeout,
+            RemoteError::Slow(_) | RemoteError::Dripping | RemoteError::Late => {
+                RemoteFailure::Timeout
+            }
             RemoteError::Pipe(_) | RemoteError::Cancelled => RemoteFailure::Internal,
             RemoteError::Egress(error) => match error {
                 E::Malformed(_) | E::Scheme(_) | E::NotEnabled { .. } => RemoteFailure::Refused,

@@ -5,14 +5,17 @@
 //! place in the queue to one that would still wait for less than it does after that. Work whose
 //! length others decide leaves one place to the rest.
 
+mod place;
+
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::oneshot;
 
 use crate::config::Principal;
+pub use place::{Lender, Place};
 
 /// Places for work and a bounded queue before them.
 #[derive(Clone)]
@@ -20,13 +23,17 @@ pub struct Admission(Arc<Shared>);
 
 struct Shared {
     queue_max: usize,
+    /// Places that one principal may hold.
+    own_max: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    free: usize,
+    /// Below zero where work has taken back places that it had lent.
+    free: isize,
     /// Of the free places those that short work may take, and long work.
-    free_for: [usize; 2],
+    free_for: [isize; 2],
+    held: HashMap<Principal, usize>,
     waiting: usize,
     next_id: u64,
     /// Whoever waits, in the order in which they get a place; none is empty.
@@ -54,18 +61,6 @@ pub enum Stay {
     Long,
 }
 
-/// The right to run, until dropped.
-pub struct Place {
-    admission: Admission,
-    stay: Stay,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.admission.release(self.stay);
-    }
-}
-
 /// As much waits as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{queue_max} file jobs are waiting already")]
@@ -78,14 +73,21 @@ impl Admission {
     /// `places` at once, `queue_max` waiting. Where there is one place, long work has one of its own
     /// beside it.
     pub fn new(places: usize, queue_max: usize) -> Admission {
+        Admission::shared(places, usize::MAX, queue_max)
+    }
+
+    /// The same, of which one principal may hold `own_max`.
+    pub fn shared(places: usize, own_max: usize, queue_max: usize) -> Admission {
+        let places = isize::try_from(places).unwrap_or(isize::MAX);
         let state = State {
             free: places.max(2),
-            free_for: [places, places.saturating_sub(1).max(1)],
+            free_for: [places, (places - 1).max(1)],
+            held: HashMap::new(),
             waiting: 0,
             next_id: 0,
             queues: VecDeque::new(),
         };
-        Admission(Arc::new(Shared { queue_max, state: Mutex::new(state) }))
+        Admission(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
     }
 
     /// How many wait for a place.
@@ -106,15 +108,15 @@ impl Admission {
             // Without a word it had to make room for another principal's.
             told.map_err(|_| self.full())?;
         }
-        Ok(Place { admission: self.clone(), stay })
+        Ok(Place::new(self.clone(), owner.clone(), stay))
     }
 
     /// A place in the queue; `None` where none is needed.
     fn take_or_wait(&self, owner: &Principal, stay: Stay) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.state();
         // Whoever waits although a place is free waits for one of another kind.
-        if state.has_place(stay) {
-            state.take(stay);
+        if state.has_place(owner, stay, self.0.own_max) {
+            state.take(owner, stay);
             return Ok(None);
         }
         if state.waiting >= self.0.queue_max && !state.make_room(owner) {
@@ -137,21 +139,26 @@ impl Admission {
     }
 
     /// Gives a place to whoever is next, or back.
-    fn release(&self, stay: Stay) {
-        let mut stay = stay;
+    fn release(&self, owner: &Principal, stay: Stay) {
+        let mut given = (owner.clone(), stay);
         loop {
             let next = {
                 let mut state = self.state();
-                state.give(stay);
-                state.pop()
+                state.give(&given.0, given.1);
+                state.pop(self.0.own_max)
             };
-            let Some(Waiter { stay: next, tell, .. }) = next else { return };
+            let Some((owner, Waiter { stay, tell, .. })) = next else { return };
             if tell.send(()).is_ok() {
                 return;
             }
             // One that leaves at this moment does not take it.
-            stay = next;
+            given = (owner, stay);
         }
+    }
+
+    /// Takes a place that there may not be: whoever lent one does not wait for it.
+    fn take_back(&self, owner: &Principal, stay: Stay) {
+        self.state().take(owner, stay);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -165,18 +172,25 @@ impl State {
         self.queues.iter_mut().find(|queue| queue.owner == *owner)
     }
 
-    fn has_place(&self, stay: Stay) -> bool {
-        self.free > 0 && self.free_for[stay as usize] > 0
+    fn has_place(&self, owner: &Principal, stay: Stay, own_max: usize) -> bool {
+        let held = self.held.get(owner).copied().unwrap_or(0);
+        self.free > 0 && self.free_for[stay as usize] > 0 && held < own_max
     }
 
-    fn take(&mut self, stay: Stay) {
+    fn take(&mut self, owner: &Principal, stay: Stay) {
         self.free -= 1;
         self.free_for[stay as usize] -= 1;
+        *self.held.entry(owner.clone()).or_default() += 1;
     }
 
-    fn give(&mut self, stay: Stay) {
+    fn give(&mut self, owner: &Principal, stay: Stay) {
         self.free += 1;
         self.free_for[stay as usize] += 1;
+        let Some(held) = self.held.get_mut(owner) else { return };
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(owner);
+        }
     }
 
     fn push(&mut self, owner: &Principal, stay: Stay, tell: oneshot::Sender<()>) -> u64 {
@@ -196,19 +210,20 @@ impl State {
 
     /// The next to get a place that is free for it; its principal's next one waits for all others'
     /// turns.
-    fn pop(&mut self) -> Option<Waiter> {
+    fn pop(&mut self, own_max: usize) -> Option<(Principal, Waiter)> {
         let (at, place) = self.queues.iter().enumerate().find_map(|(at, queue)| {
-            let place = queue.waiters.iter().position(|waiter| self.has_place(waiter.stay));
-            place.map(|place| (at, place))
+            let goes = |waiter: &Waiter| self.has_place(&queue.owner, waiter.stay, own_max);
+            queue.waiters.iter().position(goes).map(|place| (at, place))
         })?;
         let mut queue = self.queues.remove(at)?;
         let waiter = queue.waiters.remove(place)?;
-        self.take(waiter.stay);
+        let owner = queue.owner.clone();
+        self.take(&owner, waiter.stay);
         self.waiting -= 1;
         if !queue.waiters.is_empty() {
             self.queues.push_back(queue);
         }
-        Some(waiter)
+        Some((owner, waiter))
     }
 
     /// Has the one that waits for most give up its newest, where `owner` stays below it.
@@ -247,7 +262,7 @@ impl Drop for Waiting {
         self.told.close();
         if self.told.try_recv().is_ok() {
             // The place came when nobody waited for it any more.
-            self.admission.release(self.stay);
+            self.admission.release(&self.owner, self.stay);
         } else {
             self.admission.state().leave(&self.owner, self.id);
         }
@@ -255,134 +270,4 @@ impl Drop for Waiting {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{pin::Pin, task::Poll};
-
-    use super::*;
-
-    type Entering = Pin<Box<dyn Future<Output = Result<Place, QueueFull>> + Send>>;
-
-    /// Asks for a place, so far as to stand in the queue.
-    fn ask(admission: &Admission, owner: &str) -> Entering {
-        let (admission, owner) = (admission.clone(), Principal::named(owner));
-        let mut entering: Entering = Box::pin(async move { admission.enter(&owner).await });
-        assert!(poll(&mut entering).is_pending(), "it waits");
-        entering
-    }
-
-    async fn long(admission: &Admission) -> Place {
-        let owner = Principal::named("long");
-        admission.enter_for(&owner, Stay::Long).await.expect("not refused")
-    }
-
-    #[tokio::test]
-    async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
-        let owner = Principal::named("a");
-        for (places, long_ones, short_ones) in [(1, 1, 1), (2, 1, 1), (3, 2, 1), (8, 7, 1)] {
-            let admission = Admission::new(places, 9);
-            let mut held = Vec::new();
-            for _ in 0..long_ones {
-                held.push(long(&admission).await);
-            }
-            let waiting = admission.clone();
-            let mut next: Entering =
-                Box::pin(
-                    async move { waiting.enter_for(&Principal::named("long"), Stay::Long).await },
-                );
-            assert!(poll(&mut next).is_pending(), "{places}: no more of them");
-            for _ in 0..short_ones {
-                held.push(admission.enter(&owner).await.expect("a place is left"));
-            }
-            let mut short = ask(&admission, "a");
-            drop(held.pop());
-            assert!(matches!(poll(&mut short), Poll::Ready(Ok(_))), "{places}: who can goes");
-            assert!(poll(&mut next).is_pending(), "{places}");
-            drop(held.remove(0));
-            let place = next.await.expect("not refused");
-            drop((place, held));
-            assert_eq!((admission.waiting(), free(&admission)), (0, places.max(2)), "{places}");
-        }
-    }
-
-    fn poll(entering: &mut Entering) -> Poll<Result<Place, QueueFull>> {
-        let waker = std::task::Waker::noop();
-        entering.as_mut().poll(&mut std::task::Context::from_waker(waker))
-    }
-
-    fn free(admission: &Admission) -> usize {
-        admission.state().free
-    }
-
-    #[tokio::test]
-    async fn places_then_a_queue_then_a_refusal() {
-        let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
-        let running = admission.enter(&alice).await.expect("free");
-        let waiting: Vec<_> = (0..2).map(|_| ask(&admission, "alice")).collect();
-        assert_eq!(admission.waiting(), 2);
-        let refused = admission.enter(&alice).await.err();
-        assert_eq!(refused, Some(QueueFull { queue_max: 2 }));
-        drop(running);
-        for waiter in waiting {
-            assert!(waiter.await.is_ok(), "each in its turn");
-        }
-        assert_eq!((admission.waiting(), free(&admission)), (0, 2), "places come back");
-    }
-
-    #[tokio::test]
-    async fn places_go_round_the_principals() {
-        let (admission, alice) = (Admission::new(1, 9), Principal::named("alice"));
-        let mut running = admission.enter(&alice).await.expect("free");
-        let names = ["alice", "alice", "alice", "bob", "bob", "carol"];
-        let mut waiting: Vec<_> = names.iter().map(|name| (*name, ask(&admission, name))).collect();
-        let mut order = Vec::new();
-        while !waiting.is_empty() {
-            drop(running);
-            let next = waiting.iter_mut().enumerate().find_map(|(at, (_, entering))| {
-                match poll(entering) {
-                    Poll::Ready(place) => Some((at, place.expect("not refused"))),
-                    Poll::Pending => None,
-                }
-            });
-            let (at, place) = next.expect("one gets the place");
-            order.push(waiting.remove(at).0);
-            running = place;
-        }
-        assert_eq!(order, ["alice", "bob", "carol", "alice", "bob", "alice"]);
-    }
-
-    #[tokio::test]
-    async fn a_full_queue_makes_room_for_those_who_wait_for_less() {
-        let (admission, alice) = (Admission::new(1, 4), Principal::named("alice"));
-        let _running = admission.enter(&alice).await.expect("free");
-        let mut alices: Vec<_> = (0..4).map(|_| ask(&admission, "alice")).collect();
-        let bobs = [ask(&admission, "bob"), ask(&admission, "bob")];
-        let refused = alices.iter_mut().map(poll).map(|polled| match polled {
-            Poll::Ready(outcome) => outcome.err().is_some(),
-            Poll::Pending => false,
-        });
-        assert_eq!(refused.collect::<Vec<_>>(), [false, false, true, true], "the newest leave");
-        for name in ["alice", "bob"] {
-            let third = admission.enter(&Principal::named(name)).await;
-            assert!(third.is_err(), "{name} has its half of the queue");
-        }
-        assert_eq!(admission.waiting(), 4);
-        drop(bobs);
-        assert_eq!(admission.waiting(), 2);
-    }
-
-    #[tokio::test]
-    async fn whoever_stops_waiting_leaves_the_queue_and_takes_no_place() {
-        let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
-        let running = admission.enter(&alice).await.expect("free");
-        for _ in 0..3 {
-            drop([ask(&admission, "alice"), ask(&admission, "bob")]);
-        }
-        assert_eq!(admission.waiting(), 0);
-        // Given the place, and gone before it looks.
-        let late = ask(&admission, "bob");
-        drop(running);
-        assert_eq!((admission.waiting(), free(&admission)), (0, 1));
-        drop(late);
-        assert_eq!(free(&admission), 2);
-    }
-}
+mod tests;

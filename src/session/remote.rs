@@ -5,6 +5,7 @@
 //! the decoder made of it.
 
 mod copy;
+mod line;
 
 use std::{
     io,
@@ -23,7 +24,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target, Wait};
 use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
 
+use super::admission::Lender;
 use crate::config::RemoteConfig;
+use line::Line;
+pub use line::{GRACE, RATE_MIN, WAIT_MAX};
 
 /// Requests of one job, redirects included.
 pub const FETCHES_MAX: u64 = 4096;
@@ -42,6 +46,15 @@ pub enum RemoteError {
     /// Bytes come, and too few of them.
     #[error("timeout: the source sent too little to decode a frame within {} s", .0.as_secs())]
     Slow(Duration),
+    /// Bytes come, and fewer than are waited for.
+    #[error(
+        "timeout: the source sent less than {RATE_MIN} bytes a second: ingest a copy of it that is \
+         uploaded, or beneath an ingest root"
+    )]
+    Dripping,
+    /// Bytes come, and have been waited for too long.
+    #[error("timeout: the source was waited for during {} s in all", WAIT_MAX.as_secs())]
+    Late,
     /// No pipe or socket could be made.
     #[error("no pipe to the media worker: {0}")]
     Pipe(Arc<io::Error>),
@@ -63,8 +76,13 @@ impl RemoteError {
     /// The source ended where it should not, or fell silent: what came before is worth keeping.
     pub fn is_cut(&self) -> bool {
         use EgressError::{Cut, Timeout};
-        let RemoteError::Egress(error) = self else { return false };
-        matches!(error, Cut { .. } | Timeout { wait: Wait::Idle, .. })
+        match self {
+            RemoteError::Dripping | RemoteError::Late => true,
+            RemoteError::Egress(error) => {
+                matches!(error, Cut { .. } | Timeout { wait: Wait::Idle, .. })
+            }
+            _ => false,
+        }
     }
 }
 
@@ -117,6 +135,18 @@ impl Cause {
     }
 }
 
+/// What a job has for reading its source.
+pub struct Errand<'a> {
+    /// Time for all of it.
+    pub wall: Duration,
+    /// Lends the job's place while it waits.
+    pub lender: Lender,
+    /// Ends it.
+    pub cancel: &'a CancellationToken,
+    /// Where its connections live.
+    pub runtime: &'a Handle,
+}
+
 /// A job's connections, until dropped.
 pub struct Feed {
     cause: Cause,
@@ -137,15 +167,13 @@ impl Feed {
 }
 
 impl RemoteSources {
-    /// Prepares `source` for a worker that has `wall` to read it; blocks, and not on a thread of the
-    /// runtime.
+    /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
     pub fn open(
         &self,
         source: &RemoteSource,
-        wall: Duration,
-        cancel: &CancellationToken,
-        runtime: &Handle,
+        errand: Errand<'_>,
     ) -> Result<(JobInput, Feed), RemoteError> {
+        let Errand { wall, lender, cancel, runtime } = errand;
         let end = cancel.child_token();
         let cause = Cause::default();
         let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, wall);
@@ -158,6 +186,8 @@ impl RemoteSources {
                     fetcher: Fetcher::new(self.egress.clone(), budget),
                     playlists,
                     first: Some(target.clone()),
+                    is_playlist: false,
+                    line: Line::new(lender),
                     runtime: runtime.clone(),
                     end,
                     cause: cause.clone(),
@@ -166,8 +196,9 @@ impl RemoteSources {
                 JobInput::Remote(Remote { url, resources, playlists })
             }
             RemoteSource::Rtsp(target) => {
-                let dialled = self.dial(target, budget, &end, &cause);
-                let dialled = runtime.block_on(end.run_until_cancelled(dialled));
+                let dialled = self.dial(target, budget, &end, &cause, lender.clone());
+                let dialled = lender.lend_while(end.run_until_cancelled(dialled));
+                let dialled = runtime.block_on(dialled);
                 let socket = dialled.ok_or(RemoteError::Cancelled)??;
                 let url = target.url().to_string();
                 let named = target.credentials().cloned();
@@ -184,6 +215,7 @@ impl RemoteSources {
         budget: Arc<Budget>,
         end: &CancellationToken,
         cause: &Cause,
+        lender: Lender,
     ) -> Result<OwnedFd, RemoteError> {
         let stream = self.egress.dial(target).await?;
         let (ours, theirs) = UnixStream::pair().map_err(pipe_failed)?;
@@ -192,7 +224,7 @@ impl RemoteSources {
         let host = target.host().to_owned();
         let (end, cause) = (end.clone(), cause.clone());
         tokio::spawn(async move {
-            let relay = copy::relay(stream, ours, &host, &budget);
+            let relay = copy::relay(stream, ours, &host, &budget, &lender);
             if let Some(Err(error)) = end.run_until_cancelled(relay).await {
                 cause.note(error);
             }
@@ -207,6 +239,9 @@ struct Fetches {
     playlists: bool,
     /// What was asked for first, with its credentials.
     first: Option<Target>,
+    /// What it opens are a playlist and its parts, which may come as slowly as they are made.
+    is_playlist: bool,
+    line: Line,
     runtime: Handle,
     end: CancellationToken,
     cause: Cause,
@@ -230,10 +265,13 @@ impl Fetches {
             Some(first) => first,
             None => Target::parse(url)?,
         };
-        let Download { url, size, seekable, mut body } = self.fetcher.get(&target, from).await?;
+        let got = self.line.wait(self.fetcher.get(&target, from)).await?;
+        let Download { url, size, seekable, mut body } = got;
         if from == 0 {
-            let head = head(&mut body).await?;
+            let head = self.line.wait(head(&mut body)).await?;
+            self.line.took(head.len());
             if decode::is_playlist(&head) {
+                self.is_playlist = true;
                 if !self.playlists {
                     return Err(RemoteError::Playlist);
                 }
@@ -246,8 +284,14 @@ impl Fetches {
         let (reader, writer) = io::pipe().map_err(pipe_failed)?;
         let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(pipe_failed)?;
         let (end, cause) = (self.end.clone(), self.cause.clone());
+        let (line, is_playlist) = (self.line.clone(), self.is_playlist);
         tokio::spawn(async move {
-            let copied = end.run_until_cancelled(copy::pour(&mut body, &mut writer)).await;
+            let pouring = copy::pour(&mut body, &mut writer, &line);
+            let copied = end.run_until_cancelled(pouring).await;
+            if is_playlist {
+                // Its worker waits for the next part to be made.
+                line.lend();
+            }
             if let Some(Err(error)) = copied {
                 // Before the pipe closes: what the worker makes of the end comes after its reason.
                 cause.note(error);
@@ -274,6 +318,7 @@ mod tests {
     use transport::egress::{AllowedNetworks, EgressConfig};
 
     use super::*;
+    use crate::session::admission::Admission;
 
     /// A host that sends a body piece by piece, each by itself.
     async fn host(pieces: &'static [&'static [u8]]) -> u16 {
@@ -300,6 +345,8 @@ mod tests {
         let egress = Egress::new(&config).expect("a way out");
         let config = RemoteConfig { hls: false, plain_rtsp: false, bytes_max: 1 << 20 };
         let sources = RemoteSources { egress, config };
+        let alice = crate::config::Principal::named("alice");
+        let place = Admission::new(1, 1).enter(&alice).await.expect("free");
         let rows: [(&[&[u8]], bool); 5] = [
             (&[b"#EXTM3U\n"], true),
             (&[b"#", b"EXT", b"M3U\n"], true),
@@ -312,8 +359,11 @@ mod tests {
             let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
             let (sources, runtime) = (sources.clone(), Handle::current());
             let wall = source.limits().wall;
+            let lender = place.lender();
             let opened = tokio::task::spawn_blocking(move || {
-                let opened = sources.open(&source, wall, &CancellationToken::new(), &runtime);
+                let cancel = CancellationToken::new();
+                let errand = Errand { wall, lender, cancel: &cancel, runtime: &runtime };
+                let opened = sources.open(&source, errand);
                 let (JobInput::Remote(mut remote), _feed) = opened.expect("prepared") else {
                     panic!("not a URL");
                 };

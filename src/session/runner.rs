@@ -128,8 +128,16 @@ struct Begun {
     runner: Arc<Runner>,
     guard: Arc<JobGuard>,
     /// Held for as long as it decodes.
-    place: Place,
+    places: Decoding,
     runtime: Handle,
+}
+
+/// The places of a job that decodes.
+struct Decoding {
+    /// Lent while its source waits for the network.
+    slot: Place,
+    /// Among the jobs with a source behind a URL.
+    _remote: Option<Place>,
 }
 
 /// Where jobs run.
@@ -139,6 +147,8 @@ pub struct Runner {
     admission: Admission,
     /// Places of reasonings, kept until their models have answered.
     reasonings: Admission,
+    /// Places of jobs with a source behind a URL: each has a worker, also while it waits.
+    remotes: Admission,
     /// Places of looks into files, which wait for no job.
     looks: Admission,
     jobs: TaskTracker,
@@ -151,19 +161,27 @@ pub const QUEUE_MAX: usize = 64;
 /// about.
 pub const REASONINGS_MAX: usize = 64;
 
+/// Jobs at once with sources behind URLs, and those of one principal, where `jobs` may decode.
+pub fn remotes_max(jobs: usize) -> (usize, usize) {
+    let own = jobs.max(2);
+    (2 * own, own)
+}
+
 impl Runner {
     /// A runner of as many jobs at once as `parts` says.
     pub fn new(parts: RunnerParts) -> Arc<Runner> {
         let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
         let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
+        let (all, own) = remotes_max(parts.threads);
+        let remotes = Admission::shared(all, own, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
-        Arc::new(Runner { parts, records, admission, reasonings, looks, jobs, closing })
+        Arc::new(Runner { parts, records, admission, reasonings, remotes, looks, jobs, closing })
     }
 
     /// Jobs that wait for a place.
     pub fn waiting(&self) -> usize {
-        self.admission.waiting() + self.reasonings.waiting()
+        [&self.admission, &self.reasonings, &self.remotes].map(Admission::waiting).iter().sum()
     }
 
     /// Runs `ingest` on `run` as the job of `token` and returns once its events are durable.
@@ -175,13 +193,14 @@ impl Runner {
     ) -> Result<Ingested, IngestError> {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
+        let is_remote = ingest.source.is_remote();
         let job = |begun: Begun| {
-            let Begun { runner, guard, place, runtime } = begun;
-            let ingested = Job::new(runner, guard, ingest, runtime).ingest();
-            drop(place);
+            let Begun { runner, guard, places, runtime } = begun;
+            let ingested = Job::new(runner, guard, ingest, runtime, &places).ingest();
+            drop(places);
             ingested
         };
-        self.run_job(run, token, job).instrument(span).await
+        self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
     /// Reasons over a source on `run` as the job of `token` and returns once its events are
@@ -194,7 +213,9 @@ impl Runner {
     ) -> Result<Reasoned, IngestError> {
         let (request_id, id) = (reason.ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
-        self.run_job(run, token, |begun| reason::run(begun, reason)).instrument(span).await
+        let is_remote = reason.ingest.source.is_remote();
+        let job = |begun| reason::run(begun, reason);
+        self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
     /// Has `job` run on a thread of its own as the one job of `run`.
@@ -202,6 +223,7 @@ impl Runner {
         self: &Arc<Self>,
         run: &Arc<Run>,
         token: JobToken,
+        is_remote: bool,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let guard = run.begin_job(token)?;
@@ -209,7 +231,7 @@ impl Runner {
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
         let driven = async move {
-            let outcome = runner.drive(guard, job).await;
+            let outcome = runner.drive(guard, is_remote, job).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
         };
@@ -221,12 +243,13 @@ impl Runner {
     async fn drive<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
+        is_remote: bool,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let token = guard.token().clone();
         let view = token.view().ok_or(IngestError::Lost)?;
         self.begin_job(view).await?;
-        let outcome = self.drive_recorded(guard, view.order.request, job).await;
+        let outcome = self.drive_recorded(guard, view.order.request, is_remote, job).await;
         if !token.is_accepted() {
             self.end_job(view.order, None).await;
         }
@@ -237,6 +260,7 @@ impl Runner {
         self: &Arc<Self>,
         guard: JobGuard,
         request_id: RequestId,
+        is_remote: bool,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         // The run is busy until the last of the job is on its timeline.
@@ -245,11 +269,11 @@ impl Runner {
         let places = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.places(&run.origin().principal, &token);
+            let entering = self.places(&run.origin().principal, &token, is_remote);
             token.waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match places {
-            Some((_asks, place)) => self.on_thread(Arc::clone(&guard), place, job).await,
+            Some((_asks, places)) => self.on_thread(Arc::clone(&guard), places, job).await,
             None => Err(IngestError::Worker(WorkerError::Cancelled)),
         };
         match outcome {
@@ -268,19 +292,22 @@ impl Runner {
         }
     }
 
-    /// Waits for the places of a job: one to ask in, for a reasoning, and one to decode in.
+    /// Waits for the places of a job: one to ask in, for a reasoning, and those to decode in.
     async fn places(
         &self,
         owner: &Principal,
         token: &JobToken,
-    ) -> Result<(Option<Place>, Place), QueueFull> {
+        is_remote: bool,
+    ) -> Result<(Option<Place>, Decoding), QueueFull> {
         let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
         let entering = async {
             let asks = match kind {
                 JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
                 JobKind::Ingest | JobKind::Analysis => None,
             };
-            Ok((asks, self.admission.enter_for(owner, stay(kind)).await?))
+            let _remote = if is_remote { Some(self.remotes.enter(owner).await?) } else { None };
+            let slot = self.admission.enter_for(owner, stay(kind)).await?;
+            Ok((asks, Decoding { slot, _remote }))
         };
         token.enter(entering).await
     }
@@ -309,13 +336,13 @@ impl Runner {
     async fn on_thread<T: Send + 'static>(
         self: &Arc<Self>,
         guard: Arc<JobGuard>,
-        place: Place,
+        places: Decoding,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
         let (runner, runtime) = (Arc::clone(self), Handle::current());
         guard.token().begin_work();
-        let begun = Begun { runner, guard, place, runtime };
+        let begun = Begun { runner, guard, places, runtime };
         let span = Span::current();
         std::thread::Builder::new()
             .name("file-job".to_owned())

@@ -9,19 +9,27 @@ use tokio::{
 };
 use transport::egress::{Body, Budget, EgressError, Stream, Wait};
 
+use super::{RemoteError, line::Line};
+use crate::session::admission::Lender;
+
 /// How long an RTSP server may send nothing.
 const IDLE: Duration = Duration::from_secs(10);
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// Pours `body` into `pipe` until its end; a worker that reads no further is no error.
-pub(super) async fn pour(body: &mut Body, pipe: &mut pipe::Sender) -> Result<(), EgressError> {
+pub(super) async fn pour(
+    body: &mut Body,
+    pipe: &mut pipe::Sender,
+    line: &Line,
+) -> Result<(), RemoteError> {
     loop {
         let next = tokio::select! {
-            next = body.next() => next?,
+            next = line.wait(body.next()) => next?,
             () = closed(pipe) => return Ok(()),
         };
         let Some(bytes) = next else { return Ok(()) };
+        line.took(bytes.len());
         if pipe.write_all(&bytes).await.is_err() {
             return Ok(());
         }
@@ -40,6 +48,7 @@ pub(super) async fn relay(
     worker: UnixStream,
     host: &str,
     budget: &Budget,
+    lender: &Lender,
 ) -> Result<(), EgressError> {
     let (mut from_server, mut to_server) = tokio::io::split(server);
     let (mut from_worker, mut to_worker) = worker.into_split();
@@ -48,7 +57,8 @@ pub(super) async fn relay(
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let until = budget.end().min(Instant::now() + IDLE);
-            let read = timeout_at(until, from_server.read(&mut buffer)).await.map_err(|_| {
+            let read = timeout_at(until, from_server.read(&mut buffer));
+            let read = lender.lend_while(read).await.map_err(|_| {
                 let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
                 if until < budget.end() { idle } else { budget.late() }
             })?;

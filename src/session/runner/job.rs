@@ -17,13 +17,16 @@ use worker::{
 };
 
 use super::{
-    Ingest, IngestError, Ingested, JobGuard, Runner,
+    Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
     record::{Decoded, RunLog, Stored, Tail, Undone},
     stores::Stores,
 };
 use crate::{
-    session::remote::{Feed, RemoteError},
+    session::{
+        admission::Lender,
+        remote::{Errand, Feed, RemoteError},
+    },
     source::Source,
     telemetry::SPANS,
 };
@@ -47,6 +50,8 @@ pub(super) struct Job {
     frames: u64,
     /// Where chunks go, where they are wanted.
     chunks: Option<Chunks>,
+    /// Has others decode while the source waits for the network.
+    lender: Lender,
 }
 
 /// How a decoding ended.
@@ -64,6 +69,7 @@ impl Job {
         guard: Arc<JobGuard>,
         ingest: Ingest,
         runtime: Handle,
+        places: &Decoding,
     ) -> Job {
         let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
@@ -84,6 +90,7 @@ impl Job {
             stored,
             frames: 0,
             chunks: None,
+            lender: places.slot.lender(),
         }
     }
 
@@ -224,8 +231,13 @@ impl Job {
                 Ok((file.into(), None))
             }
             Source::Remote(source) => {
-                let cancel = &self.guard.token().waiting;
-                let opened = self.runner.parts.remote.open(source, wall, cancel, &self.log.runtime);
+                let errand = Errand {
+                    wall,
+                    lender: self.lender.clone(),
+                    cancel: &self.guard.token().waiting,
+                    runtime: &self.log.runtime,
+                };
+                let opened = self.runner.parts.remote.open(source, errand);
                 let (input, feed) = opened.map_err(told_by_host)?;
                 Ok((input, Some(feed)))
             }

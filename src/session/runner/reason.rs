@@ -130,7 +130,7 @@ impl Asks {
 
 /// Decodes the source, has models describe it meanwhile, and records what came of both.
 pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError> {
-    let Begun { runner, guard, place, runtime } = begun;
+    let Begun { runner, guard, places, runtime } = begun;
     let Reason { ingest, semantics, terms } = reason;
     let subject = Subject {
         request_id: ingest.request_id,
@@ -150,9 +150,9 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     let gate = runner.parts.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
-    let decoded = Job::new(runner, guard, ingest, runtime.clone()).reason(chunks);
+    let decoded = Job::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
     // What models have still to say takes no part in the decoding of others.
-    drop(place);
+    drop(places);
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
     let semantic = match (&told, &missing) {

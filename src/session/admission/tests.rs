@@ -1,0 +1,191 @@
+//! Places in order: who gets one, who makes room, and what a lent one is worth.
+
+use std::{pin::Pin, task::Poll};
+
+use super::*;
+
+type Entering = Pin<Box<dyn Future<Output = Result<Place, QueueFull>> + Send>>;
+
+/// Asks for a place, so far as to stand in the queue.
+fn ask(admission: &Admission, owner: &str) -> Entering {
+    let (admission, owner) = (admission.clone(), Principal::named(owner));
+    let mut entering: Entering = Box::pin(async move { admission.enter(&owner).await });
+    assert!(poll(&mut entering).is_pending(), "it waits");
+    entering
+}
+
+async fn long(admission: &Admission) -> Place {
+    let owner = Principal::named("long");
+    admission.enter_for(&owner, Stay::Long).await.expect("not refused")
+}
+
+#[tokio::test]
+async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
+    let owner = Principal::named("a");
+    for (places, long_ones, short_ones) in [(1, 1, 1), (2, 1, 1), (3, 2, 1), (8, 7, 1)] {
+        let admission = Admission::new(places, 9);
+        let mut held = Vec::new();
+        for _ in 0..long_ones {
+            held.push(long(&admission).await);
+        }
+        let waiting = admission.clone();
+        let mut next: Entering =
+            Box::pin(async move { waiting.enter_for(&Principal::named("long"), Stay::Long).await });
+        assert!(poll(&mut next).is_pending(), "{places}: no more of them");
+        for _ in 0..short_ones {
+            held.push(admission.enter(&owner).await.expect("a place is left"));
+        }
+        let mut short = ask(&admission, "a");
+        drop(held.pop());
+        assert!(matches!(poll(&mut short), Poll::Ready(Ok(_))), "{places}: who can goes");
+        assert!(poll(&mut next).is_pending(), "{places}");
+        drop(held.remove(0));
+        let place = next.await.expect("not refused");
+        drop((place, held));
+        assert_eq!(
+            (admission.waiting(), free(&admission)),
+            (0, places.max(2) as isize),
+            "{places}"
+        );
+    }
+}
+
+fn poll(entering: &mut Entering) -> Poll<Result<Place, QueueFull>> {
+    let waker = std::task::Waker::noop();
+    entering.as_mut().poll(&mut std::task::Context::from_waker(waker))
+}
+
+fn free(admission: &Admission) -> isize {
+    admission.state().free
+}
+
+#[tokio::test]
+async fn places_then_a_queue_then_a_refusal() {
+    let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
+    let running = admission.enter(&alice).await.expect("free");
+    let waiting: Vec<_> = (0..2).map(|_| ask(&admission, "alice")).collect();
+    assert_eq!(admission.waiting(), 2);
+    let refused = admission.enter(&alice).await.err();
+    assert_eq!(refused, Some(QueueFull { queue_max: 2 }));
+    drop(running);
+    for waiter in waiting {
+        assert!(waiter.await.is_ok(), "each in its turn");
+    }
+    assert_eq!((admission.waiting(), free(&admission)), (0, 2), "places come back");
+}
+
+#[tokio::test]
+async fn places_go_round_the_principals() {
+    let (admission, alice) = (Admission::new(1, 9), Principal::named("alice"));
+    let mut running = admission.enter(&alice).await.expect("free");
+    let names = ["alice", "alice", "alice", "bob", "bob", "carol"];
+    let mut waiting: Vec<_> = names.iter().map(|name| (*name, ask(&admission, name))).collect();
+    let mut order = Vec::new();
+    while !waiting.is_empty() {
+        drop(running);
+        let next =
+            waiting.iter_mut().enumerate().find_map(|(at, (_, entering))| match poll(entering) {
+                Poll::Ready(place) => Some((at, place.expect("not refused"))),
+                Poll::Pending => None,
+            });
+        let (at, place) = next.expect("one gets the place");
+        order.push(waiting.remove(at).0);
+        running = place;
+    }
+    assert_eq!(order, ["alice", "bob", "carol", "alice", "bob", "alice"]);
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_room_for_those_who_wait_for_less() {
+    let (admission, alice) = (Admission::new(1, 4), Principal::named("alice"));
+    let _running = admission.enter(&alice).await.expect("free");
+    let mut alices: Vec<_> = (0..4).map(|_| ask(&admission, "alice")).collect();
+    let bobs = [ask(&admission, "bob"), ask(&admission, "bob")];
+    let refused = alices.iter_mut().map(poll).map(|polled| match polled {
+        Poll::Ready(outcome) => outcome.err().is_some(),
+        Poll::Pending => false,
+    });
+    assert_eq!(refused.collect::<Vec<_>>(), [false, false, true, true], "the newest leave");
+    for name in ["alice", "bob"] {
+        let third = admission.enter(&Principal::named(name)).await;
+        assert!(third.is_err(), "{name} has its half of the queue");
+    }
+    assert_eq!(admission.waiting(), 4);
+    drop(bobs);
+    assert_eq!(admission.waiting(), 2);
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_leaves_the_queue_and_takes_no_place() {
+    let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
+    let running = admission.enter(&alice).await.expect("free");
+    for _ in 0..3 {
+        drop([ask(&admission, "alice"), ask(&admission, "bob")]);
+    }
+    assert_eq!(admission.waiting(), 0);
+    // Given the place, and gone before it looks.
+    let late = ask(&admission, "bob");
+    drop(running);
+    assert_eq!((admission.waiting(), free(&admission)), (0, 1));
+    drop(late);
+    assert_eq!(free(&admission), 2);
+}
+
+#[tokio::test]
+async fn one_principal_holds_its_share_and_the_rest_is_for_others() {
+    let (admission, alice) = (Admission::shared(4, 2, 9), Principal::named("alice"));
+    let mut held = vec![admission.enter(&alice).await.expect("free")];
+    held.push(admission.enter(&alice).await.expect("free"));
+    let mut third = ask(&admission, "alice");
+    held.push(admission.enter(&Principal::named("bob")).await.expect("free"));
+    drop(held.pop());
+    assert!(poll(&mut third).is_pending(), "what bob leaves is not for alice");
+    drop(held.pop());
+    assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))), "what she leaves herself is");
+    drop((held, third));
+    assert_eq!((admission.waiting(), free(&admission)), (0, 4));
+}
+
+/// A wait that lends a place of `admission`, begun.
+fn waits(place: &Place) -> (tokio::sync::oneshot::Sender<()>, Pin<Box<dyn Future<Output = ()>>>) {
+    let (ends, end) = oneshot::channel::<()>();
+    let lender = place.lender();
+    let mut wait: Pin<Box<dyn Future<Output = ()>>> =
+        Box::pin(async move { lender.lend_while(end).await.expect("told") });
+    let waker = std::task::Waker::noop();
+    assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    (ends, wait)
+}
+
+#[tokio::test]
+async fn a_place_is_lent_while_its_work_waits_and_taken_back_at_once() {
+    let (admission, alice) = (Admission::new(2, 9), Principal::named("alice"));
+    let places = [admission.enter(&alice).await, admission.enter(&alice).await];
+    let [first, second] = places.map(|place| place.expect("free"));
+    let mut bob = ask(&admission, "bob");
+    let (ends, wait) = waits(&first);
+    let Poll::Ready(Ok(bob)) = poll(&mut bob) else { panic!("bob has what alice does not use") };
+    ends.send(()).expect("waited for");
+    wait.await;
+    assert_eq!(free(&admission), -1, "nobody waits for what was lent");
+    let mut carol = ask(&admission, "carol");
+    drop(bob);
+    assert!(poll(&mut carol).is_pending(), "there are as many again as there may be");
+    first.lender().lend_while(std::future::ready(())).await;
+    assert!(poll(&mut carol).is_pending(), "what does not wait lends nothing");
+    let (ends, wait) = waits(&second);
+    let Poll::Ready(Ok(carol)) = poll(&mut carol) else { panic!("carol has the other") };
+    drop((second, carol));
+    ends.send(()).expect("waited for");
+    wait.await;
+    assert_eq!(free(&admission), 1, "a place that was left is not taken back");
+    let (_ends, wait) = waits(&first);
+    drop(wait);
+    assert_eq!(free(&admission), 1, "a wait that is given up takes it back");
+    first.lender().lend();
+    assert_eq!(free(&admission), 2);
+    first.lender().lend_while(std::future::ready(())).await;
+    assert_eq!(free(&admission), 1, "what comes at once takes it back too");
+    drop(first);
+    assert_eq!(free(&admission), 2);
+}

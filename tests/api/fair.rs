@@ -1,0 +1,89 @@
+//! Work of one principal beside that of others: slow sources hold nobody up.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    remote::setup,
+    support::{
+        BOB, Server, clips,
+        host::{Answer, Certificate, Host},
+    },
+};
+
+/// What tells a hang from progress.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn active_job(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}")).json()["active_job"].clone()
+}
+
+#[test]
+fn slow_sources_of_one_principal_hold_up_no_other() {
+    let folder = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    // Of minutes at the pace at which it is sent, whatever the machine has to do.
+    let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
+    let recipe = format!("{recipe} -c:v libx264 -preset ultrafast -g 30");
+    let bytes = std::fs::read(clips::rendered("minute.mkv", &recipe)).expect("readable");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let host = Host::start(&certificate, move |_, out| {
+        out.head("200 OK", &[&format!("content-length: {}", bytes.len())])?;
+        let (first, rest) = bytes.split_at(200 << 10);
+        out.write_all(first)?;
+        for part in rest.chunks(1000) {
+            out.flush()?;
+            sleep(Duration::from_millis(100));
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            out.write_all(part)?;
+        }
+        Err(io::ErrorKind::ConnectionReset.into())
+    });
+    let server = setup(dir.path(), &certificate)
+        .root(&folder)
+        .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
+        .start();
+    let limits = server.get("/v1/limits").json()["limits"].clone();
+    let most = |name: &str| limits[name]["max"].as_u64().expect("a number");
+    let slow = most("principal_remote_jobs");
+    assert!(slow >= most("file_jobs") && slow < most("remote_jobs"), "{limits}");
+    let runs: Vec<String> = (0..slow).map(|_| server.create_run()).collect();
+    for run in &runs {
+        let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+        let source = json!({ "source_uri": host.url("/slow.mkv"), "max_frames": 1800 });
+        let reply = call.header("prefer", "respond-async").json(&source).send();
+        assert_eq!(reply.status, 202, "{}", reply.text);
+    }
+    let started = Instant::now();
+    let is_decoding = |run: &String| active_job(&server, run)["frames_done"].as_u64() > Some(0);
+    while !runs.iter().all(is_decoding) {
+        assert!(started.elapsed() < PATIENCE, "slow sources are decoded beside each other");
+        sleep(Duration::from_millis(50));
+    }
+
+    let call = |path: &str, body: &Value| {
+        let reply = server.call("POST", path).key(Some(BOB)).json(body).send();
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()
+    };
+    let bobs = call("/v1/runs", &json!({}))["run_id"].as_str().expect("an id").to_owned();
+    let local = json!({ "source_uri": "motion.mp4", "max_frames": 30 });
+    assert_eq!(call(&format!("/v1/runs/{bobs}/ingest"), &local)["decoded_frames"], 30);
+    for run in &runs {
+        assert_eq!(active_job(&server, run)["status"], "running", "bob waited for none of them");
+    }
+    is_over.store(true, Ordering::Relaxed);
+}
