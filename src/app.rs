@@ -144,7 +144,11 @@ struct Stores {
 }
 
 impl Stores {
-    fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Stores, StartError> {
+    fn open(
+        config: &Config,
+        metrics: &Arc<Metrics>,
+        reserve: &Arc<Reserve>,
+    ) -> Result<Stores, StartError> {
         let former = config.keys.as_ref().map(KeyRing::former).unwrap_or_default();
         let log_dir = config.data_dir.join("log");
         let (timeline, recovery) = Timeline::open(&log_dir, log_options(metrics))?;
@@ -156,7 +160,12 @@ impl Stores {
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
-        let quota = Quota::new(config.quotas);
+        let is_shared = config.keys.as_ref().is_some_and(KeyRing::is_shared);
+        let quota = if is_shared {
+            Quota::shared(config.quotas, Arc::clone(reserve))
+        } else {
+            Quota::new(config.quotas)
+        };
         let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
@@ -254,11 +263,11 @@ impl App {
                 }
             })
             .map_err(StartError::Spare)?;
-        let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics)?;
+        let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
+        let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
         let log = registry.timeline();
         let last = log.heads(log.head(), 1).first().map(|head| head.at);
         let clock = AgeClock::starting(wall_now(), last);
-        let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
         let webhooks = Webhooks::open(
             Arc::clone(&registry),
             egress.clone(),
@@ -297,7 +306,7 @@ impl App {
         });
         let crowd = descriptors::crowd(&config)?;
         let rates = Rates::new(config.rate_global, config.rate_principal);
-        let idempotency = Idempotency::open(ledger.clone(), clock)?;
+        let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
         let uploads = config.data_dir.join("uploads");
         let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
         let draining = CancellationToken::new();

@@ -39,17 +39,25 @@ impl Reserve {
 
     /// What is missing, if anything, as of the last second.
     pub fn check(&self) -> io::Result<Option<Low>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = match *seen {
-            Some((at, free)) if at.elapsed() < FRESH => free,
-            _ => {
-                let stat = rustix::fs::statvfs(&self.dir)?;
-                let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-                *seen = Some((Instant::now(), free));
-                free
-            }
-        };
+        let (_, free) = self.free()?;
         Ok((free < self.bytes).then_some(Low { free, reserve: self.bytes }))
+    }
+
+    /// Bytes that were free above the reserve, and when that was: in the last second.
+    pub fn room(&self) -> io::Result<(Instant, u64)> {
+        let (at, free) = self.free()?;
+        Ok((at, free.saturating_sub(self.bytes)))
+    }
+
+    fn free(&self) -> io::Result<(Instant, u64)> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fresh) = seen.filter(|(at, _)| at.elapsed() < FRESH) {
+            return Ok(fresh);
+        }
+        let stat = rustix::fs::statvfs(&self.dir)?;
+        let free = (Instant::now(), stat.f_bavail.saturating_mul(stat.f_frsize));
+        *seen = Some(free);
+        Ok(free)
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! A record is durable before its request begins and again with its answer, so that a crash
 //! between leaves one that says "begun": the log then tells whether anything came of it.
-//! Bounded for each owner in records and bytes: what is kept is kept for its time, and an owner
-//! whose table is full begins nothing new under a key. Knows no HTTP.
+//! Bounded for each owner in records and bytes, and charged to it: what is kept is kept for its time,
+//! and an owner whose table is full begins nothing new under a key. Knows no HTTP.
 
+mod attempt;
+mod charges;
 mod records;
 mod trace;
 
@@ -14,8 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{RequestId, RunId, Seq, WallTime};
-use redb::WriteTransaction;
+use media::{RequestId, Seq, WallTime};
 use sha2::{Digest, Sha256};
 use timeline::{Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
@@ -26,7 +27,10 @@ use crate::{
     clock::{AgeClock, Moment},
     config::Principal,
     ledger::{Ledger, LedgerError},
+    quota::Quota,
 };
+pub use attempt::Attempt;
+use charges::Charges;
 use records::State;
 pub use trace::Trace;
 
@@ -145,17 +149,25 @@ pub struct Interrupted {
 pub struct Idempotency {
     ledger: Ledger,
     clock: AgeClock,
+    charges: Charges,
     under_way: Mutex<HashSet<Scope>>,
     /// When room was last looked for, by owner.
     looked: Mutex<HashMap<Principal, Instant>>,
 }
 
 impl Idempotency {
-    /// The records in `ledger`, without those whose time is over by `clock`.
-    pub fn open(ledger: Ledger, clock: AgeClock) -> Result<Arc<Idempotency>, LedgerError> {
-        let keys =
-            Idempotency { ledger, clock, under_way: Mutex::default(), looked: Mutex::default() };
+    /// The records in `ledger`, without those whose time is over by `clock`; what they take is
+    /// charged to their owners.
+    pub fn open(
+        ledger: Ledger,
+        clock: AgeClock,
+        quota: Arc<Quota>,
+    ) -> Result<Arc<Idempotency>, LedgerError> {
+        let charges = Charges::new(ledger.clone(), quota);
+        let (under_way, looked) = (Mutex::default(), Mutex::default());
+        let keys = Idempotency { ledger, clock, charges, under_way, looked };
         keys.expire(keys.clock.now())?;
+        keys.ledger.read(records::owners)?.iter().try_for_each(|owner| keys.settle(owner))?;
         Ok(Arc::new(keys))
     }
 
@@ -187,7 +199,14 @@ impl Idempotency {
                 return Ok(());
             }
             self.ledger.write(|change| records::forget(change, &over))?;
+            let owners: HashSet<&str> = over.iter().map(|(owner, ..)| owner.as_str()).collect();
+            owners.iter().try_for_each(|owner| self.settle(&Principal::named(owner)))?;
         }
+    }
+
+    /// Charges `owner` for what is kept of its requests now.
+    fn settle(&self, owner: &Principal) -> Result<(), LedgerError> {
+        self.charges.settle(owner)
     }
 
     /// Begins the use of a key; waits for the disk.
@@ -237,7 +256,8 @@ impl Idempotency {
         answer: Answer,
     ) -> Result<(), LedgerError> {
         let answered = State::Answered(fingerprint, answer);
-        self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))
+        self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))?;
+        self.settle(&scope.owner)
     }
 
     /// The answer that is kept under `scope`.
@@ -263,12 +283,14 @@ impl Idempotency {
             is_idle.then(|| (UnderWay { keys: self, scope }, past))
         });
         let idle = trace::idle(held.collect(), timeline, TRACED_MAX)?;
-        Ok(self.ledger.write(|change| {
+        let made = self.ledger.write(|change| {
             // One may have been answered since it was listed.
             idle.iter().try_fold(false, |made, (held, past)| {
                 Ok(records::remove_begun(change, &held.scope, &past.request_id)? || made)
             })
-        })?)
+        })?;
+        self.settle(owner)?;
+        Ok(made)
     }
 
     /// Whether it is time to look for room of `owner`; it is remembered as done.
@@ -312,69 +334,6 @@ pub fn oldest_kept(now: WallTime) -> WallTime {
 fn until_over(at: WallTime, oldest: WallTime) -> Duration {
     let left_ms = at.epoch_ms.saturating_sub(oldest.epoch_ms);
     Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
-}
-
-/// A request that is being carried out under its key, until dropped.
-///
-/// Dropped without an answer it stays "begun", as after a crash.
-pub struct Attempt {
-    keys: Arc<Idempotency>,
-    scope: Scope,
-    request_id: RequestId,
-    at: WallTime,
-    after: Seq,
-}
-
-impl Attempt {
-    /// Says durably that the request begins; what was said of an earlier one is forgotten.
-    pub fn write(
-        &mut self,
-        fingerprint: Option<Fingerprint>,
-        head: Seq,
-    ) -> Result<(), LedgerError> {
-        self.after = head;
-        let request_id = self.request_id.to_string();
-        let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
-        self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))
-    }
-
-    /// Keeps what was answered.
-    pub fn answered(&self, fingerprint: Fingerprint, answer: Answer) -> Result<(), LedgerError> {
-        self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))
-    }
-
-    /// As [`Attempt::answered`], together with other changes: all of them happen or none.
-    pub fn answered_with(
-        &self,
-        change: &WriteTransaction,
-        fingerprint: Fingerprint,
-        answer: Answer,
-    ) -> Result<(), redb::Error> {
-        records::put(change, &self.scope, self.at, &State::Answered(fingerprint, answer))
-    }
-
-    /// Forgets a request that did nothing.
-    pub fn refused(&self) -> Result<(), LedgerError> {
-        self.keys.ledger.write(|change| records::remove(change, &self.scope))
-    }
-
-    /// Where the log tells that the request did something, as [`Interrupted::trace`] does.
-    pub fn trace(
-        &self,
-        timeline: &Timeline,
-        run: Option<RunId>,
-        reads_max: usize,
-    ) -> Result<Trace, TimelineError> {
-        let request_id = self.request_id.to_string();
-        let begun = Interrupted { fingerprint: None, request_id, after: self.after };
-        begun.trace(timeline, run, reads_max)
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.keys.under_way().remove(&self.scope);
-    }
 }
 
 #[cfg(test)]

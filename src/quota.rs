@@ -1,19 +1,20 @@
 //! Byte accounts: how much each principal and all together keep on disk, against two quotas.
 //!
-//! Counted are uploads, stills, signal columns and log records that somebody can still read: a
-//! deleted run or upload counts no more. Bytes that two runs share by their content count for
-//! both, so that nobody's account tells what others store, and a release is a subtraction.
-//! In memory, rebuilt at start. What ends a run is recorded, never refused.
+//! Counted are uploads, stills, signal columns, log records and kept answers, deleted ones until
+//! they are gone from the disk. Bytes that two runs share by their content count for both, so that
+//! nobody's account tells what others store, and a release is a subtraction. In memory, rebuilt
+//! at start. What ends a run is recorded, never refused.
 
 use std::{
     collections::HashMap,
     num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use media::ErrorKind;
 
-use crate::config::Principal;
+use crate::{config::Principal, disk::Reserve};
 
 /// Most bytes kept; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,11 @@ pub struct QuotaLimits {
     /// Each principal.
     pub principal: Option<NonZeroU64>,
 }
+
+/// A principal stores one part in so many of what it stores and what is free above the reserve.
+pub const SHARE: u64 = 2;
+/// Deleted records are kept while they take no more than one part in so many of a limit.
+const DELETED_SHARE: u64 = 8;
 
 /// Why bytes are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +78,8 @@ impl QuotaError {
 #[derive(Debug, Default)]
 pub struct Quota {
     limits: QuotaLimits,
+    /// The disk of which each principal has a share, where none has a quota.
+    shared: Option<Arc<Reserve>>,
     accounts: Mutex<Accounts>,
 }
 
@@ -81,12 +89,22 @@ struct Accounts {
     total: u64,
     /// Only those that use anything.
     principals: HashMap<Principal, u64>,
+    /// When the disk was looked at last, and the sum then.
+    looked: Option<Seen>,
 }
+
+/// A time, and bytes at that time.
+type Seen = (Instant, u64);
 
 impl Quota {
     /// Empty accounts under `limits`.
     pub fn new(limits: QuotaLimits) -> Arc<Quota> {
-        Arc::new(Quota { limits, accounts: Mutex::default() })
+        Arc::new(Quota { limits, shared: None, accounts: Mutex::default() })
+    }
+
+    /// Empty accounts under `limits`, of principals that share the disk of `reserve`.
+    pub fn shared(limits: QuotaLimits, reserve: Arc<Reserve>) -> Arc<Quota> {
+        Arc::new(Quota { limits, shared: Some(reserve), accounts: Mutex::default() })
     }
 
     /// Charges `owner` for `bytes` that are about to be stored, whole or not at all.
@@ -97,15 +115,36 @@ impl Quota {
     /// Charges `owner` for `bytes` more of something of which `held` are charged already: a
     /// refusal tells of it as a whole, and of what is used without it.
     fn charge_beside(&self, owner: &Principal, bytes: u64, held: u64) -> Result<(), QuotaError> {
+        let seen = self.seen();
         let mut accounts = self.accounts();
-        accounts.check(&self.limits, owner, bytes).map_err(|error| error.beside(held))?;
+        accounts.check(&self.limits, seen, owner, bytes).map_err(|error| error.beside(held))?;
         accounts.add(owner, bytes);
         Ok(())
     }
 
+    /// Bytes of which a principal has a share beside what it stores, and when they were free.
+    fn seen(&self) -> Option<Seen> {
+        let reserve = self.shared.as_ref().filter(|_| self.limits.principal.is_none())?;
+        // A disk that cannot be examined is for the write to refuse.
+        reserve.room().ok()
+    }
+
+    /// Most that `owner` may store now; `None` where that has no limit of its own.
+    pub fn most(&self, owner: &Principal) -> Option<u64> {
+        let seen = self.seen();
+        self.accounts().most(&self.limits, seen, owner)
+    }
+
+    /// Whether `bytes` are too much for `owner` to keep of what nobody can read any more.
+    pub fn is_in_the_way(&self, owner: &Principal, bytes: u64) -> bool {
+        let limits = [self.most(owner), self.limits.global.map(NonZeroU64::get)];
+        limits.into_iter().flatten().any(|limit| bytes > limit / DELETED_SHARE)
+    }
+
     /// Refuses work of `owner` that could store nothing at all.
     pub fn check(&self, owner: &Principal) -> Result<(), QuotaError> {
-        self.accounts().check(&self.limits, owner, 1)
+        let seen = self.seen();
+        self.accounts().check(&self.limits, seen, owner, 1)
     }
 
     /// Counts `bytes` of `owner` that are stored already, whatever the quotas say.
@@ -144,17 +183,40 @@ impl Accounts {
         self.principals.get(owner).copied().unwrap_or(0)
     }
 
-    fn check(&self, limits: &QuotaLimits, owner: &Principal, asked: u64) -> Result<(), QuotaError> {
-        let passed = |limit: Option<NonZeroU64>, used: u64| {
-            limit.map(NonZeroU64::get).filter(|quota| used.saturating_add(asked) > *quota)
+    /// What is left of the room that was `seen`.
+    fn room(&mut self, (at, room): Seen) -> u64 {
+        let (_, before) = *self.looked.insert(match self.looked {
+            Some(looked) if looked.0 == at => looked,
+            _ => (at, self.total),
+        });
+        room.saturating_sub(self.total.saturating_sub(before))
+    }
+
+    fn most(&mut self, limits: &QuotaLimits, seen: Option<Seen>, owner: &Principal) -> Option<u64> {
+        if let Some(quota) = limits.principal {
+            return Some(quota.get());
+        }
+        let room = self.room(seen?);
+        Some(self.used(owner).saturating_add(room) / SHARE)
+    }
+
+    fn check(
+        &mut self,
+        limits: &QuotaLimits,
+        seen: Option<Seen>,
+        owner: &Principal,
+        asked: u64,
+    ) -> Result<(), QuotaError> {
+        let passed = |limit: Option<u64>, used: u64| {
+            limit.filter(|quota| used.saturating_add(asked) > *quota)
         };
         let used = self.used(owner);
         // The principal's own first: that is what it can do something about.
-        if let Some(quota) = passed(limits.principal, used) {
+        if let Some(quota) = passed(self.most(limits, seen, owner), used) {
             return Err(QuotaError::Principal { quota, used, asked });
         }
         let used = self.total;
-        passed(limits.global, used)
+        passed(limits.global.map(NonZeroU64::get), used)
             .map_or(Ok(()), |quota| Err(QuotaError::Global { quota, used, asked }))
     }
 
@@ -261,6 +323,28 @@ mod tests {
         assert_eq!(quota.charge(&alice, u64::MAX / 2), Ok(()));
         assert_eq!(quota.check(&alice), Ok(()));
         assert_eq!(quota.used(&alice), u64::MAX / 2);
+    }
+
+    #[test]
+    fn without_a_quota_of_its_own_a_principal_has_half_of_the_room() {
+        let [alice, bob, carol] = ["alice", "bob", "carol"].map(Principal::named);
+        let (limits, mut accounts) = (QuotaLimits::default(), Accounts::default());
+        let at = Instant::now();
+        let mut take = |seen, owner, bytes| {
+            let taken = accounts.check(&limits, seen, owner, bytes);
+            taken.map(|()| accounts.add(owner, bytes))
+        };
+        let seen = Some((at, 100));
+        assert_eq!(take(seen, &alice, 50), Ok(()));
+        let over = QuotaError::Principal { quota: 50, used: 50, asked: 1 };
+        assert_eq!(take(seen, &alice, 1), Err(over), "what came since the look counts");
+        assert_eq!(take(seen, &bob, 25), Ok(()));
+        assert!(take(seen, &bob, 1).is_err());
+        let later = Some((at + std::time::Duration::from_secs(1), 25));
+        assert!(take(later, &alice, 1).is_err(), "and what others took is not hers");
+        assert!(take(later, &bob, 1).is_err());
+        assert_eq!(take(later, &carol, 12), Ok(()));
+        assert_eq!(take(None, &alice, 1000), Ok(()), "where the disk cannot be examined");
     }
 
     #[test]

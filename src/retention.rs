@@ -1,11 +1,13 @@
 //! What the service removes by itself: old runs, records of deleted runs, stills past their age,
 //! and files that no event names.
 //!
-//! One sweep at start and then every hour, slow on purpose. Stills that nobody can fetch go with
-//! the next sweep, records and columns of a deleted run after its age; runs whose readers have
-//! not been told everything stay. Ages end at the log's last event and move as an [`AgeClock`]
+//! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
+//! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
+//! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the log's last event and move as an [`AgeClock`]
 //! does: a clock that runs ahead removes nothing. A sweep that fails is counted; the next one does
 //! what it left.
+
+mod hashes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,9 +29,14 @@ use crate::{
     metrics::{Metrics, StoredFile},
     session::registry::{Registry, Run},
 };
+use hashes::Hashes;
 
 /// Time from one sweep to the next.
 const EVERY: Duration = Duration::from_secs(3600);
+/// Time from a deletion to the sweep that it asks for, for others to come with it.
+const SOON: Duration = Duration::from_secs(1);
+/// How many times as long as a sweep took, at least, before a deletion has another one begin.
+const REST_FACTOR: u32 = 10;
 /// Bytes that a sweep writes in a second.
 const BYTES_PER_SECOND: u32 = 32 << 20;
 /// Events that a sweep reads before it rests.
@@ -109,18 +116,20 @@ impl Retention {
             &kinds,
             || ControlFlow::Continue(()),
             |head, event| {
-                let bytes = match event {
+                let Some(run) = self.registry.run(head.run) else { return };
+                // The stills of a deleted run went with a sweep, or are to go with the next.
+                let is_shown = run.lifecycle().is_visible();
+                let (column_bytes, still_bytes) = match event {
                     Event::KeyframeStored(still)
-                        if kept_from.is_none_or(|from| head.at >= from) =>
+                        if kept_from.is_none_or(|from| head.at >= from)
+                            && (is_shown || self.blobs.has(&still.image_sha256)) =>
                     {
-                        still.image_bytes
+                        (0, still.image_bytes)
                     }
-                    Event::FramesDecoded(decoded) => decoded.signals.column_bytes(),
-                    _ => 0,
+                    Event::FramesDecoded(decoded) => (decoded.signals.column_bytes(), 0),
+                    _ => return,
                 };
-                if let Some(run) = self.shown(head.run) {
-                    run.record_stored(bytes, self.registry.quota());
-                }
+                run.record_stored(column_bytes, still_bytes, self.registry.quota());
             },
         );
         if unreadable > 0 {
@@ -134,15 +143,29 @@ impl Retention {
         self.released_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sweeps now and then every hour, until `stop`.
+    /// Sweeps now, then every hour and soon after deletions, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(EVERY);
         // After a machine's sleep one sweep does what several would have done.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        let mut rest = SOON;
+        loop {
+            let after_a_deletion = async {
+                self.registry.deletions().await;
+                tokio::time::sleep(rest).await;
+            };
+            let is_due = tokio::select! {
+                _ = tick.tick() => true,
+                () = after_a_deletion => self.registry.has_leftovers(),
+                () = stop.cancelled() => return,
+            };
+            if !is_due {
+                continue;
+            }
             let started = Instant::now();
             let swept = self.sweep(&stop).await;
             self.metrics.retention_seconds.observe(started.elapsed().as_secs_f64());
+            rest = SOON.max(started.elapsed() * REST_FACTOR);
             match swept {
                 Ok(swept) => self.tell(&swept, started.elapsed()),
                 Err(error) => self.failed(&error),
@@ -237,7 +260,10 @@ impl Retention {
             .deleted_runs
             .map(|age| timeline.deleted_before(stepped(ago(now, age), age)))
             .unwrap_or_default();
-        let purged = deleted.difference(behind).copied().collect();
+        let rests = |run: &RunId| self.registry.run(*run).is_none_or(|run| run.is_at_rest());
+        let old = deleted.into_iter().filter(rests);
+        let purged = old.chain(self.registry.deleted_in_the_way());
+        let purged = purged.filter(|run| !behind.contains(run)).collect();
         let pace = |bytes: usize| {
             thread::sleep(Duration::from_secs(1) * bytes as u32 / BYTES_PER_SECOND);
             going(stop)
@@ -255,6 +281,8 @@ impl Retention {
         now: WallTime,
         stop: &CancellationToken,
     ) -> Result<Swept, TimelineError> {
+        // Before the sweep begins: it spares what is stored, and charged, after that.
+        let deleted = self.registry.deleted_stills();
         let Some(sweep) = self.blobs.sweep() else { return Ok(Swept::default()) };
         let before = self.blobs.removed_before()?;
         let kept_from = self.ages.stills.map(|age| ago(now, age)).max(before);
@@ -283,12 +311,16 @@ impl Retention {
         }
         // Only now that all of them are known, and once, whatever fails after this.
         for (run, bytes) in releases.into_values() {
-            run.release_stored(bytes, self.registry.quota());
+            run.release_stills(bytes, self.registry.quota());
         }
         *self.released_before() = kept_from;
         let stays =
             |hash: &BlobHash| named.contains(hash) || unreadable > 0 && !over.contains(hash);
-        sweep.finish(stays, || thread::sleep(REST))
+        let swept = sweep.finish(stays, || thread::sleep(REST))?;
+        for (run, bytes) in deleted {
+            run.release_stills(bytes, self.registry.quota());
+        }
+        Ok(swept)
     }
 
     /// Calls `visit` with every readable event that names a still, until `stop`; returns how
@@ -351,26 +383,6 @@ impl Retention {
 
 fn going(stop: &CancellationToken) -> ControlFlow<()> {
     if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// Hashes by their starts, which is enough: two that share one keep each other, nothing more.
-#[derive(Default)]
-struct Hashes(HashSet<[u8; 8]>);
-
-impl Hashes {
-    fn start(hash: &BlobHash) -> [u8; 8] {
-        let mut start = [0; 8];
-        start.copy_from_slice(&hash.as_bytes()[..8]);
-        start
-    }
-
-    fn insert(&mut self, hash: &BlobHash) {
-        self.0.insert(Hashes::start(hash));
-    }
-
-    fn contains(&self, hash: &BlobHash) -> bool {
-        self.0.contains(&Hashes::start(hash))
-    }
 }
 
 fn ago(now: WallTime, age: Duration) -> WallTime {

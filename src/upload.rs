@@ -327,10 +327,12 @@ impl Uploads {
             Ok(removed.map(|value| value.value().0))
         })?;
         let Some(bytes) = removed else { return Ok(false) };
-        self.quota.release(owner, bytes);
         let path = self.dirs[1].join(folder).join(name.as_str());
-        if let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(%error, %name, "a removed upload stays until the next start");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, %name, "a removed upload stays, charged, until the next start");
+            }
+            Ok(()) | Err(_) => self.quota.release(owner, bytes),
         }
         Ok(true)
     }

@@ -11,6 +11,8 @@ mod analyze;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/charges.rs"]
+mod charges;
 #[path = "api/damage.rs"]
 mod damage;
 #[path = "api/database.rs"]

@@ -146,10 +146,10 @@ pub async fn once_at_its_end(
     request.extensions_mut().insert(ticket.clone());
     let carried_out = async move {
         let response = next.run(request).await;
-        if let Ticket::Act(attempt) = ticket
-            && !response.status().is_success()
-        {
-            app.blocking(move || attempt.refused()).await??;
+        if let Ticket::Act(attempt) = ticket {
+            let is_kept = response.status().is_success();
+            let settled = move || if is_kept { attempt.settle() } else { attempt.refused() };
+            app.blocking(settled).await??;
         }
         Ok(response)
     };
@@ -170,9 +170,15 @@ async fn begin(
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
     let timeline = app.registry.timeline().clone();
+    // An answer would be kept, whatever else the request stores.
+    let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
     let begin = move || -> Result<Begun, ApiError> {
         let owner = scope.owner().clone();
         let begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
+        if let (Begun::Fresh(attempt), Err(error)) = (&begun, room) {
+            attempt.refused()?;
+            return Err(error);
+        }
         // What holds no answer makes room before anybody is refused.
         if matches!(begun, Begun::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {

@@ -135,9 +135,10 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     limits.extend(live::of_live(&app));
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
-    if let Some(stored) = limits.get_mut("principal_stored") {
-        stored.used = Some(used.into());
-    }
+    // Without a quota of its own, a principal among others has a share of the disk.
+    let stored = Limit::switched(app.quota.most(&caller.principal), "bytes");
+    let stored = Limit { used: Some(used.into()), ..stored.by("SERVICE_PRINCIPAL_QUOTA_BYTES") };
+    limits.insert("principal_stored", stored);
     Json(LimitsAnswer { request_id: caller.request_id, limits })
 }
 
@@ -261,7 +262,6 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("failed_authentications", Limit::most(FAILURES_MAX, "of an address, then one a second")),
         ("api_key", least(KEY_BYTES_MIN, "characters")),
         ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
-        ("principal_stored", quota(config.quotas.principal).by("SERVICE_PRINCIPAL_QUOTA_BYTES")),
         ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
         ("readers", Limit::most(app.jobs, "long answers made at once")),
         ("readers_waiting", Limit::most(app::READERS_WAITING, "waiting")),

@@ -230,6 +230,9 @@ pub async fn keepalive(
     caller: Caller,
     Owned(run): Owned,
 ) -> Result<Json<RunStanding>, ApiError> {
+    run.check_active()?;
+    app.check_open()?;
+    app.quota.check(&caller.principal)?;
     app.registry.keep_alive(&run, caller.request_id).await?;
     Ok(Json(RunStanding {
         request_id: caller.request_id,

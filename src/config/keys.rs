@@ -108,6 +108,11 @@ impl KeyRing {
         self.0.is_empty()
     }
 
+    /// Several principals are accepted.
+    pub fn is_shared(&self) -> bool {
+        self.0.len() > 1
+    }
+
     /// The principal of `key`; takes as long for an unknown key as for any known one.
     pub fn principal(&self, key: &[u8]) -> Option<&Principal> {
         let digest: [u8; 32] = Sha256::digest(key).into();

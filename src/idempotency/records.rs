@@ -138,6 +138,30 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
+/// What a record takes on disk beside its answer, about.
+const RECORD_BYTES: u64 = 256;
+
+/// What the records of `owner` take.
+pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(0) };
+    let owner = owner.as_str();
+    let own = ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?;
+    own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
+}
+
+/// Every owner of a record.
+pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
+    let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(owners) };
+    // Past all of each: no name holds a NUL.
+    while let Some(entry) = ages.range((from.as_str(), i64::MIN, [0; 32])..)?.next() {
+        let owner = entry?.0.value().0.to_owned();
+        from = format!("{owner}\0");
+        owners.push(Principal::named(&owner));
+    }
+    Ok(owners)
+}
+
 /// The requests of `owner` that have begun and were not answered, [`RECORDS_MAX`] at most.
 pub(super) fn begun_of(
     view: &ReadTransaction,

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use media::RunId;
+use redb::WriteTransaction;
 use timeline::Event;
 
 use super::*;
@@ -11,7 +13,8 @@ const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
 fn open(dir: &Path, now: WallTime) -> Arc<Idempotency> {
     let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
     // The system's clock is ahead of all times here, and time stands still.
-    Idempotency::open(ledger, AgeClock::starting(now, None)).expect("opens")
+    Idempotency::open(ledger, AgeClock::starting(now, None), Quota::new(Default::default()))
+        .expect("opens")
 }
 
 fn scope(key: &str) -> Scope {

@@ -113,7 +113,7 @@ impl Journal {
         let stored = Stored { frame_index, pts_ms, event_type, bytes, hash };
         match self.write(vec![stored.event(self.run.id())]).await {
             Ok(_) => {
-                self.run.keep(hold);
+                self.run.keep(hold, 0);
                 Ok(())
             }
             Err(error) => {

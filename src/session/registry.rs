@@ -14,12 +14,13 @@ use media::{RequestId, RunId, Seq, WallTime};
 use timeline::{
     Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, Timeline, TimelineError,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 
 use super::Lifecycle;
 use crate::{config::Principal, quota::Quota, telemetry::SPANS};
 
+mod account;
 mod change;
 mod chunks;
 mod error;
@@ -54,6 +55,7 @@ pub struct Registry {
     quota: Arc<Quota>,
     tables: Mutex<Tables>,
     job_ends: Arc<JobEnds>,
+    deletions: Notify,
 }
 
 #[derive(Default)]
@@ -81,8 +83,9 @@ impl Registry {
         wall_now: WallTime,
         former: &HashMap<Principal, Principal>,
     ) -> Result<Arc<Registry>, TimelineError> {
-        let (tables, job_ends) = (Mutex::default(), Arc::default());
-        let registry = Arc::new(Registry { timeline, limits, quota, tables, job_ends });
+        let (tables, job_ends, deletions) = (Mutex::default(), Arc::default(), Notify::new());
+        let registry = Registry { timeline, limits, quota, tables, job_ends, deletions };
+        let registry = Arc::new(registry);
         registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -90,6 +93,13 @@ impl Registry {
                 registry.fold(heads, Instant::now());
             }
         }));
+        let follower = Arc::downgrade(&registry);
+        registry.on_job_end(move |run| {
+            let Some(registry) = follower.upgrade() else { return };
+            if registry.run(run).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
+                registry.deletions.notify_one();
+            }
+        });
         Ok(registry)
     }
 
@@ -156,6 +166,15 @@ impl Registry {
         let runs: Vec<_> = changed.iter().filter_map(|id| tables.runs.get(id).cloned()).collect();
         drop(tables);
         runs.iter().for_each(|run| self.account(run));
+        if heads.iter().any(|head| head.kind == EventKind::RunDeleted) {
+            self.deletions.notify_one();
+        }
+    }
+
+    /// Resolves when runs were deleted, or the last job of a deleted one has ended, since it did so
+    /// last.
+    pub async fn deletions(&self) {
+        self.deletions.notified().await;
     }
 
     /// Counts what the events of `run` take in the log.

@@ -53,6 +53,7 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let dir = tempfile::tempdir().expect("a directory");
     let receiver = Receiver::start(dir.path());
     let setup = webhooks::setup(dir.path(), &receiver).on_disk(64);
+    let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);

@@ -39,6 +39,14 @@ fn series(server: &Server, name: &str) -> u64 {
     line.expect("the series").parse().expect("a number")
 }
 
+pub fn wait_for(what: &str, found: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !found() {
+        assert!(started.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Waits for the sweep that every start begins with.
 fn swept(server: &Server) {
     let started = Instant::now();
@@ -72,7 +80,7 @@ fn stills(server: &Server, run: &str) -> Vec<String> {
 }
 
 /// Every file below `dir`.
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).expect("there").flatten();
     let mut found = Vec::new();
     for path in entries.map(|entry| entry.path()) {
@@ -120,7 +128,7 @@ fn an_ingest_past_the_quota_is_refused_whole_until_something_is_deleted() {
     let stop = server.post(&format!("/v1/runs/{second}/stop"), &json!({}));
     assert_eq!(stop.status, 200, "{}", stop.text);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
-    assert!(used(&server) < 20_000, "deleted runs count no more: {}", used(&server));
+    wait_for("what is gone counts no more", || used(&server) < 20_000);
     ingested(&server, "motion.mp4");
 }
 
@@ -155,12 +163,13 @@ fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
             let retry = refused.header("retry-after");
             assert_eq!(retry.is_empty(), status == 409, "{path}: {retry:?}");
         }
-        assert_eq!(server.post(&format!("{run_path}/keepalive"), &json!({})).status, 200);
+        let refused = server.post(&format!("{run_path}/keepalive"), &json!({}));
+        assert_eq!((refused.status, refused.code().as_str()), (status, code));
     }
     let server = Setup::new(dir.path()).var("SERVICE_QUOTA_BYTES", "1").start();
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    assert_eq!(used(&server), 0);
+    wait_for("a deleted run in the way is purged", || used(&server) == 0);
     server.create_run();
 }
 
@@ -178,21 +187,22 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
     for run in [&shared, &gone] {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
+    let removed = "service_retention_files_removed_total{kind=\"still\"}";
+    wait_for("stills go soon, those of no other run", || series(&server, removed) == own as u64);
     let_time_pass(&server);
     let count = used(&server);
     drop(server);
 
-    let server = setup.var("SERVICE_RETENTION_DELETED_RUN_DAYS", SOON).start();
+    let setup = setup.var("SERVICE_RETENTION_DELETED_RUN_DAYS", SOON);
+    let server = setup.start();
     swept(&server);
     assert!(series(&server, "service_retention_events_purged_total") > 5);
-    let removed = "service_retention_files_removed_total{kind=\"still\"}";
-    assert_eq!(series(&server, removed), own as u64, "the stills of no other run");
+    assert_eq!(series(&server, removed), 0, "the stills of no other run");
     assert_eq!((server.events(&kept), stills(&server, &kept)), before);
     for path in &before.1 {
         assert_eq!(server.get(path).status, 200, "a still that two runs named");
     }
-    // The framing behind a run's last event is counted with its next one.
-    assert!(used(&server).abs_diff(count) <= 64, "{} after {count}", used(&server));
+    assert!(used(&server) < count, "records count until they are purged: {count}");
     for run in [&shared, &gone] {
         assert_eq!(
             server.call("DELETE", &format!("/v1/runs/{run}")).send().status,
@@ -308,6 +318,8 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path()).root(&clips).on_disk(96);
+    // The reserve alone is in the way, and no share of the disk.
+    let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();
     let disk = server.sees(&dir.path().join("data"));
     let free = || {

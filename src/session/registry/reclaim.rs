@@ -32,12 +32,14 @@ impl Registry {
         deleted
     }
 
-    /// Forgets deleted runs whose records are gone.
+    /// Forgets deleted runs whose records are gone, and charges their owners no more.
     pub fn forget(&self, purged: &HashSet<RunId>) {
         let mut tables = self.tables();
         for id in purged {
-            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
-                tables.runs.remove(id);
+            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted)
+                && let Some(run) = tables.runs.remove(id)
+            {
+                run.release_all(self.quota());
             }
         }
     }

@@ -15,15 +15,11 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::{
     JobEnds, RunError, Snapshot,
+    account::Charged,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
 };
-use crate::{
-    config::Principal,
-    json,
-    quota::{Hold, Quota},
-    session::Lifecycle,
-};
+use crate::{config::Principal, json, session::Lifecycle};
 
 /// Events read at a time while the stills of a run are indexed.
 const STILLS_PAGE: usize = 1000;
@@ -94,6 +90,7 @@ pub struct Run {
     job_ends: Arc<JobEnds>,
     stills: Mutex<Stills>,
     pub(super) chunks: Mutex<ChunkOrder>,
+    pub(super) charged: Mutex<Charged>,
 }
 
 struct State {
@@ -105,9 +102,6 @@ struct State {
     source_uri: Option<Arc<str>>,
     model: Option<Label>,
     semantic: Option<Arc<SemanticOutcome>>,
-    /// What its owner is charged for its events, and for its stills and columns.
-    log_bytes: u64,
-    side_bytes: u64,
 }
 
 /// Sizes of the stills among the events before `next`.
@@ -154,8 +148,6 @@ impl Run {
             source_uri: None,
             model: None,
             semantic: None,
-            log_bytes: 0,
-            side_bytes: 0,
         };
         Run {
             id,
@@ -167,6 +159,7 @@ impl Run {
             job_ends,
             stills: Mutex::default(),
             chunks: Mutex::default(),
+            charged: Mutex::default(),
         }
     }
 
@@ -299,48 +292,13 @@ impl Run {
         }
     }
 
-    /// Charges its owner for `log_bytes` of events; a deleted run is charged for nothing.
-    pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        let owner = &self.origin.principal;
-        if state.lifecycle == Lifecycle::Deleted {
-            let bytes =
-                std::mem::take(&mut state.log_bytes) + std::mem::take(&mut state.side_bytes);
-            quota.release(owner, bytes);
-            return;
-        }
-        quota.record(owner, log_bytes.saturating_sub(state.log_bytes));
-        quota.release(owner, state.log_bytes.saturating_sub(log_bytes));
-        state.log_bytes = log_bytes;
-    }
-
-    /// Leaves its owner charged for what it stored beside the log, unless it is deleted.
-    pub fn keep(&self, hold: Hold) {
-        let mut state = lock(&self.state);
-        if state.lifecycle != Lifecycle::Deleted {
-            state.side_bytes += hold.keep();
-        }
-    }
-
-    /// Charges its owner for `bytes` beside the log that it had before this start.
-    pub fn record_stored(&self, bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        if state.lifecycle != Lifecycle::Deleted {
-            quota.record(&self.origin.principal, bytes);
-            state.side_bytes += bytes;
-        }
-    }
-
-    /// Gives back `bytes` of what it stored beside the log: they were removed.
-    pub fn release_stored(&self, bytes: u64, quota: &Quota) {
-        let mut state = lock(&self.state);
-        let bytes = bytes.min(state.side_bytes);
-        state.side_bytes -= bytes;
-        quota.release(&self.origin.principal, bytes);
-    }
-
     pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.order.lock().await
+    }
+
+    /// Nothing is under way for it.
+    pub fn is_at_rest(&self) -> bool {
+        lock(&self.jobs).all().next().is_none()
     }
 
     pub(super) fn created_seq(&self) -> Seq {
@@ -355,7 +313,7 @@ impl Run {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
         let over = state.idle_until.is_some_and(|until| until <= now);
-        over && state.lifecycle.is_active() && lock(&self.jobs).all().next().is_none()
+        over && state.lifecycle.is_active() && self.is_at_rest()
     }
 
     pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {

@@ -304,7 +304,7 @@ impl Job {
         if let Some(last) = signals.last() {
             self.guard.token().advance(self.frames, last.pts_ms);
         }
-        self.stored.charge(self.signals.column_bytes() - before)
+        self.stored.charge_column(self.signals.column_bytes() - before)
     }
 
     fn store(&mut self, still: Still) -> Result<(), IngestError> {

@@ -14,6 +14,8 @@ pub(super) struct Stores {
     hold: Hold,
     reserve: Arc<Reserve>,
     named: Named,
+    /// Of what is charged, for signals.
+    column_bytes: u64,
 }
 
 /// How much of what a job stored its events name before it is done.
@@ -29,11 +31,18 @@ impl Stores {
     pub(super) fn new(parts: &RunnerParts, run: &Run) -> Stores {
         let hold = parts.registry.quota().hold(&run.origin().principal);
         let (blobs, reserve) = (parts.blobs.lease(), Arc::clone(&parts.reserve));
-        Stores { blobs, hold, reserve, named: Named::Bytes(0) }
+        Stores { blobs, hold, reserve, named: Named::Bytes(0), column_bytes: 0 }
+    }
+
+    /// Charges the run's owner for signals.
+    pub(super) fn charge_column(&mut self, bytes: u64) -> Result<(), IngestError> {
+        self.charge(bytes)?;
+        self.column_bytes += bytes;
+        Ok(())
     }
 
     /// Charges the run's owner, and stops a job before it takes the disk's reserve.
-    pub(super) fn charge(&mut self, bytes: u64) -> Result<(), IngestError> {
+    fn charge(&mut self, bytes: u64) -> Result<(), IngestError> {
         // A disk that cannot be examined is for the write to refuse.
         if let Ok(Some(low)) = self.reserve.check() {
             return Err(IngestError::DiskLow(low));
@@ -63,6 +72,7 @@ impl Stores {
             }
             Named::Bytes(bytes) => {
                 self.hold.shrink_to(bytes);
+                self.column_bytes = 0;
                 self.keep(run);
             }
             Named::Unknown => self.keep(run),
@@ -71,6 +81,9 @@ impl Stores {
 
     /// The owner of `run` pays for all that is left.
     pub(super) fn keep(self, run: &Run) {
-        run.keep(self.hold);
+        let Stores { blobs, hold, column_bytes, .. } = self;
+        // First: what a sweep spares for the lease alone is charged until the next.
+        drop(blobs);
+        run.keep(hold, column_bytes);
     }
 }

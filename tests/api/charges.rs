@@ -1,0 +1,191 @@
+//! What a quota counts: what is on disk, until it is gone, whoever put it there and by which route.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    retention::{files, used, wait_for},
+    uploads::{TYPE, file_form},
+};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips};
+
+const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
+
+/// Clips of which no two share a still.
+const CLIPS: [&str; 4] = ["motion.mp4", "street.mp4", "talk.mp4", "water.webm"];
+
+fn delete(server: &Server, run: &str) {
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+}
+
+/// Bytes of stills on disk.
+fn on_disk(data: &Path) -> u64 {
+    let size = |path: std::path::PathBuf| path.metadata().map_or(0, |file| file.len());
+    files(&data.join("blobs")).into_iter().map(size).sum()
+}
+
+fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
+    let body = json!({ "source_uri": clip, "max_frames": 60 });
+    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+}
+
+/// A run with the frames of `clip`, once that is not refused for the quota.
+fn let_in(server: &Server, clip: &str) -> String {
+    let refused = |reply: Reply| {
+        let is_for_quota = reply.status == 409 && reply.text.contains("delete runs or uploads");
+        assert!(is_for_quota, "{}", reply.text);
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    for _ in 0..240 {
+        let created = server.post("/v1/runs", &json!({}));
+        if created.status != 200 {
+            refused(created);
+            continue;
+        }
+        let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+        let reply = ingest(server, &run, clip);
+        if reply.status == 200 {
+            return run;
+        }
+        delete(server, &run);
+        refused(reply);
+    }
+    panic!("what was deleted is charged for good");
+}
+
+#[test]
+fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
+    let folder = clips();
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&folder);
+    let server = setup.var(QUOTA, "0").start();
+    let (mut most, mut all) = (0, 0);
+    for clip in CLIPS {
+        let (run, before) = (server.create_run(), used(&server));
+        let reply = ingest(&server, &run, clip);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let bytes = used(&server) - before;
+        (most, all) = (most.max(bytes), all + bytes);
+    }
+    drop(server);
+    let quota = most + most / 2;
+    assert!(all > quota, "{all} bytes do not pass {quota}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&folder).var(QUOTA, &quota.to_string());
+    let server = setup.start();
+    let data = dir.path().join("data");
+    for clip in CLIPS.iter().cycle().take(8) {
+        let run = let_in(&server, clip);
+        let stored = on_disk(&data);
+        assert!(stored <= quota, "{stored} bytes are on disk past a quota of {quota}");
+        delete(&server, &run);
+        assert!(used(&server) > 0, "nothing is gone at once");
+    }
+    wait_for("no still is left", || on_disk(&data) == 0);
+    wait_for("nor much else", || used(&server) <= quota / 8);
+}
+
+#[test]
+fn a_keepalive_is_an_event_like_any_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let run = server.create_run();
+    let before = used(&server);
+    drop(server);
+    let path = format!("/v1/runs/{run}/keepalive");
+    let rows = [
+        (QUOTA, before + 1000, 409, "conflict"),
+        ("SERVICE_QUOTA_BYTES", before + 2000, 503, "unavailable"),
+        ("SERVICE_DISK_RESERVE_MIB", 1 << 24, 503, "unavailable"),
+    ];
+    for (name, value, status, code) in rows {
+        let server = Setup::new(dir.path()).var(name, &value.to_string()).start();
+        let mut replies = (0..100).map(|_| server.post(&path, &json!({})));
+        let refused = replies.find(|reply| reply.status != 200).expect("there is an end to it");
+        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{name}");
+        assert!(used(&server) < before + 3000, "{name}: {}", used(&server));
+    }
+    let server = Setup::new(dir.path()).var(QUOTA, "1").start();
+    let stopped = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+    assert_eq!(stopped.status, 200, "what ends a run is never refused: {}", stopped.text);
+}
+
+#[test]
+fn answers_that_are_kept_for_their_keys_are_charged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path());
+    let server = setup.start();
+    let create = |server: &Server, key: &str| {
+        let call = server.call("POST", "/v1/runs").header("idempotency-key", key);
+        call.json(&json!({})).send()
+    };
+    server.create_run();
+    let run = used(&server);
+    server.create_run();
+    let run = used(&server) - run;
+    let before = used(&server);
+    let first = create(&server, "a");
+    assert_eq!(first.status, 200, "{}", first.text);
+    let after = used(&server);
+    let kept = after - before - run;
+    assert!(kept >= first.text.len() as u64, "{kept} bytes for {}", first.text);
+    drop(server);
+
+    let setup = setup.var(QUOTA, &after.to_string());
+    let server = setup.start();
+    let restarted = used(&server);
+    // The framing behind a run's last event is counted with its next one.
+    assert!(restarted.abs_diff(after) <= 64, "counted again at start: {restarted}, {after}");
+    let again = create(&server, "a");
+    assert_eq!(
+        (again.status, &again.text),
+        (200, &first.text),
+        "what is kept is told past a quota"
+    );
+    let infer = json!({ "model": "qwen3-vl-4b", "prompt": "p" });
+    let call = server.call("POST", "/v1/infer").header("idempotency-key", "b").json(&infer);
+    let refused = call.send();
+    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    assert_eq!(used(&server), restarted, "and leaves its key free");
+}
+
+#[test]
+fn a_principal_among_others_has_a_share_of_the_disk() {
+    const NAME: &str = "a_principal_among_others_has_a_share_of_the_disk";
+    if !can_mount(NAME) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16").on_disk(96);
+    let server = setup.start();
+    let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
+    let recipe = format!("{recipe} -c:v libx264 -preset ultrafast -g 30");
+    let bytes = std::fs::read(clips::rendered("minute.mkv", &recipe)).expect("readable");
+    let upload = |key: Option<&str>| {
+        let mut call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+        if let Some(key) = key {
+            call = call.key(Some(key));
+        }
+        call.body(file_form("a.mkv", &bytes)).send()
+    };
+    let refused = (0..96).map(|_| upload(None)).find(|reply| reply.status != 200);
+    let refused = refused.expect("there is an end to it");
+    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    let stored = server.get("/v1/limits").json()["limits"]["principal_stored"].clone();
+    let number = |name: &str| stored[name].as_u64().expect("a number");
+    assert!(number("used") <= number("max") && number("max") < 48 << 20, "{stored}");
+    let bobs = upload(Some(BOB));
+    assert_eq!(bobs.status, 200, "what is left is for others: {}", bobs.text);
+    drop(server);
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let server =
+        Setup::new(dir.path()).var("SERVICE_API_KEYS", "alice:alice-key-0123456789").start();
+    let limits = server.call("GET", "/v1/limits").key(Some("alice-key-0123456789")).send().json();
+    assert_eq!(
+        limits["limits"]["principal_stored"]["max"],
+        Value::Null,
+        "whoever is alone has all"
+    );
+}
