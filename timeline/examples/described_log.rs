@@ -1,5 +1,6 @@
-//! Makes a log of a thousand runs of the principal `bench` with a million described frames, for a
-//! server to be measured on: `cargo run --release -p timeline --example described_log -- DIR`.
+//! Makes a log of runs of the principal `bench`, a thousand where no number is given, with a million
+//! described frames, for a server to be measured on:
+//! `cargo run --release -p timeline --example described_log -- DIR [RUNS]`.
 
 use std::{env, path::PathBuf, sync::mpsc};
 
@@ -8,7 +9,6 @@ use timeline::{
     Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline, TimelineError,
 };
 
-const RUNS: u64 = 1000;
 const DESCRIPTIONS: u64 = 1_000_000;
 const BATCH: u64 = 100;
 const WAITING: usize = 64;
@@ -20,11 +20,15 @@ const WORDS: [&str; 24] = [
 
 fn main() -> Result<(), TimelineError> {
     let dir = env::args_os().nth(1).map(PathBuf::from).expect("a directory for the log");
+    let runs = env::args().nth(2).map_or(1000, |runs| runs.parse().expect("a number of runs"));
     let (log, _) = Timeline::open(&dir, Options::default())?;
     let (done, acks) = mpsc::sync_channel(WAITING);
-    let created: Vec<_> = (0..RUNS).map(created).collect();
-    let described = (0..DESCRIPTIONS / BATCH)
-        .map(|group| (group * BATCH..(group + 1) * BATCH).map(described).collect::<Vec<_>>());
+    let created: Vec<_> = (0..runs).map(created).collect();
+    let described = (0..DESCRIPTIONS / BATCH).map(|group| {
+        (group * BATCH..(group + 1) * BATCH)
+            .map(|number| described(number, runs))
+            .collect::<Vec<_>>()
+    });
     for (group, batch) in std::iter::once(created).chain(described).enumerate() {
         let done = done.clone();
         log.append(batch, move |result| done.send(result.map(drop)).expect("main waits"));
@@ -52,7 +56,7 @@ fn created(number: u64) -> NewEvent {
 }
 
 /// About a hundred bytes, different each time.
-fn described(number: u64) -> NewEvent {
+fn described(number: u64, runs: u64) -> NewEvent {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut description = String::new();
     while description.len() < 90 {
@@ -64,11 +68,11 @@ fn described(number: u64) -> NewEvent {
     }
     description += &number.to_string();
     let finding = Finding {
-        frame_index: number / RUNS,
-        pts_ms: (number / RUNS) as i64 * 33,
+        frame_index: number / runs,
+        pts_ms: (number / runs) as i64 * 33,
         confidence: Score::ONE,
         description,
         ..Finding::default()
     };
-    NewEvent { run: run(number % RUNS), event: Event::Found(FindingKind::Vlm, finding) }
+    NewEvent { run: run(number % runs), event: Event::Found(FindingKind::Vlm, finding) }
 }
