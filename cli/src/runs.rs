@@ -257,9 +257,27 @@ fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
         return out.finish();
     }
     for (name, value) in run.iter().filter(|(_, value)| !value.is_null()) {
-        out.line(format_args!("{:<12}{}", printable(name), text(value)))?;
+        let value = under_way(value).unwrap_or_else(|| text(value));
+        out.line(format_args!("{:<12}{}", printable(name), value))?;
     }
     out.finish()
+}
+
+/// How far a job has come, if `value` is one.
+fn under_way(value: &Value) -> Option<String> {
+    let done = value["frames_done"].as_u64()?;
+    let (kind, status) = (text(&value["kind"]), text(&value["status"]));
+    let mut line = match value["frames_total"].as_u64() {
+        Some(total) => format!("{kind} {status}, {done} of {total} frames"),
+        None => format!("{kind} {status}, {done} frames"),
+    };
+    if let Some(rate) = value["frames_per_second"].as_f64() {
+        line.push_str(&format!(", {rate:.0} a second"));
+    }
+    if let Some(left_ms) = value["eta_ms"].as_u64() {
+        line.push_str(&format!(", {} s left", left_ms.div_ceil(1000)));
+    }
+    Some(line)
 }
 
 /// Prints the server's answer, or the one line that a person wants of it.
@@ -275,4 +293,27 @@ fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result
 
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), printable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_becomes_one_line_of_how_far_it_has_come() {
+        let job = r#"{"kind":"ingest","status":"running","frames_done":64053,"frames_total":270000,
+            "frames_per_second":10711.2,"eta_ms":19227}"#;
+        let started = r#"{"kind":"reason","status":"queued","frames_done":0,"frames_total":null,
+            "frames_per_second":0.0,"eta_ms":null}"#;
+        let rows = [
+            (job, Some("ingest running, 64053 of 270000 frames, 10711 a second, 20 s left")),
+            (started, Some("reason queued, 0 frames, 0 a second")),
+            (r#"{"requested":false}"#, None),
+            (r#""text""#, None),
+        ];
+        for (value, expected) in rows {
+            let value = serde_json::from_str(value).expect("JSON");
+            assert_eq!(under_way(&value).as_deref(), expected, "{value}");
+        }
+    }
 }
