@@ -135,7 +135,7 @@ impl FrameSink for Recorder {
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
         let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
-        let rows = (0..luma.extent().height).flat_map(|y| luma.row(y)).copied().collect();
+        let rows = (0..luma.extent().height).map(|y| luma.row(y)).collect::<Vec<_>>().concat();
         self.0.push((index, frame.source_index, frame.pts, rows));
         ControlFlow::Continue(())
     }

@@ -254,10 +254,11 @@ fn check_survivors(log: &Timeline, before: &[StoredEvent], purged: &[u8], contex
 #[test]
 fn the_power_may_go_at_any_step_of_a_compaction() {
     let purged = [1, 3];
-    let (mut cuts, mut unfinished) = (0, 0);
+    let (mut cuts, mut unfinished) = (0, 0_u64);
+    let seeds: u64 = clips::sized(10, 40);
     for operations in 0.. {
         let mut finished = false;
-        for seed in 0..40 {
+        for seed in 0..seeds {
             let mut random = Random::new(operations * 1000 + seed);
             let disk = SimDisk::default();
             let log = open(&disk).unwrap();
@@ -278,7 +279,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
                 }
                 let log = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
                 check_survivors(&log, &before, &purged, &context);
-                unfinished += u32::from(events(&log).len() > 90);
+                unfinished += u64::from(events(&log).len() > 90);
                 assert_eq!(log.append_wait(vec![found(2, "on")]).unwrap()[0].seq, Seq(151));
                 purge(&log, &purged).unwrap();
                 assert_eq!(events(&log).len(), 91, "{context}");
@@ -290,7 +291,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
         }
     }
     // The test is worth its name only when cuts do leave compactions unfinished.
-    assert!(unfinished > 100, "only {unfinished} of {cuts} cuts left work");
+    assert!(unfinished > 2 * seeds, "only {unfinished} of {cuts} cuts left work");
 }
 
 #[test]

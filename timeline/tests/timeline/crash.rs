@@ -84,7 +84,8 @@ fn read_back(log: &Timeline, result: Result<Vec<Appended>, TimelineError>) -> Ve
 }
 
 #[test]
-fn ten_thousand_power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
+fn power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
+    let least: u64 = clips::sized(2_500, 10_000);
     let mut cuts = 0;
     let mut torn = 0;
     for seed in 0.. {
@@ -115,12 +116,12 @@ fn ten_thousand_power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
         }
         let log = open(&disk, small()).unwrap();
         witness.check(&log, &format!("seed {seed}, at the end"));
-        if cuts >= 10_000 {
+        if cuts >= least {
             break;
         }
     }
     // The test is worth its name only when cuts do tear batches.
-    assert!(torn > 500, "only {torn} torn tails in {cuts} cuts");
+    assert!(torn > least / 20, "only {torn} torn tails in {cuts} cuts");
 }
 
 #[test]

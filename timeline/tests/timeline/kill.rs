@@ -16,8 +16,6 @@ use crate::{
     support::{all, description, found},
 };
 
-const CYCLES: u64 = 200;
-
 fn options() -> Options {
     Options { file_bytes: 100_000, grow_bytes: 20_000, ..Options::default() }
 }
@@ -75,12 +73,13 @@ fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn two_hundred_kills_lose_alter_and_renumber_nothing() {
+fn kills_lose_alter_and_renumber_nothing() {
     let dir = TempDir::new().unwrap();
     let mut random = Random::new(7);
     let mut acknowledged = Vec::new();
     let mut kept = Vec::new();
-    for cycle in 0..CYCLES {
+    let cycles: u64 = clips::sized(60, 200);
+    for cycle in 0..cycles {
         let time = Duration::from_millis(random.below(40));
         acknowledged.extend(live(dir.path(), time));
         let (log, _) = Timeline::open(dir.path(), options()).unwrap();
@@ -98,5 +97,5 @@ fn two_hundred_kills_lose_alter_and_renumber_nothing() {
         }
         kept = events;
     }
-    assert!(kept.len() > 1000, "only {} events in {CYCLES} cycles", kept.len());
+    assert!(kept.len() as u64 > 5 * cycles, "only {} events in {cycles} cycles", kept.len());
 }
