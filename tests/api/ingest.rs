@@ -3,7 +3,7 @@
 use std::{os::unix::fs::symlink, path::Path, time::Duration};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Server, Setup, clips, shared};
 
