@@ -25,12 +25,12 @@ fn body(operation: &str, run: &str) -> Value {
     match operation {
         "createRun" => json!({}),
         "updateRun" => json!({"label": "l"}),
-        "ingestRun" => json!({"source_uri": "missing.mp4"}),
+        "ingestRun" => json!({"source_uri": "missing.mp4", "gate": {}}),
         "reason" => json!({
             "source_uri": "missing.mp4", "model": "qwen3-vl-4b",
-            "crop": {"x": 0.0, "y": 0.0, "width": 1.0, "height": 1.0},
+            "crop": {"x": 0.0, "y": 0.0, "width": 1.0, "height": 1.0}, "gate": {},
         }),
-        "analyzeRun" => json!({"model": "qwen3-vl-8b", "frames": [frame(0)]}),
+        "analyzeRun" => json!({"model": "qwen3-vl-8b", "frames": [frame(0)], "gate": {}}),
         "query" => json!({"run_id": run}),
         "search" => json!({"query": "q"}),
         "infer" => question(),
