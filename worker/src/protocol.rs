@@ -338,7 +338,7 @@ pub(crate) fn decode<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
     message(Reader::new(payload))
 }
 
-/// As [`decode`], of what a worker says: its text is cut and escaped.
+/// As [`decode()`], of what a worker says: its text is cut and escaped.
 pub(crate) fn decode_told<T: Wire>(payload: &[u8]) -> Result<T, ProtocolError> {
     message(Reader::told(payload))
 }
