@@ -88,13 +88,13 @@ fn told(error: SourceError) -> ApiError {
     get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
     params(FileHeaders, Conditions),
     responses(
-        (status = 200, description = "The bytes", content_type = "application/octet-stream", body = terms::Bytes, headers(
+        (status = 200, description = "The bytes", content_type = "*/*", body = terms::Bytes, headers(
             ("etag" = String, description = "The version"),
             ("last-modified" = String, description = "When it was last changed"),
             ("accept-ranges" = String, description = "Always bytes"),
             ("content-disposition" = String, description = "What it is called"),
         )),
-        (status = 206, description = "The bytes of the range", content_type = "application/octet-stream", body = terms::Bytes, headers(
+        (status = 206, description = "The bytes of the range", content_type = "*/*", body = terms::Bytes, headers(
             ("content-range" = String, description = "Which bytes, and of how many"),
         )),
         (status = 304, description = "The caller has it"),
