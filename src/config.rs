@@ -357,20 +357,6 @@ fn optional_path(text: &str) -> Result<Option<PathBuf>, Problem> {
     Ok((!text.is_empty()).then(|| text.into()))
 }
 
-fn directories(text: &str) -> Result<Vec<PathBuf>, Problem> {
-    let listed = text.split(',').map(str::trim).filter(|path| !path.is_empty());
-    listed.map(|path| directory(Path::new(path))).collect()
-}
-
-/// An existing directory, made absolute and otherwise as it was named.
-fn directory(path: &Path) -> Result<PathBuf, Problem> {
-    let named = |error| format!("names {}: {error}", path.display());
-    if !path.metadata().map_err(named)?.is_dir() {
-        return Err(format!("names {}, which is not a directory", path.display()).into());
-    }
-    std::path::absolute(path).map_err(|error| named(error).into())
-}
-
 fn origins(text: &str) -> Result<Origins, Problem> {
     let listed: Vec<&str> =
         text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).collect();

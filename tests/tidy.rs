@@ -287,6 +287,23 @@ fn links_in_the_documents_lead_somewhere() {
     assert_eq!(wrong, Vec::<String>::new(), "links to files that are not there");
 }
 
+#[test]
+fn tests_that_the_documents_name_are_there() {
+    let mut wrong = Vec::new();
+    for path in files(".md") {
+        let source = read(&path);
+        for quoted in source.split('`').skip(1).step_by(2) {
+            let Some((file, name)) = quoted.split_once(".rs::") else { continue };
+            let name = name.rsplit("::").next().unwrap_or_default();
+            let code = std::fs::read_to_string(root().join(format!("{file}.rs")));
+            if !code.is_ok_and(|code| code.contains(&format!("fn {name}("))) {
+                wrong.push(format!("{}: {quoted}", relative(&path)));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "tests that are not there");
+}
+
 /// Whether the first line names a shell; most scripts have no ending.
 fn is_shell_script(path: &Path) -> bool {
     let (mut start, file) = (Vec::new(), File::open(path));

@@ -1,10 +1,10 @@
 //! Where the server's own data lie, apart from where sources are read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use timeline::{default_data_dir, overlap};
 
-use super::{directories, vars::Vars};
+use super::{Problem, vars::Vars};
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 
@@ -31,10 +31,22 @@ pub(super) fn places(vars: &mut Vars) -> (PathBuf, Vec<PathBuf>) {
     (std::path::absolute(&dir).unwrap_or(dir), roots)
 }
 
+fn directories(text: &str) -> Result<Vec<PathBuf>, Problem> {
+    let listed = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    listed.map(|path| directory(Path::new(path))).collect()
+}
+
+/// An existing directory, made absolute and otherwise as it was named.
+fn directory(path: &Path) -> Result<PathBuf, Problem> {
+    let named = |error| format!("names {}: {error}", path.display());
+    if !path.metadata().map_err(named)?.is_dir() {
+        return Err(format!("names {}, which is not a directory", path.display()).into());
+    }
+    std::path::absolute(path).map_err(|error| named(error).into())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn resolve(pairs: &[(&str, &Path)]) -> Result<PathBuf, String> {

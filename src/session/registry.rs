@@ -2,7 +2,8 @@
 //!
 //! Promises that the changes of one run are ordered: a change is checked against a state that
 //! contains every earlier change, so two stops at once make one event. What readers see is
-//! durable. Does not decide who may see a run beyond its owner's name.
+//! durable. Does not decide who may see a run beyond its owner's name. Long because everything that
+//! changes a run holds its lock.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -255,7 +255,7 @@ pub struct FramesDecoded {
     pub reason: Option<String>,
     /// Thresholds that its caller chose for it; absent where they were the server's.
     pub gate: Option<GateConfig>,
-    /// When its first picture was taken, or came.
+    /// When its first picture was taken, or came; absent where nobody knows.
     pub wall_start_ms: Option<WallTime>,
     /// One signal a frame.
     pub signals: Signals,

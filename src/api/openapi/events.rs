@@ -222,9 +222,10 @@ payloads! {
         /// Thresholds that its caller chose for it; absent where they were the server's.
         #[schema(required = false)]
         gate: GateRecord,
-        /// When its first picture was taken, as the container says, or came, where the source is live.
-        #[schema(required = true)]
-        wall_start_ms: Option<i64>,
+        /// When its first picture was taken, as the container says, or came, where the source is live;
+        /// absent where nobody knows.
+        #[schema(required = false)]
+        wall_start_ms: i64,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }
