@@ -1,0 +1,102 @@
+/** Whether the server answers and takes the key, as every request finds it. */
+import { base } from '../app/router.svelte';
+
+const PLACE = 'sightline.key';
+const WAITS_S = [1, 2, 4, 8, 10];
+
+const state = $state({
+  key: sessionStorage.getItem(PLACE),
+  /** The key that there is, or that there is none, was refused. */
+  refused: false,
+  /** Seconds until the server is tried again; `null` while it answers. */
+  retryIn: null as number | null,
+  /** Counts the returns of the server and changes of the key: what depends on it loads anew. */
+  epoch: 0,
+  /** When the server was last heard, epoch milliseconds. */
+  heardAt: 0,
+});
+
+export const connection = {
+  get key(): string | null { return state.key; },
+  get refused(): boolean { return state.refused; },
+  get online(): boolean { return state.retryIn === null; },
+  get retryIn(): number | null { return state.retryIn; },
+  get epoch(): number { return state.epoch; },
+  get heardAt(): number { return state.heardAt; },
+};
+
+/** Takes a key for this tab, until it is closed. */
+export function enterKey(key: string): void {
+  sessionStorage.setItem(PLACE, key);
+  state.key = key;
+  state.refused = false;
+  state.epoch += 1;
+}
+
+export function forgetKey(): void {
+  sessionStorage.removeItem(PLACE);
+  state.key = null;
+  state.refused = true;
+  state.epoch += 1;
+}
+
+/** `fetch`, of which the page learns whether the server answers and takes the key. */
+export async function observedFetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const { key } = state;
+  try {
+    const response = await fetch(input, init);
+    heard();
+    if (response.status === 401 && key === state.key) state.refused = true;
+    return response;
+  } catch (error) {
+    if (!(error instanceof DOMException && error.name === 'AbortError')) lost();
+    throw error;
+  }
+}
+
+/** Notes that something of the server has arrived: an answer, an event, a heartbeat. */
+export function heard(): void {
+  state.heardAt = Date.now();
+  if (state.retryIn === null) return;
+  state.retryIn = null;
+  state.epoch += 1;
+}
+
+let attempt = 0;
+let trying = false;
+
+/** Tries until the server answers: after 1, 2, 4, 8 and then every 10 seconds. */
+async function lost(): Promise<void> {
+  if (trying) return;
+  trying = true;
+  attempt = 0;
+  while (trying) {
+    for (let left = WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 10; left > 0 && trying; left -= 1) {
+      state.retryIn = left;
+      await woken(1000);
+    }
+    attempt += 1;
+    try {
+      await fetch(`${base}v1/health`, { cache: 'no-store' });
+      trying = false;
+      heard();
+    } catch {
+      // Still away.
+    }
+  }
+}
+
+let wake: () => void = () => {};
+function woken(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    wake = () => { clearTimeout(timer); resolve(); };
+  });
+}
+
+/** Tries the server at once. */
+export function tryNow(): void {
+  attempt = 0;
+  if (state.retryIn !== null) state.retryIn = 1;
+  wake();
+}

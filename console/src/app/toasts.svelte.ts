@@ -1,0 +1,56 @@
+/** The one line at the foot of the page that says what was done and offers to undo it. */
+
+export interface Toast {
+  text: string;
+  /** Seconds left; `null` where there is nothing to undo and it goes by itself. */
+  left: number;
+  undo: (() => void) | null;
+}
+
+let toast = $state<Toast | null>(null);
+let end: (() => void) | null = null;
+let timer: ReturnType<typeof setInterval> | undefined;
+
+export const toasts = {
+  get shown(): Toast | null { return toast; },
+};
+
+/** Says `text` for a few seconds. */
+export function say(text: string): void {
+  show({ text, left: 5, undo: null }, null);
+}
+
+/** Says `text` and does `act` after 8 s, when something else is said, or when the page is left, unless it is undone. */
+export function undoable(text: string, act: (leaving: boolean) => void, undo: () => void): void {
+  show({ text, left: 8, undo }, act);
+}
+
+function show(next: Toast, act: ((leaving: boolean) => void) | null): void {
+  finish(false);
+  toast = next;
+  end = act ? () => act(leaving) : null;
+  timer = setInterval(() => {
+    if (toast && (toast.left -= 1) <= 0) finish(false);
+  }, 1000);
+}
+
+let leaving = false;
+
+function finish(left: boolean): void {
+  clearInterval(timer);
+  leaving = left;
+  const act = end;
+  end = null;
+  toast = null;
+  act?.();
+}
+
+/** Takes back what was said. */
+export function undo(): void {
+  const back = toast?.undo;
+  end = null;
+  finish(false);
+  back?.();
+}
+
+addEventListener('pagehide', () => finish(true));
