@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
+.PHONY: help build client demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,13 @@ test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p shaders --test conformance -- --ignored --nocapture
 	$(CARGO) test --locked -p shaders
 
-schemas: ## Write schemas/openapi.json anew from the code
+client: ## Build the TypeScript client into clients/typescript/dist
+	cd clients/typescript && npm ci --silent && npm run --silent build
+
+schemas: ## Write schemas/openapi.json, and the client's types, anew from the code
 	$(CARGO) run --locked -q -p sightline $(FEATURES) -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
+	cd clients/typescript && npm ci --silent && npm run --silent generate
 
 bench: bench-decode bench-gate bench-live bench-webrtc bench-log ## The benches of benches/BASELINE.md that need nothing else
 

@@ -13,11 +13,11 @@ use crate::config::Origins;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, \
-     last-event-id, range, x-api-key, x-attach-config, x-requested-with, x-tenant-id",
+     last-event-id, prefer, range, x-api-key, x-attach-config, x-requested-with, x-tenant-id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "accept-patch, accept-post, accept-ranges, content-disposition, content-range, etag, \
-     idempotency-replayed, link, location, retry-after, x-has-more, x-request-id, x-service-run-id",
+     idempotency-replayed, link, location, preference-applied, retry-after, x-has-more, x-request-id, x-service-run-id",
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
