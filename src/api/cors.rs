@@ -17,7 +17,8 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "accept-patch, accept-post, accept-ranges, content-disposition, content-range, etag, \
-     idempotency-replayed, link, location, preference-applied, retry-after, x-has-more, x-request-id, x-service-run-id",
+     idempotency-replayed, link, location, preference-applied, retry-after, x-clip-starts-at-ms, \
+     x-has-more, x-request-id, x-service-run-id",
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
