@@ -1,0 +1,83 @@
+/** What the canvases show: all that drawing needs, gathered before a frame is drawn. */
+
+import type { Comparison } from '../compare';
+import type { Decision } from '../gate';
+import type { IntervalIndex } from '../intervals';
+import type { Layout, MarkerLane } from '../lanes';
+import type { Series, SignalName } from '../pyramid';
+import type { View } from '../scale';
+import type { Thresholds } from '../signals';
+import type { Still } from '../stills';
+import type { Limits } from '../view';
+
+export interface Word {
+  id: string;
+  start: number;
+  /** Until the next word. */
+  end: number;
+  text: string;
+  type: string;
+  label: string | null;
+  confidence: number | null;
+  /** Time of the picture whose words were used again. */
+  reused: number | null;
+  seq: number;
+}
+
+export interface Band {
+  from: number;
+  to: number;
+  text: string;
+}
+
+export interface LoopBand {
+  from: number;
+  to: number;
+  repeats: number;
+}
+
+/** Rows of single frames, with hashes. */
+export interface Frames {
+  points: Series;
+  hashes: BigUint64Array;
+}
+
+export interface Scene {
+  view: View;
+  limits: Limits;
+  layout: Layout;
+  scroll: number;
+  head: number;
+  headText: string;
+  hover: number | null;
+  selected: { from: number; to: number; marker?: string; frame?: number } | null;
+  playing: boolean;
+  /** What media time 0 is on the shown clock; 0 for media time. */
+  origin: number;
+  clock: boolean;
+  compact: boolean;
+  limitsOfGate: Thresholds | null;
+  overview: Series[];
+  /** The finest points that are known of a range. */
+  pointsOf(from: number, to: number): Series[];
+  framesOf(from: number, to: number): Frames | null;
+  /** Highest value of a signal within a range. */
+  peak(name: SignalName, from: number, to: number): number;
+  /** Place in `REASONS` of why a frame was kept, where it is known. */
+  reasonOf(frame: number): number;
+  stills: IntervalIndex<Still>;
+  bitmap(sha: string): ImageBitmap | undefined;
+  /** A picture of a frame that was taken from the video. */
+  grabbed(frame: number): ImageBitmap | undefined;
+  words: IntervalIndex<Word>;
+  /** All lanes, of which the layout shows some. */
+  lanes: readonly MarkerLane[];
+  gaps: readonly Band[];
+  loops: readonly LoopBand[];
+  live: boolean;
+  compare: { lanes: readonly MarkerLane[]; told: Comparison; only: boolean } | null;
+  /** Decisions by thresholds that are tried, by frame. */
+  tried: ReadonlyMap<number, Decision> | null;
+  /** Words on the canvas, in the language of the page. */
+  text: { quiet(value: string): string; times(count: number): string; signal(name: SignalName): string };
+}

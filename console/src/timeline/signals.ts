@@ -1,0 +1,141 @@
+/** Reads an answer of `GET signals` into points. */
+
+import { emptySeries, SIGNALS, type Series, type SignalName } from './pyramid';
+
+/** Reasons of the gate, weakest first: the place is the rank of a mark and its bit in a series. */
+export const REASONS = [
+  'no_trigger', 'initial_frame', 'periodic_keepalive', 'exposure_shift', 'noise_variance_spike',
+  'ghosting_suspected', 'flicker_suspected', 'scene_cut',
+] as const;
+export type Reason = (typeof REASONS)[number];
+
+export const FIELDS: Record<SignalName, string> = {
+  scene: 'scene_score',
+  luma: 'luma_mean',
+  flicker: 'flicker_score',
+  ghosting: 'ghosting_score',
+  noise: 'noise_variance_score',
+};
+
+export interface Thresholds {
+  keepalive_frames: number;
+  scene_cut: number;
+  luma_shift: number;
+  flicker: number;
+  ghosting: number;
+  noise: number;
+}
+
+/** Threshold of a curve; luma has none, its step has. */
+export const limitOf = (name: SignalName, limits: Thresholds): number | null =>
+  name === 'luma' ? null : name === 'scene' ? limits.scene_cut : limits[name];
+
+interface Answer {
+  stream_id: string | null;
+  frames: number;
+  thresholds: Thresholds;
+  signals: Record<string, unknown>[] | null;
+  buckets: Record<string, unknown>[] | null;
+}
+
+export interface Window {
+  stream: string | null;
+  frames: number;
+  limits: Thresholds;
+  /** Each point is a frame: nothing finer can be fetched. */
+  exact: boolean;
+  points: Series;
+  /** Perceptual hashes, where each point is a frame. */
+  hashes: BigUint64Array | null;
+}
+
+interface Spread {
+  min: number;
+  max: number;
+  mean: number;
+}
+
+const bit = (reason: string): number => 1 << Math.max(0, REASONS.indexOf(reason as Reason));
+
+export function readSignals(answer: Answer): Window {
+  const exact = answer.signals !== null;
+  const rows = answer.signals ?? answer.buckets ?? [];
+  const points = emptySeries(rows.length);
+  const hashes = exact ? new BigUint64Array(rows.length) : null;
+  rows.forEach((row, i) => {
+    if (hashes) {
+      readFrame(row, points, i);
+      hashes[i] = BigInt(`0x${row.perceptual_hash as string}`);
+    } else readBucket(row, points, i);
+  });
+  return { stream: answer.stream_id, frames: answer.frames, limits: answer.thresholds, exact, points, hashes };
+}
+
+function readFrame(row: Record<string, unknown>, points: Series, i: number) {
+  points.start[i] = points.end[i] = row.pts_ms as number;
+  points.firstFrame[i] = row.frame_index as number;
+  points.frames[i] = 1;
+  points.kept[i] = row.kept ? 1 : 0;
+  points.reasons[i] = bit(row.reason as string);
+  for (const name of SIGNALS) {
+    const value = (row[FIELDS[name]] as number | null) ?? NaN;
+    const curve = points.curves[name];
+    curve.min[i] = curve.max[i] = curve.mean[i] = value;
+  }
+  const luma = points.curves.luma.mean;
+  points.step[i] = i > 0 ? Math.abs(luma[i]! - luma[i - 1]!) : 0;
+}
+
+function readBucket(row: Record<string, unknown>, points: Series, i: number) {
+  points.start[i] = row.start_pts_ms as number;
+  points.end[i] = row.end_pts_ms as number;
+  points.firstFrame[i] = row.first_frame as number;
+  points.frames[i] = row.frames as number;
+  points.kept[i] = row.kept_frames as number;
+  for (const reason of Object.keys(row.reasons as object)) points.reasons[i]! |= bit(reason);
+  for (const name of SIGNALS) {
+    const spread = row[FIELDS[name]] as Spread | null;
+    const curve = points.curves[name];
+    curve.min[i] = spread?.min ?? NaN;
+    curve.max[i] = spread?.max ?? NaN;
+    curve.mean[i] = spread?.mean ?? NaN;
+  }
+}
+
+/** The frame at a moment, as well as the points tell: exact where they are frames. */
+export function frameAt(points: Series, t: number): number {
+  if (points.length === 0) return 0;
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points.start[middle]! <= t) low = middle + 1;
+    else high = middle;
+  }
+  const i = Math.max(0, low - 1);
+  const inside = points.frames[i]! - 1;
+  const length = points.end[i]! - points.start[i]!;
+  const share = length > 0 ? Math.min(1, Math.max(0, (t - points.start[i]!) / length)) : 0;
+  return points.firstFrame[i]! + Math.floor(share * inside + 1e-6);
+}
+
+/** The moment of a frame, likewise. */
+export function timeOfFrame(points: Series, frame: number): number {
+  if (points.length === 0) return 0;
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points.firstFrame[middle]! <= frame) low = middle + 1;
+    else high = middle;
+  }
+  const i = Math.max(0, low - 1);
+  const inside = points.frames[i]! - 1;
+  const share = inside > 0 ? Math.min(1, Math.max(0, (frame - points.firstFrame[i]!) / inside)) : 0;
+  return points.start[i]! + share * (points.end[i]! - points.start[i]!);
+}
+
+/** Typical distance of two frames. */
+export function frameLength(points: Series): number {
+  const frames = points.length ? points.firstFrame[points.length - 1]! + points.frames[points.length - 1]! - points.firstFrame[0]! : 0;
+  const length = points.length ? points.end[points.length - 1]! - points.start[0]! : 0;
+  return frames > 1 && length > 0 ? length / (frames - 1) : 40;
+}

@@ -1,0 +1,33 @@
+/** Sticks the head to what is worth hitting. */
+
+import { span, type View } from './scale';
+
+const REACH_PX = 6;
+
+/** The value of a sorted list that is nearest to `t`. */
+export function nearest(sorted: ArrayLike<number>, t: number): number | undefined {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! < t) low = middle + 1;
+    else high = middle;
+  }
+  const [before, after] = [sorted[low - 1], sorted[low]];
+  if (before === undefined || after === undefined) return after ?? before;
+  return t - before <= after - t ? before : after;
+}
+
+export interface SnapTargets {
+  /** Sorted edges of markers, kept frames and cuts. */
+  marks: ArrayLike<number>;
+  /** Sorted times of the frames in view, where single frames are shown. */
+  frames?: ArrayLike<number>;
+}
+
+/** The moment meant by `t`: a frame where frames are shown, else a mark within reach, else itself. */
+export function snapped(t: number, view: View, width: number, targets: SnapTargets, on = true): number {
+  const mark = on ? nearest(targets.marks, t) : undefined;
+  const reach = (span(view) / width) * REACH_PX;
+  const near = mark !== undefined && Math.abs(mark - t) <= reach ? mark : t;
+  return targets.frames?.length ? nearest(targets.frames, near)! : near;
+}
