@@ -48,20 +48,21 @@ export function readPlace(search: string): Place {
   return Object.fromEntries(Object.entries(place).filter(([, value]) => value !== undefined));
 }
 
-/** Writes an address, times to the millisecond. */
-export function writePlace(place: Place): string {
-  const query = new URLSearchParams();
-  const ms = (value: number) => String(Math.round(value * 1000) / 1000);
-  if (place.t !== undefined) query.set('t', ms(place.t));
-  if (place.from !== undefined && place.to !== undefined) {
-    query.set('from', ms(place.from));
-    query.set('to', ms(place.to));
-  }
-  for (const name of ['m', 'a', 'b', 'stream', 'q'] as const)
-    if (place[name] !== undefined) query.set(name, place[name]);
-  if (place.f !== undefined) query.set('f', String(place.f));
-  if (place.lanes?.length) query.set('lanes', place.lanes.join(','));
-  if (place.clock) query.set('clock', '1');
-  const text = query.toString();
-  return text ? `?${text}` : '';
+/** The query of an address, times to the millisecond; null where a part is to be left out. */
+export function writePlace(place: Place): Record<keyof Place, string | null> {
+  const ms = (value: number | undefined) => (value === undefined ? null : String(Math.round(value * 1000) / 1000));
+  const view = place.from !== undefined && place.to !== undefined;
+  return {
+    t: ms(place.t),
+    from: view ? ms(place.from) : null,
+    to: view ? ms(place.to) : null,
+    m: place.m ?? null,
+    f: place.f === undefined ? null : String(place.f),
+    a: place.a ?? null,
+    b: place.b ?? null,
+    lanes: place.lanes?.join(',') || null,
+    clock: place.clock ? '1' : null,
+    stream: place.stream ?? null,
+    q: place.q ?? null,
+  };
 }

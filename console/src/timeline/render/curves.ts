@@ -19,11 +19,11 @@ export function paintCurve(c: CanvasRenderingContext2D, row: Row, scene: Scene, 
   const y = (value: number) => bottom - Math.min(1, Math.max(0, value)) * (bottom - top);
   const limit = scene.limitsOfGate && limitOf(name, scene.limitsOfGate);
   const [from, to] = [tOf(view, width, x0 - 3), tOf(view, width, x1 + 3)];
-  for (const levels of chains(scene, from, to)) {
-    const series = levelFor(levels.chain, levels.from, levels.to, ((levels.to - levels.from) / (to - from)) * (x1 - x0));
-    const traced = trace(series, name, view, width, levels.from, levels.to, y, scene.limits.frameMs);
+  for (const piece of scene.pieces(from, to)) {
+    const series = levelFor(piece.levels, piece.from, piece.to, ((piece.to - piece.from) / (to - from)) * (x1 - x0));
+    const traced = trace(series, name, view, width, piece.from, piece.to, y, scene.limits.frameMs);
     stroke(c, traced, y, quiet ? null : (limit ?? null), theme, COLOURS[name], quiet);
-    if (name === 'luma') dots(c, series, view, width, levels.from, levels.to, y, theme.art);
+    if (name === 'luma') dots(c, series, view, width, piece.from, piece.to, y, theme.art);
   }
   if (limit !== null && limit !== undefined && !quiet) {
     c.strokeStyle = theme.edge;
@@ -36,18 +36,6 @@ export function paintCurve(c: CanvasRenderingContext2D, row: Row, scene: Scene, 
     c.stroke();
     c.setLineDash([]);
   }
-}
-
-interface Chain {
-  chain: Series[];
-  from: number;
-  to: number;
-}
-
-/** The pieces of a range with the finest points of each. */
-function chains(scene: Scene, from: number, to: number): Chain[] {
-  const fine = scene.pointsOf(from, to);
-  return fine.length ? [{ chain: fine, from, to }] : [{ chain: scene.overview, from, to }];
 }
 
 interface Trace {

@@ -20,9 +20,10 @@ const FULL_BITS = 36;
 export function paintFilm(c: CanvasRenderingContext2D, row: Row, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
   const high = row.height - TICKS;
   const top = row.y + 4;
-  const frames = levelOf(span(scene.view) / width) === 'frames' ? scene.framesOf(tOf(scene.view, width, x0), tOf(scene.view, width, x1)) : null;
-  if (frames) paintFrames(c, frames, top, high, scene, theme, width, x0, x1);
-  else {
+  const single = levelOf(span(scene.view) / width) === 'frames';
+  const frames = single ? scene.frames(tOf(scene.view, width, x0), tOf(scene.view, width, x1)) : [];
+  for (const some of frames) paintFrames(c, some, top, high, scene, theme, width, x0, x1);
+  if (!frames.length) {
     paintSlots(c, top, high, scene, theme, width, x0, x1);
     paintTicks(c, top + high + 3, scene, theme, width, x0, x1);
   }

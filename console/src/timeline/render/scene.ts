@@ -9,6 +9,7 @@ import type { View } from '../scale';
 import type { Thresholds } from '../signals';
 import type { Still } from '../stills';
 import type { Limits } from '../view';
+import type { Piece } from '../windows';
 
 export interface Word {
   id: string;
@@ -58,9 +59,9 @@ export interface Scene {
   compact: boolean;
   limitsOfGate: Thresholds | null;
   overview: Series[];
-  /** The finest points that are known of a range. */
-  pointsOf(from: number, to: number): Series[];
-  framesOf(from: number, to: number): Frames | null;
+  /** The finest points that are known of each part of a range. */
+  pieces(from: number, to: number): Piece[];
+  frames(from: number, to: number): Frames[];
   /** Highest value of a signal within a range. */
   peak(name: SignalName, from: number, to: number): number;
   /** Place in `REASONS` of why a frame was kept, where it is known. */

@@ -1,0 +1,340 @@
+/** What is known of a run: loaded once, then kept up with its events while it goes on. */
+
+import { follow, type TimelineEvent } from '../api/events';
+import { ApiError, ask, askJson } from '../api/http';
+import { IntervalIndex } from '../timeline/intervals';
+import { markerLanes, type Marker, type MarkerLane } from '../timeline/lanes';
+import { loopsOf } from '../timeline/loops';
+import { gaps, highest, type SignalName } from '../timeline/pyramid';
+import type { LoopBand, Word } from '../timeline/render/scene';
+import { frameLength, REASONS, type Thresholds } from '../timeline/signals';
+import type { Still } from '../timeline/stills';
+import type { Limits } from '../timeline/view';
+import { Windows, type Asked } from '../timeline/windows';
+import { Work } from '../timeline/work';
+
+export interface Job {
+  kind: string;
+  status: string;
+  fraction: number | null;
+  frames_done: number;
+  frames_per_second: number;
+}
+
+export interface RunRecord {
+  run_id: string;
+  label: string | null;
+  status: 'pending' | 'processing' | 'completed' | 'failed' | 'cancelled' | 'expired';
+  model: string | null;
+  mode: string;
+  semantic: { requested: boolean; error: string | null } | null;
+  active_job: Job | null;
+  source_uri: string | null;
+  source: string | null;
+  session_id: string | null;
+  wall_start_ms: Record<string, number | null>;
+  created_at: string;
+}
+
+export interface Analysis {
+  id: string;
+  seq: number;
+  model: string;
+  markers: number;
+  gate: Thresholds | null;
+  stream: string;
+}
+
+interface Interaction {
+  seq: number;
+  start_pts_ms: number | null;
+  end_pts_ms: number | null;
+  event_type: string;
+  object_label: string | null;
+  summary: string;
+  description: string;
+  confidence: number | null;
+}
+
+const DESCRIBED = ['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered'];
+const OVERVIEW_POINTS = 4000;
+const MOST_LOOPS = 20;
+/** A live run's new rows are asked for this often. */
+const ROWS_EVERY_MS = 1000;
+const RECORD_EVERY_MS = 2000;
+const REST_EVERY_MS = 15_000;
+
+export class RunData {
+  record = $state.raw<RunRecord | null>(null);
+  markers = $state.raw<readonly Marker[]>([]);
+  stills = $state.raw<readonly Still[]>([]);
+  words = $state.raw<readonly Word[]>([]);
+  analyses = $state.raw<readonly Analysis[]>([]);
+  loops = $state.raw<readonly LoopBand[]>([]);
+  /** Counts the arrivals of finer signals and of pictures. */
+  came = $state(0);
+  /** Signals of the run have come, or there are none. */
+  ready = $state(false);
+  frames = $state(0);
+  limits = $state.raw<Limits>({ start: 0, end: 0, frameMs: 40 });
+  /** Where reading ended early, and why. */
+  cut = $state.raw<{ at: number; reason: string } | null>(null);
+  failure = $state<string | null>(null);
+  error = $state.raw<unknown>(null);
+  gone = $state(false);
+  /** Counts what arrived since the page began to follow. */
+  arrived = $state(0);
+
+  readonly windows: Windows;
+  readonly work = new Work();
+  readonly stopped = new AbortController();
+
+  readonly terminal = $derived(this.record !== null && !['pending', 'processing'].includes(this.record.status));
+  readonly live = $derived(!this.terminal && this.record !== null && (this.record.session_id !== null || ['whip', 'rtsp'].includes(this.record.source ?? '')));
+  readonly wallStart = $derived.by(() => {
+    const starts = this.record?.wall_start_ms ?? {};
+    return starts[this.stream ?? ''] ?? Object.values(starts).find((start) => start !== null) ?? null;
+  });
+  readonly lanes: MarkerLane[] = $derived(markerLanes(this.markers.filter(worthALane), this.limits.frameMs));
+  readonly stillIndex = $derived(new IntervalIndex(this.stills, (still) => still.pts_ms, (still) => still.pts_ms));
+  readonly wordIndex = $derived(new IntervalIndex(this.words, (word) => word.start, (word) => word.end));
+  readonly gaps = $derived.by(() => {
+    void this.frames;
+    const points = this.windows.overview?.levels[0];
+    return points ? gaps(points, this.limits.frameMs) : [];
+  });
+
+  private seq = 0;
+
+  constructor(
+    readonly id: string,
+    readonly stream: string | undefined,
+    private analysis: string | undefined,
+  ) {
+    this.windows = new Windows(
+      (asked, signal) => this.fetchSignals(asked, signal),
+      () => (this.came += 1),
+    );
+  }
+
+  private path(rest = ''): string {
+    return `v1/runs/${this.id}${rest}`;
+  }
+
+  /** Loads all, and follows what comes until `end`. */
+  async begin(): Promise<void> {
+    this.error = null;
+    try {
+      await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadStills(), this.loadWords(), this.loadAnalyses()]);
+      void this.loadLoops();
+      void this.loadCut();
+      void this.keepUp();
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  end(): void {
+    this.stopped.abort();
+    this.windows.end();
+    this.work.end();
+  }
+
+  private failed(error: unknown): void {
+    if (this.stopped.signal.aborted) return;
+    if (error instanceof ApiError && error.status === 404) this.gone = true;
+    else if (error instanceof ApiError && error.status === 401) return;
+    else this.error = error;
+  }
+
+  private async loadRecord(): Promise<void> {
+    const record = await askJson<RunRecord>(this.path(), { signal: this.stopped.signal });
+    if (JSON.stringify(record) !== JSON.stringify(this.record)) this.record = record;
+  }
+
+  private async fetchSignals({ from, to, points }: Asked, signal: AbortSignal) {
+    const query = { stream_id: this.stream, from_frame: from, to_frame: to, max_points: points };
+    const answer = await ask(this.path('/signals'), { query, signal });
+    return this.work.signals(await answer.arrayBuffer());
+  }
+
+  async loadSignals(): Promise<void> {
+    const overview = await this.fetchSignals({ points: OVERVIEW_POINTS }, this.stopped.signal);
+    const points = overview.levels[0]!;
+    this.windows.begin(overview);
+    const frameMs = frameLength(points);
+    if (points.length) this.limits = { start: points.start[0]!, end: points.end[points.length - 1]! + frameMs, frameMs };
+    this.frames = overview.frames;
+    this.ready = true;
+  }
+
+  async loadMarkers(analysis = this.analysis): Promise<void> {
+    this.analysis = analysis;
+    this.markers = await this.markersOf(analysis);
+  }
+
+  async markersOf(analysis: string | undefined): Promise<Marker[]> {
+    const query = { analysis_id: analysis, origin: 'all' };
+    const { markers } = await askJson<{ markers: Marker[] }>(this.path('/markers'), { query, signal: this.stopped.signal });
+    return markers;
+  }
+
+  private async loadStills(): Promise<void> {
+    const { keyframes } = await askJson<{ keyframes: (Still & { seq: number })[] }>(this.path('/keyframes'), { signal: this.stopped.signal });
+    this.stills = keyframes;
+    this.seq = Math.max(this.seq, ...keyframes.map((still) => still.seq));
+  }
+
+  private async loadWords(): Promise<void> {
+    const { interactions } = await askJson<{ interactions: Interaction[] }>(this.path('/interactions'), { signal: this.stopped.signal });
+    this.seq = interactions.reduce((seq, said) => Math.max(seq, said.seq), this.seq);
+    this.words = toWords(interactions);
+  }
+
+  async loadAnalyses(): Promise<void> {
+    const found: Analysis[] = [];
+    await this.queried('analysis_generated', (payload, seq) => {
+      const { analysis_id: id, model, markers, gate, stream_id } = payload as Record<string, never>;
+      if (id) found.push({ id, seq, model, markers, gate: gate ?? null, stream: stream_id });
+    });
+    this.analyses = found;
+  }
+
+  private async queried(kind: string, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
+    type Answer = { matches: TimelineEvent[]; next_from_seq: number; has_more: boolean };
+    let from = 0;
+    for (let page = 0; page < 10; page++) {
+      const body = { run_id: this.id, kind, from_seq: from };
+      const answer = await askJson<Answer>('v1/query', { method: 'POST', body, signal: this.stopped.signal });
+      for (const { payload, seq } of answer.matches) take(payload, seq);
+      this.seq = answer.matches.reduce((seq, match) => Math.max(seq, match.seq), this.seq);
+      if (!answer.has_more) return;
+      from = answer.next_from_seq;
+    }
+  }
+
+  /** Finds how far each loop goes and how often it repeats, by the hashes after its start. */
+  private async loadLoops(): Promise<void> {
+    const starts: { frame: number; pts: number }[] = [];
+    await this.queried('loop_detected', ({ frame_index, pts_ms }) => starts.push({ frame: Number(frame_index), pts: Number(pts_ms) })).catch(() => {});
+    const found: LoopBand[] = [];
+    for (const { frame, pts } of starts.slice(0, MOST_LOOPS)) {
+      if (found.some((loop) => pts >= loop.from && pts <= loop.to)) continue;
+      const asked = { from: Math.max(0, frame - 500), to: frame + 3000, points: 20_000 };
+      const rows = await this.fetchSignals(asked, this.stopped.signal).catch(() => null);
+      const points = rows?.levels[0];
+      if (!rows?.hashes || !points) continue;
+      for (const loop of loopsOf(rows.hashes)) {
+        const band = { from: points.start[loop.first]!, to: points.end[loop.last]!, repeats: loop.repeats };
+        if (!found.some((one) => one.from <= band.to && band.from <= one.to)) found.push(band);
+      }
+    }
+    this.loops = found;
+  }
+
+  /** Reads why decoding ended early from the head of `frames_decoded`, whose signals are left unread. */
+  private async loadCut(): Promise<void> {
+    if (this.frames === 0) return;
+    const body = { run_id: this.id, kind: 'frames_decoded', limit: 1 };
+    const response = await ask('v1/query', { method: 'POST', body, signal: this.stopped.signal }).catch(() => null);
+    const reader = response?.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let head = '';
+    while (reader && head.length < 20_000 && !head.includes('"signals":')) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      head += value;
+    }
+    await reader?.cancel().catch(() => {});
+    const said = head.split('"signals":')[0]!;
+    if (!said.includes('"truncated":true')) return;
+    this.cut = { at: this.limits.end, reason: /"reason":"([^"]{0,200})"/.exec(said)?.[1] ?? '' };
+  }
+
+  private async keepUp(): Promise<void> {
+    if (this.record?.status === 'failed') await this.loadFailure();
+    const { signal } = this.stopped;
+    const every = (ms: number, act: () => Promise<void>, when: () => boolean = () => true) => {
+      const timer = setInterval(() => {
+        if (!document.hidden && when()) act().catch((error) => this.failed(error));
+      }, ms);
+      signal.addEventListener('abort', () => clearInterval(timer));
+    };
+    every(RECORD_EVERY_MS, () => this.loadRecord(), () => !this.terminal && !this.gone);
+    every(REST_EVERY_MS, () => this.loadRecord(), () => this.terminal && !this.gone);
+    if (this.terminal) return;
+    every(ROWS_EVERY_MS, () => this.loadSignals(), () => !this.gone && (this.live || this.record?.active_job != null));
+    await follow(this.path('/events/stream'), this.seq, signal, (events) => this.take(events)).catch((error) => this.failed(error));
+    if (signal.aborted || this.gone) return;
+    await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadAnalyses()]).catch((error) => this.failed(error));
+    if (this.record?.status === 'failed') await this.loadFailure();
+  }
+
+  private async loadFailure(): Promise<void> {
+    await this.queried('run_failed', ({ reason }) => (this.failure = String(reason ?? ''))).catch(() => {});
+  }
+
+  /** Takes events as they come; those that were loaded already change nothing. */
+  private take(events: TimelineEvent[]): void {
+    const stills: Still[] = [];
+    const said: Interaction[] = [];
+    const markers: Marker[] = [];
+    for (const { kind, payload, seq } of events) {
+      if (kind === 'keyframe_stored') stills.push(payload as unknown as Still);
+      else if (kind === 'marker_emitted') markers.push(payload as unknown as Marker);
+      else if (DESCRIBED.includes(kind)) said.push({ ...(payload as unknown as Interaction), seq, start_pts_ms: Number(payload['pts_ms']) });
+      else if (kind === 'semantic_chunk_inferred') void this.loadWords().catch(() => {});
+      else if (kind === 'analysis_generated') void Promise.all([this.loadAnalyses(), this.loadMarkers()]).catch(() => {});
+      else if (kind === 'loop_detected') void this.loadLoops();
+      else if (kind === 'run_deleted') this.gone = true;
+    }
+    const fresh = <T>(old: readonly T[], added: T[], key: (item: T) => string | number): T[] => {
+      const known = new Set(old.map(key));
+      return added.filter((item) => !known.has(key(item)));
+    };
+    const newStills = fresh(this.stills, stills, (still) => still.frame_index);
+    const newWords = fresh(this.words, toWords(said), (word) => word.id);
+    const newMarkers = this.analysis ? [] : fresh(this.markers, markers, (marker) => marker.marker_id);
+    if (newStills.length) this.stills = [...this.stills, ...newStills];
+    if (newWords.length) this.words = ended([...this.words, ...newWords]);
+    if (newMarkers.length) this.markers = [...this.markers, ...newMarkers];
+    this.arrived += newWords.length || newStills.length || newMarkers.length;
+  }
+
+  /** Highest value of a signal within a range. */
+  peak(name: SignalName, from: number, to: number): number {
+    const peaks = this.windows.pieces(from, to).map((piece) => highest(piece.levels, name, piece.from, piece.to));
+    return Math.max(...peaks.filter((value) => !Number.isNaN(value)), -Infinity);
+  }
+
+  /** Place in `REASONS` of why a frame was kept, 0 where that is not known. */
+  reasonOf(frame: number): number {
+    const bits = this.windows.byNumber(frame)?.reasons ?? 0;
+    return bits ? Math.min(REASONS.length - 1, 31 - Math.clz32(bits)) : 0;
+  }
+}
+
+/** The gate's own markers beside a model's words: its cuts and artifacts stand, its counting does not. */
+const worthALane = (marker: Marker): boolean =>
+  !marker.beside || marker.event_type === 'scene_cut' || marker.event_type === 'artifact_suspected';
+
+function toWords(said: Interaction[]): Word[] {
+  return ended(
+    said.filter((one) => one.start_pts_ms !== null && (one.description || one.summary)).map((one) => ({
+      id: String(one.seq),
+      seq: one.seq,
+      start: one.start_pts_ms!,
+      end: one.end_pts_ms ?? one.start_pts_ms!,
+      text: one.description || one.summary,
+      type: one.event_type,
+      label: one.object_label,
+      confidence: one.confidence,
+      reused: (one as { reused_from_seq?: number }).reused_from_seq ?? null,
+    })),
+  );
+}
+
+/** Words in their order, each until the next one. */
+function ended(words: Word[]): Word[] {
+  const sorted = [...words].sort((a, b) => a.start - b.start || a.seq - b.seq);
+  return sorted.map((word, i) => ({ ...word, end: sorted[i + 1]?.start ?? Math.max(word.end, word.start + 10_000) }));
+}
