@@ -3,6 +3,7 @@
 mod analyze;
 mod auth;
 mod conditions;
+mod console;
 mod cors;
 mod envelope;
 mod error;
@@ -149,8 +150,10 @@ pub fn router(app: Arc<App>) -> Router {
     let acting_once = Router::from(acting_once()).merge(working).route_layer(once);
     let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
     let protected = protected.route_layer(map_request(linger::linger));
+    let console = if app.config.console { console::routes() } else { Router::new() };
     Router::from(open())
         .merge(protected)
+        .merge(console)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))
         .with_state(app)

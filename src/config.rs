@@ -113,6 +113,8 @@ pub struct Config {
     pub tools: [Tool; 2],
     /// Browser origins.
     pub cors_origins: Origins,
+    /// The console is served at `/`.
+    pub console: bool,
     /// Most open connections.
     pub connections_max: usize,
     /// Most of them of one address.
@@ -224,6 +226,7 @@ impl Config {
                 as usize,
             tools,
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
+            console: vars.read("SERVICE_CONSOLE", "on", switch),
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
                 as usize,
             connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
@@ -310,6 +313,14 @@ fn flag(text: &str) -> Result<bool, Problem> {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
         _ => Err("must be true or false".into()),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, Problem> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("must be on or off".into()),
     }
 }
 

@@ -15,6 +15,8 @@ mod auth;
 mod bodies;
 #[path = "api/charges.rs"]
 mod charges;
+#[path = "api/console.rs"]
+mod console;
 #[path = "api/control_characters.rs"]
 mod control_characters;
 #[path = "api/damage.rs"]

@@ -44,6 +44,7 @@ fn a_bad_value_is_named() {
         ("SERVICE_GATE_FLICKER", "NaN"),
         ("SERVICE_GATE_KEEPALIVE_FRAMES", "-1"),
         ("SERVICE_INGEST_STILLS", "all"),
+        ("SERVICE_CONSOLE", "true"),
         ("SERVICE_TRANSPORT", "h4"),
         ("SERVICE_DECODE_BACKEND", "fast"),
         ("SERVICE_DECODE_DEVICE", "card0"),

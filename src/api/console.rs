@@ -1,0 +1,97 @@
+//! The console: a page and its assets, embedded at build time, served without a key since they hold no data.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::Path,
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::{App, error::ApiError, extract::Prefix};
+
+/// Files of the built console by path, sorted; `x.gz` is `x`, compressed. Empty where it was not built.
+const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
+
+/// Addresses of the console's views: each is the one page, which reads its own address.
+const VIEWS: [&str; 8] =
+    ["/", "/runs", "/runs/{id}", "/live", "/live/{id}", "/search", "/machine", "/settings"];
+
+/// The page of a build without the console.
+const WITHOUT: &str = include_str!("console/without.html");
+
+/// Nothing but our own files, and no markup or script out of strings (CSP level 3, Trusted Types).
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
+     media-src 'self' blob:; connect-src 'self'; font-src 'self'; worker-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types svelte-trusted-html",
+);
+
+/// An asset's name has the hash of its content.
+const FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// The console's routes.
+pub fn routes() -> Router<Arc<App>> {
+    let views = VIEWS.iter().fold(Router::new(), |views, view| views.route(view, get(page)));
+    views.route("/assets/{name}", get(asset))
+}
+
+/// Answers with the page. It names its assets by `./`, which becomes the path prefix of the proxy in front.
+async fn page(Prefix(prefix): Prefix) -> Response {
+    let built = find("index.html").and_then(|bytes| str::from_utf8(bytes).ok());
+    let text = built.unwrap_or(WITHOUT).replace("=\"./", &format!("=\"{prefix}/"));
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::VARY, HeaderValue::from_static("x-forwarded-prefix")),
+    ];
+    (headers, Html(text)).into_response()
+}
+
+/// Answers with an asset, compressed where the caller takes gzip.
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let path = format!("assets/{name}");
+    let Some(bytes) = find(&path) else {
+        return ApiError::Plain(StatusCode::NOT_FOUND, "no such asset".to_owned()).into_response();
+    };
+    let common = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type(&name))),
+        (header::CACHE_CONTROL, FOR_GOOD),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
+    ];
+    match find(&format!("{path}.gz")).filter(|_| takes_gzip(&headers)) {
+        Some(smaller) => {
+            let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+            (common, coding, smaller).into_response()
+        }
+        None => (common, bytes).into_response(),
+    }
+}
+
+fn find(path: &str) -> Option<&'static [u8]> {
+    let at = FILES.binary_search_by_key(&path, |(name, _)| name).ok()?;
+    Some(FILES[at].1)
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let listed =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    listed.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim() == "gzip" && !matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+    })
+}
+
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "woff2" => "font/woff2",
+        "svg" => "image/svg+xml",
+        "json" => "application/json",
+        _ => "application/octet-stream",
+    }
+}
