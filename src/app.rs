@@ -43,6 +43,7 @@ use crate::{
     },
     small_stills::SmallStills,
     source::{Roots, SourceError, path_of},
+    summary::Summaries,
     tickets::Tickets,
     upload::{UploadError, Uploads},
 };
@@ -217,6 +218,8 @@ pub struct App {
     pub rates: Rates,
     /// Stills scaled down.
     pub small_stills: SmallStills,
+    /// Runs in short.
+    pub summaries: Summaries,
     /// Tickets for the media of runs.
     pub tickets: Tickets,
     /// Bytes of answers that were made and are not yet sent.
@@ -353,6 +356,7 @@ impl App {
             metrics,
             rates,
             small_stills,
+            summaries: Summaries::default(),
             tickets: Tickets::default(),
             unsent: unsent_accounts(),
             readers: Admission::new(jobs, READERS_WAITING),

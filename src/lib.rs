@@ -31,6 +31,7 @@ pub mod server;
 pub mod session;
 pub mod small_stills;
 pub mod source;
+pub mod summary;
 pub mod telemetry;
 pub mod tickets;
 pub mod tls;

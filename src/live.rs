@@ -280,7 +280,7 @@ impl Live {
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
         let orders = Orders::new(orders.map(|handle| handle.orders().clone()).collect());
-        let (session, ends, over) = Session::new(id, run, link, orders);
+        let (session, ends, over) = Session::new(id, run, link, orders, Arc::clone(inbox.shared()));
         let session = Arc::new(session);
         let task = Task {
             session: Arc::clone(&session),
@@ -350,6 +350,11 @@ impl Live {
         let is_known =
             ended.is_some_and(|(at, _, whose)| whose == owner && at.elapsed() < REMEMBERED_FOR);
         is_known.then_some(Found::Ended)
+    }
+
+    /// The session that fills `run`, while it is live.
+    pub fn of(&self, run: &Run) -> Option<Arc<Session>> {
+        self.tables().live.get(&run.origin().session?).cloned()
     }
 
     /// Brings the series up to now that nothing else writes.

@@ -147,6 +147,8 @@ mod source;
 mod stock_models;
 #[path = "api/stream.rs"]
 mod stream;
+#[path = "api/summaries.rs"]
+mod summaries;
 #[path = "api/thresholds.rs"]
 mod thresholds;
 #[path = "api/tickets.rs"]

@@ -1,5 +1,7 @@
 //! Run operations.
 
+mod summary;
+
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
@@ -26,6 +28,7 @@ use crate::{
         registry::{Origin, Run},
     },
 };
+pub use summary::SummaryRecord;
 
 /// Runs looked up at a time for a whole list.
 const SLICE: usize = 256;
@@ -104,13 +107,17 @@ pub async fn create(
 struct RunsQuery {
     /// Only runs in this state.
     status: Option<terms::RunState>,
+    /// What to add to each record.
+    include: Option<terms::RunPart>,
 }
 
 /// List the caller's runs, the newest first.
+///
+/// With `include=summary` each has a `summary`: counts, one still and the shape of it, null where nothing is decoded.
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "listRuns", tag = "runs",
     params(RunsQuery, PageQuery),
-    responses((status = 200, description = "The runs", body = Vec<RunRecord>)),
+    responses((status = 200, description = "The runs", body = Vec<RunRecord>), Fails<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -121,26 +128,32 @@ pub async fn list(
     let mut fields = params.fields()?;
     let names = "pending, processing, completed, failed, cancelled, expired";
     let status = fields.optional("status", name(names, Lifecycle::from_name));
+    let is_summary = |name: &str| (name == "summary").then_some(());
+    let in_short = fields.optional("include", name("summary", is_summary)).is_some();
     let paging = paging(&mut fields);
     fields.finish(|| Some(()))?;
     let mut before = paging.cursor.unwrap_or(Seq(u64::MAX));
+    let reader = Arc::clone(&app);
+    let record = move |run: &Arc<Run>| {
+        let record = RunRecord::new(run, &reader.registry, None);
+        if in_short { record.with_summary(SummaryRecord::of(&reader, run)) } else { record }
+    };
     let Some(limit) = paging.limit else {
-        let (registry, owner) = (Arc::clone(&app.registry), caller.principal);
+        let (registry, owner) = (Arc::clone(&app.registry), caller.principal.clone());
         let runs = std::iter::from_fn(move || {
             let (runs, next) = registry.list(&owner, status, before, SLICE);
             before = next.unwrap_or_default();
-            let record = |run: &Arc<Run>| Ok(RunRecord::new(run, &registry, None));
-            Some(runs.iter().map(record).collect::<Vec<_>>()).filter(|runs| !runs.is_empty())
+            Some(runs).filter(|runs| !runs.is_empty())
         });
-        let texts = record_texts(runs.flatten());
-        let made = app.blocking(|| listed(String::new(), texts, String::new, READING_BYTES));
+        let texts = record_texts(runs.flatten().map(move |run| Ok(record(&run))));
+        let made = app.reading(&caller.principal, || {
+            listed(String::new(), texts, String::new, READING_BYTES)
+        });
         return made.await?;
     };
     let (runs, next) = app.registry.list(&caller.principal, status, before, limit);
-    let registry = Arc::clone(&app.registry);
-    let records =
-        move || -> Vec<_> { runs.iter().map(|run| RunRecord::new(run, &registry, None)).collect() };
-    Ok(linked(Json(app.blocking(records).await?), &uri, next))
+    let records = move || runs.iter().map(record).collect::<Vec<_>>();
+    Ok(linked(Json(app.reading(&caller.principal, records).await?), &uri, next))
 }
 
 /// Fetch a run.

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
 
-use super::{jobs::JobRecord, openapi::terms};
+use super::{jobs::JobRecord, openapi::terms, runs::SummaryRecord};
 use crate::{
     session::registry::{ChunkProgress, JobProgress, Registry, Run},
     source::remote,
@@ -149,6 +149,10 @@ pub struct RunRecord {
     /// When it expires unless something happens; null once it has ended.
     #[schema(value_type = Option<terms::Time>, required = true)]
     expires_at: Option<String>,
+    /// The run in short; null where nothing is decoded, absent where it is not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SummaryRecord>, required = false)]
+    summary: Option<Option<SummaryRecord>>,
 }
 
 impl RunRecord {
@@ -181,7 +185,13 @@ impl RunRecord {
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
             semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
             model: snapshot.model,
+            summary: None,
         }
+    }
+
+    /// The record with the run in short.
+    pub fn with_summary(self, summary: Option<SummaryRecord>) -> RunRecord {
+        RunRecord { summary: Some(summary), ..self }
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     metrics::{Metrics, Shed},
     session::registry::JobToken,
+    summary::Shape,
 };
 
 /// Stills, views and clips that wait for a session's task.
@@ -121,6 +122,8 @@ pub struct Shared {
     /// Bytes in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
+    /// Of the whole session.
+    shape: Mutex<Shape>,
 }
 
 #[derive(Default)]
@@ -142,8 +145,8 @@ struct State {
 pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, Words) {
     let (said, queue) = mpsc::channel(WAITING);
     let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let (job, state) = (OnceLock::new(), Mutex::default());
-    let shared = Arc::new(Shared { metrics, turns, frames, job, waiting, state });
+    let (job, state, shape) = (OnceLock::new(), Mutex::default(), Mutex::default());
+    let shared = Arc::new(Shared { metrics, turns, frames, job, waiting, state, shape });
     let words = Words { said: queue, shared: Arc::clone(&shared) };
     (Inbox { said, shared, place: 0, base: 0 }, words)
 }
@@ -233,6 +236,7 @@ impl Inbox {
         let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
         let (frame_index, jpeg) = (self.base + frame_index, Bytes::from(jpeg));
         self.shared.metrics.keyframes_selected.inc();
+        self.shared.shape().kept(pts_ms, &event_type);
         let mut state = self.shared.state();
         if state.selected.len() >= SELECTED_MAX {
             state.selected.pop_front();
@@ -269,6 +273,9 @@ impl Inbox {
         if let (Some(job), Some(last)) = (self.shared.job.get(), signals.last()) {
             job.advance(before + signals.len() as u64, last.pts_ms);
         }
+        let mut shape = self.shared.shape();
+        signals.iter().for_each(|signal| shape.measured(signal.pts_ms, signal.luma_mean));
+        drop(shape);
         let mut state = self.shared.state();
         let now = Instant::now();
         if let Some(at) = state.connected_at.take_if(|_| !signals.is_empty()) {
@@ -340,6 +347,12 @@ impl Shared {
     /// Frames that the gate decided about.
     pub fn frames(&self) -> u64 {
         self.frames.load(Relaxed)
+    }
+
+    /// How its frames lie along its time.
+    pub fn shape(&self) -> MutexGuard<'_, Shape> {
+        // A panic leaves a frame more or less.
+        self.shape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -24,7 +24,7 @@ use worker::{Chunk, SessionSpec, WorkerError};
 use super::{
     budget::Reservation,
     describe::{Handle, Instruction, Look},
-    inbox::{Inbox, Said, View, Words},
+    inbox::{Inbox, Said, Shared, View, Words},
     intake::Intake,
     journal::{Journal, JournalError, StillError},
     orders::{Orders, PromptError},
@@ -40,6 +40,7 @@ use crate::{
         registry::{JobGuard, Run},
         runner::SHUTDOWN,
     },
+    summary::Shape,
 };
 
 /// How long what a session still has to say is waited for once its pictures have ended.
@@ -99,6 +100,7 @@ pub struct Session {
     orders: Orders,
     over: watch::Receiver<bool>,
     packets: Packets,
+    shared: Arc<Shared>,
 }
 
 /// What the task of a session owns.
@@ -140,11 +142,12 @@ impl Session {
         run: Arc<Run>,
         link: Link,
         orders: Orders,
+        shared: Arc<Shared>,
     ) -> (Session, mpsc::Receiver<End>, watch::Sender<bool>) {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
         let (link, packets) = (Mutex::new(Some(link)), Packets::default());
-        (Session { id, run, link, ends, orders, over, packets }, ended, tell)
+        (Session { id, run, link, ends, orders, over, packets, shared }, ended, tell)
     }
 
     /// The session's name.
@@ -160,6 +163,11 @@ impl Session {
     /// Its run.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
+    }
+
+    /// What of its pictures was decided about: how many, and how they lie along its time.
+    pub fn shape(&self) -> (u64, Shape) {
+        (self.shared.frames(), self.shared.shape().clone())
     }
 
     /// Takes a fragment of the publisher's: candidates, or an ICE restart, whose other side is

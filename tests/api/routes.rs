@@ -57,7 +57,9 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("deleteFile" | "deleteWebhook" | "getFile" | "listFiles", 503) => true,
         ("listDeadLetters" | "redeliverDeadLetters", 503) => true,
         // Thousands of readers would have to wait at once.
-        ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes", 503) => true,
+        ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes" | "listRuns", 503) => {
+            true
+        }
         ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
         // Thousands of tickets would have to be open.
         ("createMediaTicket", 503) => true,
@@ -140,6 +142,8 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("PATCH", format!("/v1/runs/{ended}"), json!({"label": null}), 200, ""),
         ("PATCH", format!("/v1/runs/{live}"), json!({}), 422, "validation_error"),
         ("GET", "/v1/runs?status=pending&limit=1".into(), none.clone(), 200, ""),
+        ("GET", "/v1/runs?include=summary".into(), none.clone(), 200, ""),
+        ("GET", "/v1/runs?include=all".into(), none.clone(), 422, "validation_error"),
         ("GET", "/v1/runs?status=gone".into(), none.clone(), 422, "validation_error"),
         ("GET", "/v1/runs?cursor=zzz".into(), none.clone(), 422, "validation_error"),
         ("GET", format!("/v1/runs/{live}"), none.clone(), 200, ""),

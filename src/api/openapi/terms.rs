@@ -128,6 +128,8 @@ terms! {
     Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    /// A further part of the record of a run.
+    RunPart = names(["summary"]);
     /// How a webhook is doing.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// How thorough an analysis is asked to be.

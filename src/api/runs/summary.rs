@@ -1,0 +1,122 @@
+//! Runs in short, as lists of them show where asked.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use media::Score;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::{App, openapi::terms, wire::fps};
+use crate::{
+    session::registry::Run,
+    summary::{BUCKETS, Bucket, Records, Summary},
+};
+
+/// A run in short.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RunSummary)]
+pub struct SummaryRecord {
+    counts: Counts,
+    /// Media time from the first frame to the last; null where none is measured.
+    #[schema(required = true)]
+    length_ms: Option<u64>,
+    /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
+    #[schema(value_type = Option<terms::Sha256>, required = true)]
+    still_sha256: Option<String>,
+    /// What a model said last, at most 256 bytes.
+    #[schema(required = true)]
+    description: Option<String>,
+    #[schema(required = true)]
+    width: Option<u32>,
+    #[schema(required = true)]
+    height: Option<u32>,
+    /// Null while the source has not told it.
+    #[schema(required = true)]
+    source_fps: Option<f64>,
+    shape: ShapeRecord,
+}
+
+/// What there is of a run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RunCounts)]
+struct Counts {
+    /// Frames of the newest decoding.
+    frames: u64,
+    /// Of them, frames that the gate keeps.
+    kept: u64,
+    /// Markers of the newest analysis of each stream, by type; past 32 types, as `other`.
+    markers: BTreeMap<String, u64>,
+    /// Descriptions that models gave.
+    descriptions: u64,
+}
+
+/// How the frames of a run lie along its time: 64 spans of even length, in each array one after the other.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RunShape)]
+struct ShapeRecord {
+    /// Mean brightness; null where no measured frame lies.
+    #[schema(value_type = Vec<Option<terms::Fraction>>, min_items = 64, max_items = 64)]
+    luma_mean: Vec<Option<f64>>,
+    /// Frames that the gate keeps.
+    #[schema(min_items = 64, max_items = 64)]
+    kept: Vec<u32>,
+    /// Of them, scene cuts.
+    #[schema(min_items = 64, max_items = 64)]
+    cuts: Vec<u32>,
+    /// Of them, suspected artifacts.
+    #[schema(min_items = 64, max_items = 64)]
+    artifacts: Vec<u32>,
+}
+
+impl From<[Bucket; BUCKETS]> for ShapeRecord {
+    fn from(shape: [Bucket; BUCKETS]) -> ShapeRecord {
+        let counts = |count: fn(&Bucket) -> u32| shape.iter().map(count).collect();
+        ShapeRecord {
+            luma_mean: shape.iter().map(|bucket| bucket.luma_mean().map(thousandths)).collect(),
+            kept: counts(|bucket| bucket.kept),
+            cuts: counts(|bucket| bucket.cuts),
+            artifacts: counts(|bucket| bucket.artifacts),
+        }
+    }
+}
+
+/// More digits are of no use to a picture a few pixels high.
+fn thousandths(score: Score) -> f64 {
+    f64::from((score.millionths() + 500) / 1000) / 1000.0
+}
+
+impl SummaryRecord {
+    /// What is told of `run`; `None` where nothing of it is decoded. May read the log.
+    pub fn of(app: &App, run: &Arc<Run>) -> Option<SummaryRecord> {
+        let timeline = app.registry.timeline();
+        let gate = app.config.gate;
+        let kept = app.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
+        // The events of a job under way may tell nothing yet of what it has decoded.
+        let decoded = run.progress().filter(|progress| progress.frames > 0);
+        let mut summary = kept.or_else(|| {
+            decoded.map(|progress| Summary { frames: progress.frames, ..Summary::default() })
+        })?;
+        if let Some(session) = app.live.of(run) {
+            let (frames, shape) = session.shape();
+            summary.shape = shape.told();
+            summary.kept = summary.shape.iter().map(|bucket| u64::from(bucket.kept)).sum();
+            (summary.frames, summary.length_ms) = (frames, shape.length_ms());
+        }
+        let Summary { extent, .. } = summary;
+        Some(SummaryRecord {
+            counts: Counts {
+                frames: summary.frames,
+                kept: summary.kept,
+                markers: summary.markers,
+                descriptions: summary.descriptions,
+            },
+            length_ms: summary.length_ms,
+            still_sha256: summary.still.map(|hash| hash.to_string()),
+            description: summary.description,
+            width: extent.map(|extent| extent.width),
+            height: extent.map(|extent| extent.height),
+            source_fps: fps(summary.source_fps),
+            shape: summary.shape.into(),
+        })
+    }
+}

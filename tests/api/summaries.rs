@@ -1,0 +1,189 @@
+//! Runs in short: counts, one still, a description, the shape; of files, of live video, after a restart.
+
+use std::{collections::BTreeMap, path::Path};
+
+use media::{BlobHash, EventType, RunId, SessionId};
+use serde_json::{Value, json};
+use timeline::{
+    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
+};
+
+use crate::support::{BOB, Server, Setup, clips, shared};
+
+const LIVE: RunId = RunId::from_bytes([9; 16]);
+
+fn array<'a>(value: &'a Value, field: &str) -> &'a Vec<Value> {
+    value[field].as_array().unwrap_or_else(|| panic!("no {field}: {value}"))
+}
+
+/// The summary of `run` as the list has it.
+fn summary(server: &Server, run: &str) -> Value {
+    let list = server.get("/v1/runs?include=summary").json();
+    let records = list.as_array().expect("an array");
+    let record = records.iter().find(|record| record["run_id"] == run).expect("listed");
+    assert!(record.get("summary").is_some(), "{record}");
+    record["summary"].clone()
+}
+
+fn sum(values: &[Value]) -> u64 {
+    values.iter().map(|value| value.as_u64().expect("a number")).sum()
+}
+
+/// What `GET markers` lists, by type.
+fn markers(server: &Server, run: &str) -> BTreeMap<String, u64> {
+    let answer = server.get(&format!("/v1/runs/{run}/markers")).json();
+    let mut counts = BTreeMap::new();
+    for marker in array(&answer, "markers") {
+        let name = marker["event_type"].as_str().expect("a name").to_owned();
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_summary_says_what_the_routes_of_its_run_say() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).root(&clips());
+    let mut server = setup.start();
+    let (run, empty) = (server.create_run(), server.create_run());
+    assert_eq!(summary(&server, &run), Value::Null, "nothing is decoded");
+    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 100});
+    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    assert_eq!(summary(&server, &run)["counts"]["markers"], json!({}));
+    let analyze = json!({"model": "qwen3-vl-8b"});
+    let eager = json!({"model": "qwen3-vl-8b", "gate": {"keepalive_frames": 2}});
+    for body in [&eager, &analyze] {
+        assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), body).status, 200);
+        let found = summary(&server, &run);
+        assert_eq!(found["counts"]["markers"], json!(markers(&server, &run)), "of the newest");
+    }
+
+    let found = summary(&server, &run);
+    let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+    let frames = array(&signals, "signals");
+    let kept: Vec<&Value> = frames.iter().filter(|frame| frame["kept"] == true).collect();
+    assert_eq!(found["counts"]["frames"], 100);
+    assert_eq!(found["counts"]["kept"], kept.len());
+    assert_eq!(found["counts"]["descriptions"], 0);
+    assert_eq!(found["description"], Value::Null);
+    let time = |frame: &Value| frame["pts_ms"].as_u64().expect("a time");
+    assert_eq!(found["length_ms"], time(&frames[99]) - time(&frames[0]));
+    for field in ["width", "height", "source_fps"] {
+        assert_eq!(found[field], ingested.json()[field], "{field}");
+    }
+    let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let stills = array(&stills, "keyframes");
+    let of = |name: &str| stills.iter().find(|still| still["event_type"] == name);
+    let telling = of("scene_cut").or_else(|| of("artifact_suspected")).unwrap_or(&stills[0]);
+    assert_eq!(found["still_sha256"], telling["image_sha256"]);
+
+    let shape = &found["shape"];
+    let with = |reason: &str| kept.iter().filter(|frame| frame["reason"] == reason).count();
+    assert_eq!(sum(array(shape, "kept")), kept.len() as u64);
+    assert_eq!(sum(array(shape, "cuts")), with("scene_cut") as u64);
+    let artifacts = ["flicker_suspected", "ghosting_suspected", "noise_variance_spike"];
+    let artifacts: usize = artifacts.map(with).iter().sum();
+    assert_eq!(sum(array(shape, "artifacts")), artifacts as u64);
+    assert_eq!(shape["kept"][0], 1, "the first frame is kept");
+    let first = frames[0]["luma_mean"].as_f64().expect("a number");
+    let told = shape["luma_mean"][0].as_f64().expect("a number");
+    assert!((told - first).abs() < 0.05, "{told} and {first}");
+    ["luma_mean", "kept", "cuts", "artifacts"]
+        .iter()
+        .for_each(|field| assert_eq!(array(shape, field).len(), 64, "{field}"));
+
+    server.kill();
+    let server = setup.start();
+    assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
+    assert_eq!(summary(&server, &empty), Value::Null);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    let list = server.get("/v1/runs?include=summary").json();
+    assert_eq!(list.as_array().expect("an array").len(), 1, "a deleted run is not told of");
+}
+
+/// A live run of Alice's whose session told a cut, and what a model said of another picture.
+fn seed(dir: &Path) {
+    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let created = Event::SessionRunCreated(SessionRunCreated {
+        principal_key: "alice".to_owned(),
+        session_id: SessionId::from_bytes([6; 16]),
+        tenant_id: None,
+    });
+    let still = |frame_index: u64, event_type| {
+        Event::KeyframeStored(KeyframeStored {
+            frame_index,
+            pts_ms: frame_index as i64 * 40,
+            event_type,
+            description: String::new(),
+            image_ref: "x".to_owned(),
+            image_bytes: 1,
+            image_sha256: BlobHash::from_bytes([frame_index as u8; 32]),
+        })
+    };
+    let said = |frame_index: u64, description: &str, summary: Option<&str>| {
+        let finding = Finding {
+            frame_index,
+            pts_ms: frame_index as i64 * 40,
+            description: description.to_owned(),
+            summary: summary.map(str::to_owned),
+            ..Finding::default()
+        };
+        Event::Found(FindingKind::Vlm, finding)
+    };
+    let long = "\u{fc}".repeat(400);
+    let events = [
+        created,
+        still(0, EventType::KeyframeKeep),
+        said(0, "(no inference provider configured)", None),
+        still(30, EventType::KeyframeKeep),
+        said(30, &long, Some("s")),
+    ];
+    let events = events.map(|event| NewEvent { run: LIVE, event });
+    log.append_wait(events.into()).expect("durable");
+}
+
+#[test]
+fn a_live_run_is_told_from_its_stills_and_what_models_said() {
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path());
+    let server = Setup::new(dir.path()).start();
+    let found = summary(&server, &LIVE.to_string());
+    let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 1});
+    assert_eq!((&found["counts"], &found["length_ms"]), (&counts, &json!(1200)));
+    let described = BlobHash::from_bytes([30; 32]).to_string();
+    assert_eq!(found["still_sha256"], described, "the described one");
+    let words = found["description"].as_str().expect("words");
+    assert!(words.len() <= 256 && words.ends_with("\u{fc}\u{2026}"), "{words}");
+    let shape = &found["shape"];
+    assert_eq!((&shape["kept"][0], &shape["kept"][63]), (&json!(1), &json!(1)), "{shape}");
+    assert_eq!(shape["luma_mean"][0], Value::Null, "nothing measured is kept of it");
+}
+
+#[test]
+fn summaries_are_asked_for_by_name_and_their_owners() {
+    let server = shared().with_clips();
+    let run = server.create_run();
+    let body = json!({"source_uri": "talk.mp4", "max_frames": 3});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    server.create_run();
+    let newest = server.get("/v1/runs?include=summary&limit=1");
+    assert_eq!(newest.json()[0]["summary"], Value::Null);
+    let next = newest.header("link").split(['<', '>']).nth(1).expect("a link");
+    assert!(next.contains("include=summary"), "{next}");
+    let page = server.get(next).json();
+    assert_eq!(
+        (&page[0]["run_id"], &page[0]["summary"]["counts"]["frames"]),
+        (&json!(run), &json!(3))
+    );
+    let plain = server.get("/v1/runs").json();
+    assert!(plain[0].get("summary").is_none(), "{plain}");
+    let foreign = server.call("GET", "/v1/runs?include=summary").key(Some(BOB)).send();
+    assert_eq!(foreign.json(), json!([]));
+    for query in
+        ["include=shape", "include=", "include=summary,shape", "include=summary&include=summary"]
+    {
+        let reply = server.get(&format!("/v1/runs?{query}"));
+        assert_eq!((reply.status, reply.fields()), (422, vec!["include".to_owned()]), "{query}");
+    }
+}
