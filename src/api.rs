@@ -5,6 +5,7 @@ mod auth;
 mod conditions;
 mod console;
 mod cors;
+mod doctor;
 mod envelope;
 mod error;
 mod events;
@@ -62,6 +63,7 @@ use crate::{
 pub use error::ApiError;
 
 pub use envelope::refusal_headers;
+pub use health::reasons;
 pub use jobs::Desk;
 pub use rate::{FAILURES_MAX, Rates};
 pub use unsent::accounts as unsent_accounts;
@@ -74,6 +76,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(openapi::empty())
         .routes(routes!(openapi::document))
         .routes(routes!(health::ready))
+        .routes(routes!(doctor::diagnose))
         .routes(routes!(limits::list))
         .routes(routes!(models::list))
         .routes(routes!(runs::list))

@@ -24,6 +24,7 @@ use crate::{
     delivery::{sse::Streams, webhook::Webhooks},
     descriptors,
     disk::Reserve,
+    doctor::Growth,
     eyes::{Eyes, EyesError},
     idempotency::Idempotency,
     inference::{Inference, InferenceStartError},
@@ -208,6 +209,8 @@ pub struct App {
     pub reserve: Arc<Reserve>,
     /// How much each principal stores.
     pub quota: Arc<Quota>,
+    /// How fast that grows.
+    pub growth: Growth,
     /// Open connections.
     pub crowd: Arc<Crowd>,
     /// Removes what is old or unused.
@@ -351,6 +354,7 @@ impl App {
             supervisor,
             reserve,
             quota,
+            growth: Growth::default(),
             crowd,
             retention,
             metrics,

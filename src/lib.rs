@@ -14,6 +14,7 @@ pub mod database;
 pub mod delivery;
 pub mod descriptors;
 pub mod disk;
+pub mod doctor;
 pub mod eyes;
 pub mod idempotency;
 pub mod inference;

@@ -12,10 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use transport::{Drained, Ends};
 
-use crate::{
-    app::{App, StartError},
-    session::registry::Registry,
-};
+use crate::app::{App, StartError};
 use listening::Listening;
 
 /// How long requests and jobs may finish after a stop.
@@ -47,7 +44,7 @@ impl Server {
         tracing::info!(udp = %app.live.local_addr(), "live video is received");
         let ends = Ends::default();
         let accepting = listening.serve(&app, &ends);
-        let sweeping = tokio::spawn(sweep(Arc::clone(&app.registry)));
+        let sweeping = tokio::spawn(sweep(Arc::clone(&app)));
         tokio::spawn(Arc::clone(&app.streams).run());
         let telling = CancellationToken::new();
         tell(&app, &telling);
@@ -138,10 +135,11 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
     }
 }
 
-async fn sweep(registry: Arc<Registry>) {
+async fn sweep(app: Arc<App>) {
     let mut tick = tokio::time::interval(SWEEP);
     loop {
         tick.tick().await;
-        registry.end_idle(Instant::now()).await;
+        app.growth.note(Instant::now(), app.quota.total());
+        app.registry.end_idle(Instant::now()).await;
     }
 }

@@ -117,6 +117,15 @@ impl Roots {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
     }
 
+    /// How many of them can no longer be read, or have another directory at their path by now.
+    pub fn lost(&self) -> usize {
+        let is_lost = |root: &&Root| {
+            let is_there = root.directory.is_there().is_ok_and(|is_there| is_there);
+            !is_there || std::fs::read_dir(root.directory.path()).is_err()
+        };
+        self.0.iter().filter(is_lost).count()
+    }
+
     /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
     pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
         self.open_with(uri, Links::Beneath)

@@ -23,6 +23,8 @@ mod control_characters;
 mod damage;
 #[path = "api/database.rs"]
 mod database;
+#[path = "api/doctor.rs"]
+mod doctor;
 #[path = "api/edges.rs"]
 mod edges;
 #[path = "api/examples.rs"]

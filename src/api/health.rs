@@ -95,7 +95,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
 }
 
 /// Why the server cannot work now, in words.
-fn reasons(app: &App) -> Vec<String> {
+pub fn reasons(app: &App) -> Vec<String> {
     let mut reasons = Vec::new();
     match app.registry.timeline().state() {
         Health::Writable => {}

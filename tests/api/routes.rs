@@ -115,6 +115,7 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("GET", "/v1/health".into(), none.clone(), 200, ""),
         ("GET", "/v1/ready".into(), none.clone(), 200, ""),
         ("GET", "/v1/limits".into(), none.clone(), 200, ""),
+        ("GET", "/v1/doctor".into(), none.clone(), 200, ""),
         ("GET", "/v1/models".into(), none.clone(), 200, ""),
         ("GET", "/v1/openapi.json".into(), none.clone(), 200, ""),
         ("GET", "/v1/metrics".into(), none.clone(), 200, ""),

@@ -104,6 +104,12 @@ impl HeldDir {
         &self.path
     }
 
+    /// Whether what is held is still the directory at its path.
+    pub fn is_there(&self) -> io::Result<bool> {
+        let (held, now) = (rustix::fs::fstat(self.held()?)?, rustix::fs::stat(&self.path)?);
+        Ok((held.st_dev, held.st_ino) == (now.st_dev, now.st_ino))
+    }
+
     fn held(&self) -> io::Result<&OwnedFd> {
         if let Some(held) = self.held.get() {
             return Ok(held);

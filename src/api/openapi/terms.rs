@@ -110,6 +110,8 @@ terms! {
     ModelId = string().min_length(Some(1)).max_length(Some(128));
     /// Whether a model can be asked.
     Availability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
+    /// How a check of `GET /v1/doctor` ended.
+    CheckStatus = names(["ok", "advice", "problem"]);
     /// The program of a model backend.
     ProviderKind = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
     /// Why a model stopped.

@@ -1,0 +1,55 @@
+//! What the server finds wrong with itself and its surroundings.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use media::RequestId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{App, extract::Caller, openapi::terms, wire::shown};
+use crate::doctor::{self, Check};
+
+/// What was looked at.
+#[derive(Serialize, ToSchema)]
+pub struct Diagnosis {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    checks: Vec<CheckRecord>,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Check)]
+struct CheckRecord {
+    name: String,
+    #[schema(value_type = terms::CheckStatus)]
+    status: &'static str,
+    /// What was found.
+    message: String,
+    /// What to do about it; null where nothing is to be done.
+    #[schema(required = true)]
+    advice: Option<String>,
+}
+
+impl From<Check> for CheckRecord {
+    fn from(check: Check) -> CheckRecord {
+        let Check { name, status, message, advice } = check;
+        CheckRecord { name, status: status.as_str(), message, advice }
+    }
+}
+
+/// Check what people get wrong: keys, addresses, ingest roots, disk, model backends, time, devices.
+///
+/// Says no secret and no path of the server's files. Model backends are asked at most every five
+/// seconds.
+#[utoipa::path(
+    get, path = "/v1/doctor", operation_id = "diagnose", tag = "server",
+    responses((status = 200, description = "What was found", body = Diagnosis)),
+)]
+pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<Diagnosis> {
+    let checks = doctor::checks(&app).await;
+    let checks = checks.into_iter().map(CheckRecord::from).collect();
+    Json(Diagnosis { request_id: caller.request_id, checks })
+}
