@@ -1,0 +1,109 @@
+/** The caller's runs, the newest first: loaded whole, then kept up to date by asking for the newest and for those under way. */
+import { client, type Run } from '../api/client';
+import { connection } from '../api/connection.svelte';
+import { isLive } from './words';
+
+const PAGE = 200;
+/** Past these the list says that it is cut. */
+export const RUNS_MAX = 5000;
+const BUSY_MS = 2000;
+const QUIET_MS = 15_000;
+
+export class RunList {
+  runs = $state.raw<Run[]>([]);
+  /** Nothing is loaded yet. */
+  first = $state(true);
+  /** There are more than are loaded. */
+  cut = $state(false);
+  error = $state.raw<unknown>();
+  /** When the list was last told by the server, epoch milliseconds. */
+  at = $state(0);
+  #hidden = new Set<string>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #abort = new AbortController();
+
+  /** Loads all, and goes on until `stop`. */
+  async start(): Promise<void> {
+    this.stop();
+    const { signal } = (this.#abort = new AbortController());
+    try {
+      let cursor: string | undefined;
+      const all: Run[] = [];
+      do {
+        const page: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary', cursor }, { signal });
+        all.push(...page);
+        cursor = page.nextCursor;
+        if (this.first || all.length > this.runs.length) this.#show([...all]);
+      } while (cursor !== undefined && all.length < RUNS_MAX);
+      this.#show(all);
+      this.cut = cursor !== undefined;
+      this.error = undefined;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#failed(error);
+    }
+    this.#again(signal);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#abort.abort();
+  }
+
+  /** Looks at once for what is new. */
+  async refresh(signal = this.#abort.signal): Promise<void> {
+    clearTimeout(this.#timer);
+    try {
+      const newest: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary' }, { signal });
+      const known = new Map(newest.map((run) => [run.run_id, run]));
+      const last = newest[newest.length - 1]?.created_at ?? '';
+      const older = newest.nextCursor === undefined ? [] : this.runs.filter((run) => run.created_at <= last && !known.has(run.run_id));
+      if (older.some((run) => run.active_job || isLive(run))) {
+        for (const run of await client.listRuns({ status: 'processing', limit: PAGE, include: 'summary' }, { signal })) known.set(run.run_id, run);
+      }
+      this.#show([...newest, ...older.map((run) => known.get(run.run_id) ?? run)]);
+      this.error = undefined;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#failed(error);
+    }
+    this.#again(signal);
+  }
+
+  /** Takes a run out of the list before the server has. */
+  hide(id: string): void {
+    this.#hidden.add(id);
+    this.#show(this.runs);
+  }
+
+  /** Puts it back. */
+  unhide(id: string): void {
+    this.#hidden.delete(id);
+    void this.refresh();
+  }
+
+  /** Puts a changed or new run into the list before the server is asked. */
+  put(run: Run): void {
+    const at = this.runs.findIndex((other) => other.run_id === run.run_id);
+    this.#show(at < 0 ? [run, ...this.runs] : this.runs.with(at, { ...this.runs[at], ...run }));
+  }
+
+  #show(runs: Run[]): void {
+    this.runs = runs.filter((run) => !this.#hidden.has(run.run_id));
+    this.first = false;
+    this.at = Date.now();
+  }
+
+  #failed(error: unknown): void {
+    if (connection.online && !connection.refused) this.error = error;
+  }
+
+  #again(signal: AbortSignal): void {
+    if (signal.aborted) return;
+    const busy = this.runs.some((run) => run.active_job || isLive(run));
+    this.#timer = setTimeout(() => {
+      if (document.hidden || !connection.online || connection.refused) this.#again(signal);
+      else void this.refresh(signal);
+    }, busy ? BUSY_MS : QUIET_MS);
+  }
+}
