@@ -20,6 +20,7 @@ export default defineConfig({
   base: './',
   plugins: [svelte(), nested()],
   resolve: {
+    dedupe: ['eventsource-parser'],
     alias: { 'sightline-client': fileURLToPath(new URL('../clients/typescript/src/index.ts', import.meta.url)) },
   },
   server: {

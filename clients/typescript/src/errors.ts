@@ -16,6 +16,8 @@ export class HttpError extends SightlineError {
   readonly code: string | undefined;
   /** Id of the request, as in the server's log. */
   readonly requestId: string | undefined;
+  /** The server's own words. */
+  readonly reason: string;
   /** Fields that were refused. */
   readonly details: readonly DetailRecord[];
   /** Wait that the server asked for. */
@@ -24,8 +26,10 @@ export class HttpError extends SightlineError {
   constructor(what: string, response: Response, body: string) {
     const { error } = parsed(body) ?? {};
     const requestId = error?.request_id ?? response.headers.get("x-request-id") ?? undefined;
-    const text = error ? `${error.code}: ${error.message}` : unexplained(response, body, requestId);
+    const reason = error?.message ?? unexplained(response, body, requestId);
+    const text = error ? `${error.code}: ${reason}` : reason;
     super(`${what}: ${response.status} ${text}${requestId ? ` (${requestId})` : ""}`);
+    this.reason = reason;
     this.status = response.status;
     this.code = error?.code;
     this.requestId = requestId;

@@ -1,4 +1,5 @@
 /** Whether the server answers and takes the key, as every request finds it. */
+import { build } from '../app/address';
 import { base } from '../app/router.svelte';
 
 const PLACE = 'sightline.key';
@@ -24,6 +25,11 @@ export const connection = {
   get epoch(): number { return state.epoch; },
   get heardAt(): number { return state.heardAt; },
 };
+
+/** The URL of `path` (`v1/runs`) with `query`, without a host. */
+export function apiUrl(path: string, query: Record<string, string | number> = {}): string {
+  return build(base, path, query);
+}
 
 /** Takes a key for this tab, until it is closed. */
 export function enterKey(key: string): void {

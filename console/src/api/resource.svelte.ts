@@ -1,5 +1,6 @@
 /** Something that is loaded from the server: what there is stays until the new is there. */
-import { ApiError } from './http';
+import { HttpError } from 'sightline-client';
+import { causeOf } from './client';
 import { connection } from './connection.svelte';
 
 /** Longer than this and the page shows the skeleton of what will be there. */
@@ -36,7 +37,7 @@ export class Resource<T> {
     } catch (error) {
       if (abort.signal.aborted) return;
       // While the server is away the strip says so, and what there is stays.
-      if (error instanceof ApiError || connection.online) this.error = error;
+      if (causeOf(error) instanceof HttpError || connection.online) this.error = error;
     } finally {
       clearTimeout(timer);
       if (this.#abort === abort) {

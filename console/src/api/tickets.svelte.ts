@@ -1,6 +1,7 @@
 /** Addresses of stills and sources for `<img>` and `<video>`, which cannot send a key: with a ticket of ten minutes. */
 import { SvelteMap } from 'svelte/reactivity';
-import { apiUrl, askJson } from './http';
+import { client } from './client';
+import { apiUrl } from './connection.svelte';
 
 /** A ticket is renewed when less than this is left of it. */
 const MARGIN_MS = 60_000;
@@ -16,7 +17,7 @@ export function haveTicket(run: string, { renew = false } = {}): Promise<void> {
   if (!renew && has && has.until - Date.now() > MARGIN_MS) return Promise.resolve();
   const under = asked.get(run);
   if (under) return under;
-  const request = askJson<{ ticket: string; expires_at: string }>(`v1/runs/${run}/media-ticket`, { method: 'POST' })
+  const request = client.createMediaTicket(run)
     .then(({ ticket, expires_at }) => { tickets.set(run, { ticket, until: Date.parse(expires_at) }); })
     .finally(() => asked.delete(run));
   asked.set(run, request);
