@@ -115,7 +115,7 @@ export class Http {
     options: KeyedOptions = {},
     read: ((response: Response, what: string) => Promise<T>) | undefined,
   ): Promise<T> {
-    const key = request.keyed ? { "idempotency-key": options.idempotencyKey ?? randomKey() } : {};
+    const key: Record<string, string> = request.keyed ? { "idempotency-key": options.idempotencyKey ?? randomKey() } : {};
     const isRepeatable = request.keyed || request.safe || request.method === "GET";
     const again = isRepeatable && !request.once ? this.maxRetries : 0;
     for (let attempt = 1; ; attempt++) {

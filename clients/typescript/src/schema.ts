@@ -259,7 +259,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the caller's runs, the newest first. */
+        /**
+         * List the caller's runs, the newest first.
+         * @description With `include=summary` each has a `summary`: counts, one still and the shape of it, null where nothing is decoded.
+         */
         get: operations["listRuns"];
         put?: never;
         /** Create a run: the container of a timeline of events. */
@@ -3106,6 +3109,7 @@ export interface components {
             /** @description Source of the last ingest. */
             source_uri: string | null;
             status: components["schemas"]["RunState"];
+            summary?: components["schemas"]["RunSummary"] | null;
             /** @description Metadata, not an authorization boundary. */
             tenant_id: string | null;
             updated_at: components["schemas"]["Time"];
@@ -3129,6 +3133,28 @@ export interface components {
             request_id: components["schemas"]["RequestId"] | null;
             semantic: components["schemas"]["Semantic"] | null;
             stream_id: components["schemas"]["Label"] | null;
+        };
+        /** @description What there is of a run. */
+        RunCounts: {
+            /**
+             * Format: int64
+             * @description Descriptions that models gave.
+             */
+            descriptions: number;
+            /**
+             * Format: int64
+             * @description Frames of the newest decoding.
+             */
+            frames: number;
+            /**
+             * Format: int64
+             * @description Of them, frames that the gate keeps.
+             */
+            kept: number;
+            /** @description Markers of the newest analysis of each stream, by type; past 32 types, as `other`. */
+            markers: {
+                [key: string]: number;
+            };
         };
         /** @description A run that was just created. */
         RunCreated: {
@@ -3203,11 +3229,27 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
+        /**
+         * @description A further part of the record of a run.
+         * @enum {string}
+         */
+        RunPart: "summary";
         /** @description What to create. */
         RunRequest: {
             label?: components["schemas"]["Label"] | null;
             mode?: components["schemas"]["Mode"] | null;
             model?: components["schemas"]["ModelId"] | null;
+        };
+        /** @description How the frames of a run lie along its time: 64 spans of even length, in each array one after the other. */
+        RunShape: {
+            /** @description Of them, suspected artifacts. */
+            artifacts: number[];
+            /** @description Of them, scene cuts. */
+            cuts: number[];
+            /** @description Frames that the gate keeps. */
+            kept: number[];
+            /** @description Mean brightness; null where no measured frame lies. */
+            luma_mean: (components["schemas"]["Fraction"] | null)[];
         };
         /** @description Recorded signals of a run; either `signals` or `buckets` is an array, the other is null. */
         RunSignals: {
@@ -3238,6 +3280,28 @@ export interface components {
          * @enum {string}
          */
         RunState: "pending" | "processing" | "completed" | "failed" | "cancelled" | "expired";
+        /** @description A run in short. */
+        RunSummary: {
+            counts: components["schemas"]["RunCounts"];
+            /** @description What a model said last, at most 256 bytes. */
+            description: string | null;
+            /** Format: int32 */
+            height: number | null;
+            /**
+             * Format: int64
+             * @description Media time from the first frame to the last; null where none is measured.
+             */
+            length_ms: number | null;
+            shape: components["schemas"]["RunShape"];
+            /**
+             * Format: double
+             * @description Null while the source has not told it.
+             */
+            source_fps: number | null;
+            still_sha256: components["schemas"]["Sha256"] | null;
+            /** Format: int32 */
+            width: number | null;
+        };
         /** @description What to change of a run. */
         RunUpdate: {
             label: components["schemas"]["Label"] | null;
@@ -3732,6 +3796,7 @@ export type RequestId = components['schemas']['RequestId'];
 export type RequestedPayload = components['schemas']['RequestedPayload'];
 export type Run = components['schemas']['Run'];
 export type RunCompletedPayload = components['schemas']['RunCompletedPayload'];
+export type RunCounts = components['schemas']['RunCounts'];
 export type RunCreated = components['schemas']['RunCreated'];
 export type RunCreatedPayload = components['schemas']['RunCreatedPayload'];
 export type RunDeleted = components['schemas']['RunDeleted'];
@@ -3745,10 +3810,13 @@ export type RunInteractions = components['schemas']['RunInteractions'];
 export type RunKeyframes = components['schemas']['RunKeyframes'];
 export type RunLabelledPayload = components['schemas']['RunLabelledPayload'];
 export type RunMarkers = components['schemas']['RunMarkers'];
+export type RunPart = components['schemas']['RunPart'];
 export type RunRequest = components['schemas']['RunRequest'];
+export type RunShape = components['schemas']['RunShape'];
 export type RunSignals = components['schemas']['RunSignals'];
 export type RunStanding = components['schemas']['RunStanding'];
 export type RunState = components['schemas']['RunState'];
+export type RunSummary = components['schemas']['RunSummary'];
 export type RunUpdate = components['schemas']['RunUpdate'];
 export type Sampling = components['schemas']['Sampling'];
 export type SearchAnswer = components['schemas']['SearchAnswer'];
@@ -4478,6 +4546,8 @@ export interface operations {
             query?: {
                 /** @description Only runs in this state. */
                 status?: components["schemas"]["RunState"];
+                /** @description What to add to each record. */
+                include?: components["schemas"]["RunPart"];
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
                 /** @description Where the page starts, as the `Link` header of the page before says. */
@@ -4510,6 +4580,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
         };
     };
     createRun: {

@@ -5,17 +5,8 @@ import { t } from '../app/messages.svelte';
 import { connection, observedFetch } from './connection.svelte';
 
 export type { Schemas } from 'sightline-client';
-export interface RunSummary {
-  counts: { frames: number; kept: number; markers: Record<string, number>; descriptions: number };
-  length_ms: number | null;
-  still_sha256: string | null;
-  description: string | null;
-  width: number | null;
-  height: number | null;
-  source_fps: number | null;
-  shape: { luma_mean: (number | null)[]; kept: number[]; cuts: number[]; artifacts: number[]; descriptions?: number[] };
-}
-export type Run = Schemas.Run & { summary?: RunSummary | null };
+export type Run = Schemas.Run;
+export type RunSummary = Schemas.RunSummary;
 export type Job = Schemas.Job;
 export type Model = Schemas.Model;
 

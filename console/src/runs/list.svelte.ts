@@ -4,7 +4,6 @@ import { connection } from '../api/connection.svelte';
 import { isLive } from './words';
 
 const PAGE = 200;
-const SUMMARY = { include: 'summary' } as object;
 /** Past these the list says that it is cut. */
 export const RUNS_MAX = 5000;
 const BUSY_MS = 2000;
@@ -31,7 +30,7 @@ export class RunList {
       let cursor: string | undefined;
       const all: Run[] = [];
       do {
-        const page: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, ...SUMMARY, cursor }, { signal });
+        const page: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary', cursor }, { signal });
         all.push(...page);
         cursor = page.nextCursor;
         if (this.first || all.length > this.runs.length) this.#show([...all]);
@@ -55,12 +54,12 @@ export class RunList {
   async refresh(signal = this.#abort.signal): Promise<void> {
     clearTimeout(this.#timer);
     try {
-      const newest: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, ...SUMMARY }, { signal });
+      const newest: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary' }, { signal });
       const known = new Map(newest.map((run) => [run.run_id, run]));
       const last = newest[newest.length - 1]?.created_at ?? '';
       const older = newest.nextCursor === undefined ? [] : this.runs.filter((run) => run.created_at <= last && !known.has(run.run_id));
       if (older.some((run) => run.active_job || isLive(run))) {
-        for (const run of await client.listRuns({ status: 'processing', limit: PAGE, ...SUMMARY }, { signal })) known.set(run.run_id, run);
+        for (const run of await client.listRuns({ status: 'processing', limit: PAGE, include: 'summary' }, { signal })) known.set(run.run_id, run);
       }
       this.#show([...newest, ...older.map((run) => known.get(run.run_id) ?? run)]);
       this.error = undefined;
