@@ -1,12 +1,15 @@
 import type { Event, Match } from "./schema.js";
 
-declare const unknownKind: unique symbol;
+/** A type of its own among strings, so that comparing `kind` with a known kind rules the open arm out. */
+declare enum OtherKind {
+  any = "",
+}
 
-/** An event of a kind that this client does not know yet. */
+/** An event of a kind that this client does not know; assign `kind` to a `string` to compare it. */
 export interface UnknownEvent {
   seq: number;
   pts_ms: number;
-  kind: string & { readonly [unknownKind]: true };
+  kind: OtherKind;
   payload: Record<string, unknown>;
 }
 

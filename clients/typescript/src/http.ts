@@ -119,6 +119,7 @@ export class Http {
     const isRepeatable = request.keyed || request.safe || request.method === "GET";
     const again = isRepeatable && !request.once ? this.maxRetries : 0;
     for (let attempt = 1; ; attempt++) {
+      options.signal?.throwIfAborted();
       try {
         return await this.#attempt(request, options, key, read);
       } catch (error) {
