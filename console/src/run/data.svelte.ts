@@ -194,8 +194,8 @@ export class RunData {
   async loadAnalyses(): Promise<void> {
     const found: Analysis[] = [];
     await this.queried('analysis_generated', (payload, seq) => {
-      const { analysis_id: id, model, markers, gate, stream_id } = payload as Record<string, never>;
-      if (id) found.push({ id, seq, model, markers, gate: gate ?? null, stream: stream_id });
+      const made = payload as { analysis_id?: string; model: string; markers: number; gate?: Thresholds; stream_id: string };
+      if (made.analysis_id) found.push({ id: made.analysis_id, seq, model: made.model, markers: made.markers, gate: made.gate ?? null, stream: made.stream_id });
     });
     this.analyses = found;
   }
@@ -314,7 +314,7 @@ export class RunData {
 }
 
 /** The gate's own markers beside a model's words: its cuts and artifacts stand, its counting does not. */
-const worthALane = (marker: Marker): boolean =>
+export const worthALane = (marker: Marker): boolean =>
   !marker.beside || marker.event_type === 'scene_cut' || marker.event_type === 'artifact_suspected';
 
 function toWords(said: Interaction[]): Word[] {

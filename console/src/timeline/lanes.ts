@@ -1,7 +1,7 @@
 /** Rows of the timeline: which lanes there are, what lies in each, how high they are. */
 
 import { IntervalIndex } from './intervals';
-import { highest, SIGNALS, type Series, type SignalName } from './pyramid';
+import { SIGNALS, type SignalName } from './pyramid';
 import { limitOf, type Thresholds } from './signals';
 
 export interface Marker {
@@ -132,14 +132,14 @@ export function layout(options: LayoutOptions): Layout {
   return { rows, fixed, height: y + 2 };
 }
 
-/** Curves that hold nothing over half their limit in a view, with their highest value. Luma never folds. */
-export function foldedSignals(levels: Series[], limits: Thresholds, from: number, to: number): Map<SignalName, number> {
+/** Curves that hold nothing over half their limit, with their highest value. Luma never folds. */
+export function foldedBy(peak: (name: SignalName) => number, limits: Thresholds): Map<SignalName, number> {
   const folded = new Map<SignalName, number>();
   for (const name of SIGNALS) {
     const limit = limitOf(name, limits);
     if (limit === null) continue;
-    const peak = highest(levels, name, from, to);
-    if (!(peak > limit / 2)) folded.set(name, Number.isNaN(peak) ? 0 : peak);
+    const highest = peak(name);
+    if (!(highest > limit / 2)) folded.set(name, Number.isFinite(highest) ? highest : 0);
   }
   return folded;
 }

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { readPlace, writePlace } from '../../../src/timeline/address';
 import { compared } from '../../../src/timeline/compare';
 import { IntervalIndex } from '../../../src/timeline/intervals';
-import { foldedSignals, layout, markerLanes, type Marker } from '../../../src/timeline/lanes';
-import { emptySeries, pyramid, SIGNALS } from '../../../src/timeline/pyramid';
+import { foldedBy, layout, markerLanes, type Marker } from '../../../src/timeline/lanes';
+import { emptySeries, highest, pyramid, SIGNALS } from '../../../src/timeline/pyramid';
 import { slots, telling, type Still } from '../../../src/timeline/stills';
 
 let made = 0;
@@ -46,10 +46,11 @@ describe('the layout', () => {
     points.curves.noise.max[5] = 0.28;
     points.curves.flicker.max[5] = 0.27;
     const limits = { keepalive_frames: 30, scene_cut: 0.5, luma_shift: 0.15, flicker: 0.55, ghosting: 0.55, noise: 0.55 };
-    const folded = foldedSignals(pyramid(points), limits, 0, 700);
+    const levels = pyramid(points);
+    const folded = foldedBy((name) => highest(levels, name, 0, 700), limits);
     expect([...folded.keys()]).toEqual(['scene', 'flicker', 'ghosting']);
     expect(folded.get('flicker')).toBeCloseTo(0.27);
-    expect(foldedSignals(pyramid(points), limits, 0, 300).has('noise')).toBe(true);
+    expect(foldedBy((name) => highest(levels, name, 0, 300), limits).has('noise')).toBe(true);
   });
 });
 

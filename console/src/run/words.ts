@@ -1,0 +1,110 @@
+/** Names, moments and sentences of the run page. */
+
+import { number, t, type Key } from '../app/messages.svelte';
+import type { RunPage } from './page.svelte';
+import { clockText, timeText } from '../timeline/scale';
+import type { Thresholds } from '../timeline/signals';
+
+const TYPES: Record<string, Key> = {
+  scene_cut: 'type.scene_cut',
+  artifact_suspected: 'type.artifact_suspected',
+  keyframe_keep: 'type.keyframe_keep',
+  context_observation: 'type.context_observation',
+};
+
+/** What a type of marker is called; one of a model as it said it, in words. */
+export function typeName(type: string): string {
+  const key = TYPES[type];
+  const words = type.replaceAll('_', ' ').trim();
+  return key ? t(key) : words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** A moment on the clock that the page shows. */
+export function momentText(page: Pick<RunPage, 'clock' | 'origin'>, ms: number, digits: number): string {
+  return page.clock && page.origin !== null ? clockText(ms + page.origin, digits) : timeText(ms, digits);
+}
+
+export const score = (value: number): string => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** A frame as `GET frames/{n}` tells of it. */
+export interface FrameAnswer {
+  frame_index: number;
+  pts_ms: number;
+  luma_mean: number;
+  flicker_score: number;
+  ghosting_score: number;
+  noise_variance_score: number;
+  scene_score: number | null;
+  kept: boolean;
+  reason: string;
+  luma_shift: number | null;
+  thresholds: Thresholds;
+}
+
+export interface Bar {
+  signal: 'scene' | 'luma_step' | 'flicker' | 'ghosting' | 'noise';
+  value: number;
+  limit: number;
+}
+
+/** The values that the gate holds against its limits. */
+export function barsOf(frame: FrameAnswer): Bar[] {
+  const limits = frame.thresholds;
+  return [
+    { signal: 'scene', value: frame.scene_score ?? 0, limit: limits.scene_cut },
+    { signal: 'luma_step', value: frame.luma_shift ?? 0, limit: limits.luma_shift },
+    { signal: 'flicker', value: frame.flicker_score, limit: limits.flicker },
+    { signal: 'ghosting', value: frame.ghosting_score, limit: limits.ghosting },
+    { signal: 'noise', value: frame.noise_variance_score, limit: limits.noise },
+  ];
+}
+
+export interface Sentence {
+  key: Key;
+  parameters: Record<string, string | number>;
+  /** Colour of the number that decided. */
+  colour: 'cut' | 'art' | null;
+}
+
+const ARTIFACTS: Record<string, Bar['signal']> = {
+  flicker_suspected: 'flicker', ghosting_suspected: 'ghosting', noise_variance_spike: 'noise',
+};
+
+/** Why a frame was kept or not, from the reason and its numbers alone. `first` is the run's first frame. */
+export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signal']) => string): Sentence {
+  const bars = barsOf(frame);
+  const bar = (signal: Bar['signal']) => bars.find((one) => one.signal === signal)!;
+  const plain = (key: Key, parameters = {}): Sentence => ({ key, parameters, colour: null });
+  const over = (key: Key, one: Bar, colour: 'cut' | 'art', more = {}): Sentence =>
+    ({ key, parameters: { v: score(one.value), l: score(one.limit), ...more }, colour });
+  const every = frame.thresholds.keepalive_frames;
+  switch (frame.reason) {
+    case 'initial_frame':
+      return plain('why.initial_frame');
+    case 'scene_cut':
+      return frame.scene_score === null ? plain('why.scene_cut_hash') : over('why.scene_cut', bar('scene'), 'cut');
+    case 'periodic_keepalive':
+      return plain('why.periodic_keepalive', { n: every });
+    case 'exposure_shift':
+      return over('why.exposure_shift', bar('luma_step'), 'art');
+    case 'no_trigger': {
+      const nearest = bars.reduce((best, one) => (share(one) > share(best) ? one : best));
+      const numbers = { signal: name(nearest.signal), v: score(nearest.value), l: score(nearest.limit) };
+      if (every === 0) return plain('why.no_trigger_no_clock', numbers);
+      const next = first + (Math.floor((frame.frame_index - first) / every) + 1) * every;
+      return plain('why.no_trigger', { ...numbers, n: String(next) });
+    }
+  }
+  const artifact = ARTIFACTS[frame.reason];
+  if (artifact) {
+    const signal = name(artifact);
+    return over(frame.kept ? 'why.artifact_kept' : 'why.artifact', bar(artifact), 'art', { signal });
+  }
+  return plain(frame.kept ? 'why.other_kept' : 'why.other', { reason: frame.reason.replaceAll('_', ' ') });
+}
+
+const share = (bar: Bar): number => (bar.limit > 0 ? bar.value / bar.limit : bar.value > 0 ? Infinity : 0);
+
+/** Colour of a reason among the data. */
+export const colourOf = (reason: string): 'cut' | 'art' | null =>
+  reason === 'scene_cut' ? 'cut' : reason === 'exposure_shift' || reason in ARTIFACTS ? 'art' : null;
