@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 VIDEO ?=
+KEEP ?=
 OUT ?= demo-out
 # The demo and the tests build with the same ones, so that nothing is built twice.
 FEATURES := --features sightline/h3-experimental,sightline/wgpu-gate,sightline/cuda-gate
@@ -9,22 +10,22 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build client demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
+.PHONY: help build client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build the release binaries
+build: console-where-possible ## Build the release binaries
 	@deploy/setup.sh build
 	$(CARGO) build --release --locked --bins --workspace
 
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
-demo-binaries:
+demo-binaries: console-where-possible
 	@deploy/setup.sh demo
 	$(CARGO) build --locked --bins --workspace $(FEATURES)
 
-demo: demo-binaries ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT
-	target/debug/sightline demo --server-binary target/debug/sightline-server --out "$(OUT)" $(if $(VIDEO),"$(VIDEO)")
+demo: demo-binaries ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT; KEEP=1 leaves the console open
+	target/debug/sightline demo --server-binary target/debug/sightline-server --out "$(OUT)" $(if $(KEEP),--keep) $(if $(VIDEO),"$(VIDEO)")
 
 demo-live: demo-binaries ## Publish VIDEO=path (default: a clip found or drawn) over and over to a server; Ctrl-C ends it
 	VIDEO="$(VIDEO)" deploy/demo-live.sh target/debug
@@ -50,6 +51,16 @@ test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
 	$(CARGO) test --locked -p shaders --test conformance -- --ignored --nocapture
 	$(CARGO) test --locked -p shaders
+
+# The server embeds what `console/dist` has when it is built.
+console/dist/index.html: $(shell git ls-files console clients/typescript/src)
+	cd console && npm ci --silent && npm run --silent build
+
+console: console/dist/index.html ## Build the console, which the server embeds
+
+console-where-possible:
+	@if node -e 'process.exit(+(parseInt(process.version.slice(1)) < 20))' 2>/dev/null; then $(MAKE) --no-print-directory console; else \
+	    echo "console: left out, since there is no Node.js 20.19 or newer; the server says so at /"; fi
 
 client: ## Build the TypeScript client into clients/typescript/dist
 	cd clients/typescript && npm ci --silent && npm run --silent build

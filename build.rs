@@ -2,6 +2,7 @@
 
 use std::{env, fs, io, path::Path};
 
+#[expect(clippy::disallowed_methods, reason = "OUT_DIR is cargo's own")]
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dist = root.join("console/dist");

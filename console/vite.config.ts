@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib';
 import { fileURLToPath } from 'node:url';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
@@ -16,9 +17,25 @@ function nested(): Plugin {
   };
 }
 
+/** Emits each text asset once more, compressed: the server sends that to whoever takes gzip. */
+function compressed(): Plugin {
+  return {
+    name: 'compressed-assets',
+    enforce: 'post',
+    apply: 'build',
+    generateBundle(_options, bundle) {
+      for (const [fileName, file] of Object.entries(bundle)) {
+        if (!/^assets\/.*\.(js|css|svg)$/.test(fileName)) continue;
+        const source = gzipSync(file.type === 'chunk' ? file.code : file.source, { level: 9 });
+        this.emitFile({ type: 'asset', fileName: `${fileName}.gz`, source });
+      }
+    },
+  };
+}
+
 export default defineConfig({
   base: './',
-  plugins: [svelte(), nested()],
+  plugins: [svelte(), nested(), compressed()],
   resolve: {
     dedupe: ['eventsource-parser'],
     alias: { 'sightline-client': fileURLToPath(new URL('../clients/typescript/src/index.ts', import.meta.url)) },

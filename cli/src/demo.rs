@@ -1,7 +1,7 @@
 //! `sightline demo`: the whole way of a video through a real server and its HTTP API.
 //!
 //! Starts the given server on its defaults with a fresh key on a free port, creates a run,
-//! ingests, analyses, prints the markers, writes the report and stops the server.
+//! ingests, analyses, prints the markers, writes the report and stops the server, at once or at Ctrl-C.
 
 mod server;
 mod video;
@@ -29,7 +29,7 @@ use crate::{
     progress::Through,
     report::{Report, Shelf, Still},
     runs::{AnalyzeBody, IngestBody},
-    wire::{MarkerRecord, QueryReply, SignalRecord},
+    wire::{QueryReply, SignalRecord},
 };
 
 /// Recorded only: the demo asks no model anything.
@@ -49,6 +49,9 @@ pub struct DemoArgs {
     /// Where the report, the server's log and its data go
     #[arg(long, value_name = "DIR", default_value = "demo-out")]
     out: PathBuf,
+    /// Leave the server running until Ctrl-C, and print the address of its console with the run open in it
+    #[arg(long)]
+    keep: bool,
     /// Folder with sample clips
     #[arg(long, value_name = "DIR", env = "SIGHTLINE_MEDIA_DIR")]
     media_dir: Option<PathBuf>,
@@ -111,27 +114,31 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     eprintln!("video:  {}", printable(&video.to_string_lossy()));
 
     let sandbox = sandbox()?;
-    let server = server::Server::start(&args.server_binary, &args.out, &video, sandbox, &cancel)?;
+    let mut server =
+        server::Server::start(&args.server_binary, &args.out, &video, sandbox, &cancel)?;
     eprintln!("server: {}, ready", server.address());
     let client = server.client()?;
-    let report = args.out.join("report.html");
     let worker = Supervisor::new(WorkerProgram::current().with_sandbox(sandbox));
-    let outcome = work(&client, &worker, &video, &report, &cancel);
-    let stopped = server.stop();
+    let made = work(&client, &worker, &video, &args.out, started, &cancel);
+    let outcome = match made {
+        Ok(run) if args.keep => {
+            eprintln!("console: {}   (Ctrl-C ends the server)", server.console(&run));
+            server.wait(&cancel)
+        }
+        Ok(_) => {
+            eprintln!(
+                "console: stopped with its server; --keep (make demo KEEP=1) leaves it open at this run"
+            );
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    let (was_kept, stopped) = (args.keep && outcome.is_ok(), server.stop());
     // Ctrl-C in a terminal reaches the server too, so what failed then is no finding.
-    if cancel.is_cancelled() {
+    if cancel.is_cancelled() && !was_kept {
         return Err(CliError::Interrupted);
     }
-    let markers = outcome?;
-    stopped?;
-
-    let mut out = Out::stdout();
-    out.table(&markers::table(&markers))?;
-    out.finish()?;
-    eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
-    let report = std::path::absolute(&report).unwrap_or(report);
-    eprintln!("report: {}", printable(&report.to_string_lossy()));
-    Ok(())
+    outcome.and(stopped)
 }
 
 /// What the sandbox of media workers must be like. The demo shows a clip of the user's own: where the
@@ -153,14 +160,15 @@ fn sandbox() -> Result<SandboxPolicy, CliError> {
     }
 }
 
-/// Create run, ingest, analyze, fetch, report.
+/// Create run, ingest, analyze, fetch, report, print. Returns the run's id.
 fn work(
     client: &Client,
     worker: &Supervisor,
     video: &Path,
-    report: &Path,
+    folder: &Path,
+    started: Instant,
     cancel: &CancelToken,
-) -> Result<Vec<MarkerRecord>, CliError> {
+) -> Result<String, CliError> {
     let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
     eprintln!("run:    {}", printable(&run.run_id));
     let stream = video::look(worker, video);
@@ -183,6 +191,8 @@ fn work(
     };
     let extent = (ingested.width, ingested.height);
     let stills = stills(client, &run.run_id, extent, reason, cancel)?;
+    let report = folder.join("report.html");
+    let report = std::path::absolute(&report).unwrap_or(report);
     let name = video.file_name().unwrap_or(video.as_os_str()).to_string_lossy();
     Report {
         title: &name,
@@ -194,8 +204,14 @@ fn work(
         gate,
         made_at: analyze::now(),
     }
-    .write(report)?;
-    Ok(markers)
+    .write(&report)?;
+
+    let mut out = Out::stdout();
+    out.table(&markers::table(&markers))?;
+    out.finish()?;
+    eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
+    eprintln!("report: {}", printable(&report.to_string_lossy()));
+    Ok(run.run_id)
 }
 
 fn facts(

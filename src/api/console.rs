@@ -10,45 +10,48 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{App, error::ApiError, extract::Prefix};
+use super::{App, error::ApiError};
 
 /// Files of the built console by path, sorted; `x.gz` is `x`, compressed. Empty where it was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// Addresses of the console's views: each is the one page, which reads its own address.
-const VIEWS: [&str; 8] =
-    ["/", "/runs", "/runs/{id}", "/live", "/live/{id}", "/search", "/machine", "/settings"];
+/// Addresses of the console's views, each with its page: they read their own address and name what they load by paths
+/// relative to it, so that they work behind any path prefix.
+const VIEWS: [(&str, &str); 8] = [
+    ("/", "index.html"),
+    ("/runs", "index.html"),
+    ("/live", "index.html"),
+    ("/search", "index.html"),
+    ("/machine", "index.html"),
+    ("/settings", "index.html"),
+    ("/runs/{id}", "nested.html"),
+    ("/live/{id}", "nested.html"),
+];
 
 /// The page of a build without the console.
 const WITHOUT: &str = include_str!("console/without.html");
 
-/// Nothing but our own files, and no markup or script out of strings (CSP level 3, Trusted Types).
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
-     media-src 'self' blob:; connect-src 'self'; font-src 'self'; worker-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'; trusted-types svelte-trusted-html",
-);
+/// The console's content-security policy: its own files, and no markup or script out of strings.
+const POLICY: &str = include_str!("../../console/csp.txt");
 
 /// An asset's name has the hash of its content.
 const FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 /// The console's routes.
 pub fn routes() -> Router<Arc<App>> {
-    let views = VIEWS.iter().fold(Router::new(), |views, view| views.route(view, get(page)));
+    let views = VIEWS.iter().fold(Router::new(), |views, (address, name)| {
+        views.route(address, get(async move || page(name)))
+    });
     views.route("/assets/{name}", get(asset))
 }
 
-/// Answers with the page. It names its assets by `./`, which becomes the path prefix of the proxy in front.
-async fn page(Prefix(prefix): Prefix) -> Response {
-    let built = find("index.html").and_then(|bytes| str::from_utf8(bytes).ok());
-    let text = built.unwrap_or(WITHOUT).replace("=\"./", &format!("=\"{prefix}/"));
+fn page(name: &str) -> Response {
+    let built = find(name).and_then(|bytes| str::from_utf8(bytes).ok());
     let headers = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY.trim_ascii())),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (header::VARY, HeaderValue::from_static("x-forwarded-prefix")),
     ];
-    (headers, Html(text)).into_response()
+    (headers, Html(built.unwrap_or(WITHOUT))).into_response()
 }
 
 /// Answers with an asset, compressed where the caller takes gzip.

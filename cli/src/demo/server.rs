@@ -82,8 +82,36 @@ impl Server {
         Client::new(&self.args)
     }
 
+    /// Address of the console at `run`. The fragment, which a browser sends to nobody, carries the key.
+    pub fn console(&self, run: &str) -> String {
+        format!(
+            "{}/runs/{run}#key={}",
+            self.args.server,
+            self.args.key.as_deref().unwrap_or_default()
+        )
+    }
+
+    /// Returns when `cancel` is cancelled; fails where the server ends first.
+    pub fn wait(&mut self, cancel: &CancelToken) -> Result<(), CliError> {
+        while !cancel.is_cancelled() {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(LOOK_EVERY),
+                // It hears the terminal's Ctrl-C by itself.
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.failed(format!("ended with {status}"))),
+                Err(error) => return Err(self.failed(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the server to drain and end, and checks that it ends well.
     pub fn stop(mut self) -> Result<(), CliError> {
+        if let Ok(Some(status)) = self.child.try_wait()
+            && status.success()
+        {
+            return Ok(());
+        }
         let pid = Pid::from_child(&self.child);
         if let Err(error) = kill_process(pid, Signal::TERM) {
             return Err(self.failed(format!("cannot be stopped: {error}")));

@@ -1,8 +1,13 @@
 //! `sightline demo` with servers that fail, and with the real one where it has been built.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use clips::pick_one;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::{sightline, text};
@@ -60,7 +65,31 @@ fn the_server_and_the_command_line_find_the_same() {
     let kinds = sightline(&["log", "cat", data, "--kind", "frames_decoded"]).stdout;
     assert_eq!(kinds.lines().count(), 1);
 
+    kept(&server, &dir, &clip);
     let refused = demo(&server, &dir, data.strip_suffix("data").expect("it ends so"));
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     assert!(refused.stderr.contains("not a regular file"), "{}", refused.stderr);
+}
+
+/// With `--keep` the server answers at the printed address until SIGINT, which is no failure then.
+fn kept(server: &Path, dir: &TempDir, clip: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sightline"));
+    command.args(["demo", "--keep", "--server-binary", text(server.to_owned()).as_str()]);
+    command.args(["--out", text(dir.path().to_owned()).as_str(), clip]);
+    let mut child =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let line = stderr.lines().map_while(Result::ok).find(|line| line.starts_with("console: "));
+    let address = line.expect("an address").split_whitespace().nth(1).expect("a URL").to_owned();
+    let (page, key) = address.split_once("#key=").expect("a key");
+    let fetched = |url: &str, header: &str| {
+        let output = Command::new("curl").args(["-fsS", "-H", header, url]).output().expect("curl");
+        assert!(output.status.success(), "{url}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(fetched(page, "accept: text/html").contains("Sightline"));
+    let run = page.replace("/runs/", "/v1/runs/");
+    assert!(fetched(&run, &format!("x-api-key: {key}")).contains("\"run_id\""), "the run is there");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it takes signals");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }

@@ -31,6 +31,10 @@ export function apiUrl(path: string, query: Record<string, string | number> = {}
   return build(base, path, query);
 }
 
+/** Key that the address brings after `#key=`, for the gate to offer; the address is cleared of it at once. */
+export const brought = new URLSearchParams(location.hash.slice(1)).get('key') ?? '';
+if (brought !== '') history.replaceState(history.state, '', location.pathname + location.search);
+
 /** Takes a key for this tab, until it is closed. */
 export function enterKey(key: string): void {
   sessionStorage.setItem(PLACE, key);
