@@ -67,6 +67,25 @@ export function sourceOf(run: Run): string {
   return `${kind} · ${source_fps ? t('source.at', { size, fps: number(source_fps, { maximumFractionDigits: 2 }) }) : size}`;
 }
 
-export function countOf(run: Run, type: string): number {
-  return run.summary?.counts.markers[type] ?? 0;
+/** Hard cuts, as the gate found them. */
+export function cutsOf(run: Run): number {
+  return run.summary?.shape.cuts.reduce((sum, cuts) => sum + cuts, 0) ?? 0;
+}
+
+/** Stretches of damaged picture: the markers of them, or what the gate suspects where a model named the rest. */
+export function artifactsOf(run: Run): number {
+  const { counts, shape } = run.summary ?? {};
+  return counts?.markers['artifact_suspected'] ?? (shape ? spans(shape.artifacts).length : 0);
+}
+
+/** Runs of buckets that hold something, as starts and ends in buckets. */
+export function spans(counts: readonly number[]): [number, number][] {
+  const found: [number, number][] = [];
+  counts.forEach((count, at) => {
+    const last = found[found.length - 1];
+    if (count === 0) return;
+    if (last && last[1] === at) last[1] = at + 1;
+    else found.push([at, at + 1]);
+  });
+  return found;
 }

@@ -1,0 +1,60 @@
+/** Hits of a search in the order and groups that the page shows them in. */
+import type { Run, Schemas } from '../api/client';
+
+export type Hit = Schemas.HitRecord;
+
+export interface Group {
+  /** Of a run: its id; of a day: its key. */
+  key: string;
+  hits: Hit[];
+}
+
+/** Pieces of `text`, those that `query` is found in marked. */
+export function marked(text: string, query: string): { text: string; hit: boolean }[] {
+  const needle = query.trim();
+  if (needle === '') return [{ text, hit: false }];
+  const pattern = new RegExp(`(${needle.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')})`, 'giu');
+  return text.split(pattern).map((piece, at) => ({ text: piece, hit: at % 2 === 1 })).filter((piece) => piece.text !== '');
+}
+
+/** Hits by their run, runs as they are given, each in the order of its media time. */
+export function byRun(hits: readonly Hit[], runs: readonly Pick<Run, 'run_id'>[]): Group[] {
+  const groups = new Map<string, Hit[]>();
+  for (const hit of hits) groups.set(hit.run_id, [...(groups.get(hit.run_id) ?? []), hit]);
+  const place = new Map(runs.map((run, at) => [run.run_id, at]));
+  return [...groups]
+    .map(([key, found]) => ({ key, hits: found.sort((a, b) => (a.pts_ms ?? 0) - (b.pts_ms ?? 0) || a.seq - b.seq) }))
+    .sort((a, b) => (place.get(a.key) ?? runs.length) - (place.get(b.key) ?? runs.length));
+}
+
+/** When a hit was, in wall time: by its stream's start where that is known, else by its run's beginning. */
+export function wallOf(hit: Hit, run: Pick<Run, 'created_at' | 'wall_start_ms'> | undefined): number {
+  const starts = Object.values(run?.wall_start_ms ?? {}).filter((at) => typeof at === 'number');
+  return (starts[0] ?? Date.parse(run?.created_at ?? '') ?? 0) + (hit.pts_ms ?? 0);
+}
+
+/** Hits by the day that `dayOf` gives, the newest first. */
+export function byTime(hits: readonly Hit[], at: (hit: Hit) => number, dayOf: (at: number) => string): Group[] {
+  const groups: Group[] = [];
+  for (const hit of [...hits].sort((a, b) => at(b) - at(a))) {
+    const key = dayOf(at(hit));
+    const last = groups[groups.length - 1];
+    if (last?.key === key) last.hits.push(hit);
+    else groups.push({ key, hits: [hit] });
+  }
+  return groups;
+}
+
+/** The item of `sorted` (by time) that is nearest to `pts`. */
+export function nearest<T extends { pts_ms: number }>(sorted: readonly T[], pts: number): number {
+  let low = 0;
+  let high = sorted.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as T).pts_ms < pts) low = middle + 1;
+    else high = middle;
+  }
+  const before = sorted[low - 1];
+  const after = sorted[low];
+  return before && after && pts - before.pts_ms <= after.pts_ms - pts ? low - 1 : low;
+}

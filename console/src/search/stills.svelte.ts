@@ -1,0 +1,53 @@
+/** Stills of the runs that were found in: listed once a run, a few runs at a time. */
+import { SvelteMap } from 'svelte/reactivity';
+import { client, type Schemas } from '../api/client';
+import { nearest } from './hits';
+
+const AT_ONCE = 3;
+const RUNS_MAX = 200;
+
+export class Stills {
+  #lists = new SvelteMap<string, readonly Schemas.Keyframe[]>();
+  #asked = new Set<string>();
+  #waiting: string[] = [];
+  #under = 0;
+
+  /** Has the stills of `run` listed. */
+  want(run: string): void {
+    if (this.#asked.has(run) || this.#asked.size >= RUNS_MAX) return;
+    this.#asked.add(run);
+    this.#waiting.push(run);
+    this.#next();
+  }
+
+  /** The stills of a run, as far as they are known. */
+  of(run: string): readonly Schemas.Keyframe[] {
+    return this.#lists.get(run) ?? [];
+  }
+
+  /** The still nearest to a moment, and so many around it. */
+  around(run: string, pts: number, count: number): readonly Schemas.Keyframe[] {
+    const all = this.of(run);
+    const at = nearest(all, pts);
+    const from = Math.max(0, Math.min(at - Math.floor(count / 2), all.length - count));
+    return all.slice(from, from + count);
+  }
+
+  at(run: string, pts: number | null): Schemas.Keyframe | undefined {
+    const all = this.of(run);
+    return all[nearest(all, pts ?? 0)];
+  }
+
+  #next(): void {
+    if (this.#under >= AT_ONCE) return;
+    const run = this.#waiting.shift();
+    if (run === undefined) return;
+    this.#under += 1;
+    client.getKeyframes(run, { limit: 1000 })
+      .then(({ keyframes }) => this.#lists.set(run, [...keyframes].sort((a, b) => a.pts_ms - b.pts_ms)), () => this.#asked.delete(run))
+      .finally(() => {
+        this.#under -= 1;
+        this.#next();
+      });
+  }
+}
