@@ -11,6 +11,8 @@ export interface Asked {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /** Statuses besides 2xx that are no failure. */
+  accepts?: number[];
 }
 
 /** The URL of `path` (`v1/runs`) with `query`. */
@@ -22,7 +24,7 @@ export function apiUrl(path: string, query: Asked['query'] = {}): string {
 }
 
 /** Asks for `path`; throws an `HttpError` where the answer is no success. */
-export async function ask(path: string, { method = 'GET', query, body, headers = {}, signal }: Asked = {}): Promise<Response> {
+export async function ask(path: string, { method = 'GET', query, body, headers = {}, signal, accepts = [] }: Asked = {}): Promise<Response> {
   const sent: Record<string, string> = { accept: 'application/json', ...headers };
   if (connection.key !== null) sent['x-api-key'] = connection.key;
   if (body !== undefined) sent['content-type'] = 'application/json';
@@ -32,7 +34,7 @@ export async function ask(path: string, { method = 'GET', query, body, headers =
     body: body === undefined ? null : JSON.stringify(body),
     signal: signal ?? null,
   });
-  if (!response.ok) throw new HttpError(`${method} ${path}`, response, await response.text().catch(() => ''));
+  if (!response.ok && !accepts.includes(response.status)) throw new HttpError(`${method} ${path}`, response, await response.text().catch(() => ''));
   return response;
 }
 

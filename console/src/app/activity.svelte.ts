@@ -1,9 +1,40 @@
 /** What the top bar says of the server: how many runs are live, and whether something is wrong with the machine. */
+import { client } from '../api/client';
+import { connection } from '../api/connection.svelte';
+import { askJson } from '../api/http';
+import { isLive } from '../runs/words';
+
+const EVERY_MS = 10_000;
+/** The machine is asked every so many times. */
+const MACHINE_EVERY = 6;
 
 const state = $state({ live: 0, trouble: false });
 
 export const activity = {
   get live(): number { return state.live; },
   get trouble(): boolean { return state.trouble; },
-  set(change: Partial<{ live: number; trouble: boolean }>): void { Object.assign(state, change); },
 };
+
+/** Looks now, after each return of the server, and while the page is in view. Call it while a component is made. */
+export function watchActivity(): void {
+  let turn = 0;
+  async function look(): Promise<void> {
+    if (document.hidden || !connection.online || connection.refused) return;
+    const machine = turn++ % MACHINE_EVERY === 0;
+    try {
+      state.live = (await client.listRuns({ status: 'processing', limit: 1000 })).filter(isLive).length;
+      if (!machine) return;
+      const [ready, models] = await Promise.all([askJson<{ status: string }>('v1/ready', { accepts: [503] }), client.listModels()]);
+      state.trouble = ready.status !== 'ready' || models.providers.some((provider) => !provider.reachable);
+    } catch {
+      // The strip and the gate say what is wrong.
+    }
+  }
+  $effect(() => {
+    void connection.epoch;
+    turn = 0;
+    void look();
+    const timer = setInterval(() => void look(), EVERY_MS);
+    return () => clearInterval(timer);
+  });
+}

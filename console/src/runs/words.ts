@@ -1,5 +1,6 @@
 /** What a run is called, and where it stands, as the list says it. */
 import type { Run } from '../api/client';
+import { spans } from './spans';
 import { number, t } from '../app/messages.svelte';
 
 /** The run's label, else its file's name, else a piece of its id. */
@@ -76,16 +77,4 @@ export function cutsOf(run: Run): number {
 export function artifactsOf(run: Run): number {
   const { counts, shape } = run.summary ?? {};
   return counts?.markers['artifact_suspected'] ?? (shape ? spans(shape.artifacts).length : 0);
-}
-
-/** Runs of buckets that hold something, as starts and ends in buckets. */
-export function spans(counts: readonly number[]): [number, number][] {
-  const found: [number, number][] = [];
-  counts.forEach((count, at) => {
-    const last = found[found.length - 1];
-    if (count === 0) return;
-    if (last && last[1] === at) last[1] = at + 1;
-    else found.push([at, at + 1]);
-  });
-  return found;
 }

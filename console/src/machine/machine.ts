@@ -1,0 +1,56 @@
+/** What the Machine page makes of the server's answers: findings in words, the worst first. */
+import type { Schemas } from '../api/client';
+import { t } from '../app/messages.svelte';
+
+export interface Check {
+  name: string;
+  status: 'ok' | 'advice' | 'problem';
+  message: string;
+  advice: string | null;
+}
+
+export interface Point {
+  at: string;
+  seconds: number;
+  own: { frames: number; kept: number; descriptions: number; tokens: number; refused: number };
+  machine: {
+    frames_per_second: number;
+    kept_per_second: number;
+    descriptions_per_minute: number;
+    model_wait_ms: number | null;
+    refused: number;
+    log_commit_ms: number | null;
+    live_sessions: number;
+    jobs: number;
+    cpu_percent: number | null;
+    memory_percent: number | null;
+    server_memory_bytes: number;
+  };
+}
+
+/** Something that needs a person. */
+export interface Trouble {
+  what: string;
+  todo: string | null;
+}
+
+/** What is wrong: what stops the server, then the doctor's problems, then models that do not answer. */
+export function troubles(ready: Schemas.Readiness | undefined, models: Schemas.Models | undefined, checks: readonly Check[]): Trouble[] {
+  const found: Trouble[] = [];
+  for (const reason of ready?.reasons ?? []) found.push({ what: reason, todo: null });
+  for (const check of checks) if (check.status === 'problem') found.push({ what: check.message, todo: check.advice });
+  const told = found.map(({ what }) => what).join('\n');
+  for (const provider of models?.providers ?? []) {
+    if (!provider.reachable && !told.includes(provider.name)) found.push({ what: t('machine.unreachable', { name: provider.name, error: provider.last_error ?? '' }), todo: t('machine.unreachable_todo') });
+  }
+  if (ready && ready.sandbox !== 'full' && !checks.some((check) => check.status !== 'ok' && /sandbox/i.test(check.name))) {
+    found.push({ what: t('machine.sandbox_less', { level: ready.sandbox }), todo: ready.sandbox_detail });
+  }
+  return found;
+}
+
+/** One sentence first: a capital letter and a full stop. */
+export function sentence(text: string): string {
+  const trimmed = text.trim();
+  return trimmed === '' ? '' : `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? '' : '.'}`;
+}
