@@ -391,6 +391,11 @@ export class SightlineClient {
     return this.#http.send({ method: "GET", path: "/v1/metrics" }, options, (response) => response.text());
   }
 
+  /** Checks what people get wrong: keys, addresses, ingest roots, disk, model backends, time, devices. */
+  diagnose(options?: CallOptions): Promise<Answer<"diagnose">> {
+    return this.#get<"diagnose">("/v1/doctor", undefined, options);
+  }
+
   /** Reads the API's OpenAPI document. */
   getOpenApi(options?: CallOptions): Promise<Answer<"getOpenApi">> {
     return this.#get<"getOpenApi">("/v1/openapi.json", undefined, options);

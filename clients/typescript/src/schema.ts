@@ -4,6 +4,27 @@
  */
 
 export interface paths {
+    "/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check what people get wrong: keys, addresses, ingest roots, disk, model backends, time, devices.
+         * @description Says no secret and no path of the server's files. Model backends are asked at most every five
+         *     seconds.
+         */
+        get: operations["diagnose"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events/stream": {
         parameters: {
             query?: never;
@@ -978,6 +999,20 @@ export interface components {
         };
         /** @description Bytes as they are. */
         Bytes: string;
+        /** @description One thing that was looked at. */
+        Check: {
+            /** @description What to do about it; null where nothing is to be done. */
+            advice: string | null;
+            /** @description What was found. */
+            message: string;
+            name: string;
+            status: components["schemas"]["CheckStatus"];
+        };
+        /**
+         * @description How a check of `GET /v1/doctor` ended.
+         * @enum {string}
+         */
+        CheckStatus: "ok" | "advice" | "problem";
         /** @description A semantic result was recorded. */
         ChunkGeneratedPayload: {
             /** Format: int64 */
@@ -1165,6 +1200,11 @@ export interface components {
             field: string;
             /** @description What it must be. */
             message: string;
+        };
+        /** @description What was looked at. */
+        Diagnosis: {
+            checks: components["schemas"]["Check"][];
+            request_id: components["schemas"]["RequestId"];
         };
         /** @description Other thresholds on the same signals: nothing of it is recorded. */
         DryRun: {
@@ -3685,6 +3725,8 @@ export type BatchAnswer = components['schemas']['BatchAnswer'];
 export type BatchItem = components['schemas']['BatchItem'];
 export type BatchRequest = components['schemas']['BatchRequest'];
 export type Bytes = components['schemas']['Bytes'];
+export type Check = components['schemas']['Check'];
+export type CheckStatus = components['schemas']['CheckStatus'];
 export type ChunkGeneratedPayload = components['schemas']['ChunkGeneratedPayload'];
 export type ChunkInferredPayload = components['schemas']['ChunkInferredPayload'];
 export type ChunkProgress = components['schemas']['ChunkProgress'];
@@ -3697,6 +3739,7 @@ export type DeadLetterList = components['schemas']['DeadLetterList'];
 export type Decode = components['schemas']['Decode'];
 export type DeliveryError = components['schemas']['DeliveryError'];
 export type DetailRecord = components['schemas']['DetailRecord'];
+export type Diagnosis = components['schemas']['Diagnosis'];
 export type DryRun = components['schemas']['DryRun'];
 export type EmbeddingSupport = components['schemas']['EmbeddingSupport'];
 export type Error = components['schemas']['Error'];
@@ -3860,6 +3903,36 @@ export type ResponseUnavailable = components['responses']['Unavailable'];
 export type ResponseUnsupportedMediaType = components['responses']['UnsupportedMediaType'];
 export type $defs = Record<string, never>;
 export interface operations {
+    diagnose: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Diagnosis"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+        };
+    };
     followEvents: {
         parameters: {
             query?: {
