@@ -1,7 +1,6 @@
 import { type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
-export const MODEL = "qwen3-vl-8b";
 const NAME = "Qwen/Qwen3-VL-8B-Instruct";
 const FINDING = {
   event_type: "vehicle", object_label: "van", summary: "a white van", description: "A white van waits near the gate.", confidence: 0.9,

@@ -12,7 +12,8 @@ import { Proxy } from "./proxy.js";
 
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const FOLDER = join(ROOT, "target/client-tests");
-const KEY = "a-key-of-the-client-tests";
+export const KEY = "a-key-of-the-client-tests";
+export const MODEL = "qwen3-vl-8b";
 const CROWD = 1_000_000;
 const OFFER = [
   "v=0", "o=- 1 1 IN IP4 0.0.0.0", "s=-", "t=0 0", "a=group:BUNDLE 0", "m=video 9 UDP/TLS/RTP/SAVPF 96", "c=IN IP4 0.0.0.0", "a=mid:0",
@@ -87,6 +88,12 @@ async function server(env: Record<string, string>): Promise<Server> {
   return made;
 }
 
+/** One server alone, and a client of it. */
+export async function openServer(env: Record<string, string>) {
+  const opened = await server(env);
+  return { url: opened.url, client: new SightlineClient(opened.url, { apiKey: KEY }), stop: () => opened.remove() };
+}
+
 function freePort(): Promise<number> {
   return new Promise((resolve) => {
     const probe = createServer().listen(0, "127.0.0.1", () => {
@@ -97,7 +104,7 @@ function freePort(): Promise<number> {
 }
 
 /** Three shots of fifteen frames, drawn once. */
-function clipPath(): string {
+export function clipPath(): string {
   const shots = ["testsrc2", "mandelbrot", "smptehdbars"];
   const inputs = shots.flatMap((shot) => ["-f", "lavfi", "-t", "1.5", "-i", `${shot}=s=320x180:r=10`]);
   const graph = "[0:v]setsar=1[a];[1:v]setsar=1[b];[2:v]setsar=1[c];[a][b][c]concat=n=3:v=1:a=0,format=yuv420p";
