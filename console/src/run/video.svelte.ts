@@ -98,18 +98,28 @@ export class Video {
     this.renewed = false;
     const row = this.windows.at(ms + 0.5);
     this.shown = row?.frame ?? null;
-    const { element, wanted } = this;
+    const { element } = this;
     if (!element) return;
     if (!element.paused) {
       this.off = 0;
       this.played(row?.pts ?? ms);
       return;
     }
-    if (!wanted || !row || element.seeking) return;
-    this.off = row.frame - wanted.frame;
-    if (this.off === 0 || Math.abs(element.currentTime - middleOf(wanted)) > 1 || this.corrections >= MOST_CORRECTIONS) return;
-    this.corrections += 1;
-    element.currentTime = middleOf(wanted) + (wanted.pts - row.pts) / 1000;
+    this.check();
+  }
+
+  /** Holds the shown frame against the asked one once the seek is done, and corrects it. */
+  private check(): void {
+    const { element, wanted, shown } = this;
+    if (!element || !wanted || shown === null || !element.paused) return;
+    if (shown === wanted.frame) this.off = 0;
+    else if (!element.seeking && Math.abs(element.currentTime - middleOf(wanted)) < 1) {
+      this.off = shown - wanted.frame;
+      if (this.corrections >= MOST_CORRECTIONS) return;
+      this.corrections += 1;
+      const row = this.windows.byNumber(shown);
+      if (row) element.currentTime = middleOf(wanted) + (wanted.pts - row.pts) / 1000;
+    }
   }
 
   async play(row: FrameRow | null): Promise<boolean> {

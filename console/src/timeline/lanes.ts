@@ -70,6 +70,15 @@ export function markerLanes(markers: readonly Marker[], frameMs: number): Marker
     });
 }
 
+/** One lane of all that models saw, for a narrow page. */
+export function joinedLanes(lanes: readonly MarkerLane[], frameMs: number): MarkerLane[] {
+  const seen = lanes.filter((lane) => lane.kind === 'seen');
+  if (seen.length < 2) return [...lanes];
+  const index = new IntervalIndex(seen.flatMap((lane) => lane.markers), (m) => m.start_pts_ms, (m) => endOf(m, frameMs));
+  const replaced = new Map(seen.flatMap((lane) => [...lane.replaced]));
+  return [{ type: seen.map((lane) => lane.type).join(' '), kind: 'seen', markers: index.items, index, replaced }, ...lanes.filter((lane) => lane.kind !== 'seen')];
+}
+
 export interface Row {
   id: string;
   kind: 'overview' | 'ruler' | 'film' | 'words' | 'markers' | 'signal';

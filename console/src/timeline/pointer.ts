@@ -227,8 +227,7 @@ export class Pointer {
   private markersAt(row: Row, x: number): Marker[] {
     const page = this.plot.page();
     const reach = (span(page.view) / this.plot.width()) * REACH_PX;
-    const lane = page.data.lanes.find((one) => one.type === row.lane!.type) ?? row.lane!;
-    return lane.index.meeting(this.time(x) - reach, this.time(x) + reach);
+    return row.lane!.index.meeting(this.time(x) - reach, this.time(x) + reach);
   }
 
   /** A click on one marker selects it, on several that are drawn as one zooms to them. */

@@ -1,13 +1,12 @@
 /** The film strip: stills on a grid in media time with a tick for each kept frame, or frame by frame; loops above it. */
 
-import { clusters } from '../clusters';
+import { clusters, type Cluster } from '../clusters';
 import { bitsBetween } from '../gate';
 import type { Row } from '../lanes';
 import { indexAt } from '../pyramid';
 import { levelOf, span, tOf, xOf } from '../scale';
 import { REASONS, type Reason } from '../signals';
 import { slots, type Still } from '../stills';
-import { counted } from './lanes';
 import type { Frames, Scene } from './scene';
 import type { Theme } from './theme';
 
@@ -94,7 +93,7 @@ function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
   });
   for (const at of clusters(marks, 2)) {
     const colour = colourOf(at.rank, theme);
-    if (at.count > 2) counted(c, at, y - 4, 16, colour, theme);
+    if (at.count > 2) pulses(c, at, y, colour, theme);
     else
       for (let i = at.first; i <= at.last; i++) {
         const strong = marks[i]!.rank >= REASONS.indexOf('exposure_shift');
@@ -104,6 +103,21 @@ function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
       }
     c.globalAlpha = 1;
   }
+}
+
+/** Many kept frames in one bar with their number. */
+function pulses(c: CanvasRenderingContext2D, at: Cluster, y: number, colour: string, theme: Theme): void {
+  c.fillStyle = colour;
+  c.beginPath();
+  c.roundRect(at.x0, y - 1, at.x1 - at.x0, 10, 2);
+  c.fill();
+  if (at.x1 - at.x0 < 26) return;
+  c.fillStyle = theme.panel;
+  c.font = `700 8.5px ${theme.font}`;
+  c.textAlign = 'center';
+  c.textBaseline = 'middle';
+  c.fillText(`×${at.count}`, (Math.max(at.x0, 0) + at.x1) / 2, y + 4.5);
+  c.textAlign = 'start';
 }
 
 /** Single frames: a cell each with its number, the kept ones with their still, the step of the hash as height. */

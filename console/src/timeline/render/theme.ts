@@ -1,24 +1,19 @@
 /** Colours of the page for the canvases, which no style sheet reaches. */
 
-const NAMES = [
-  'bg', 'panel', 'raise', 'hover', 'line', 'edge', 'ink', 'ink2', 'ink3', 'accent', 'tint', 'cut', 'art', 'seen',
-  'loop', 'curve', 'strip', 'area', 'scrim',
-] as const;
-type Name = (typeof NAMES)[number];
-export type Theme = Record<Name, string> & { font: string };
+import { colours, type Colour } from '../../ui/colours.svelte';
+
+export type Theme = Record<Colour, string> & { font: string };
 
 /** System colours, where the system asks for them alone. */
-const FORCED: Record<Name, string> = {
-  bg: 'Canvas', panel: 'Canvas', raise: 'Canvas', hover: 'Canvas', line: 'GrayText', edge: 'CanvasText', ink: 'CanvasText',
-  ink2: 'CanvasText', ink3: 'CanvasText', accent: 'Highlight', tint: 'transparent', cut: 'CanvasText', art: 'CanvasText',
-  seen: 'CanvasText', loop: 'CanvasText', curve: 'CanvasText', strip: 'Canvas', area: 'transparent', scrim: 'Canvas',
+const FORCED: Partial<Record<Colour, string>> = {
+  bg: 'Canvas', panel: 'Canvas', raise: 'Canvas', hover: 'Canvas', strip: 'Canvas', line: 'GrayText', accent: 'Highlight', tint: 'transparent', area: 'transparent',
 };
 
 export function readTheme(element: Element): Theme {
-  const style = getComputedStyle(element);
   const forced = matchMedia('(forced-colors: active)').matches;
-  const colours = NAMES.map((name) => [name, forced ? FORCED[name] : style.getPropertyValue(`--${name}`).trim()]);
-  return { ...(Object.fromEntries(colours) as Record<Name, string>), font: style.fontFamily };
+  const found = colours();
+  if (forced) for (const name of Object.keys(found) as Colour[]) found[name] = FORCED[name] ?? 'CanvasText';
+  return { ...found, font: getComputedStyle(element).fontFamily };
 }
 
 /** Stripes for artifacts, gaps and replaced markers; drawn once for each colour and scale. */
