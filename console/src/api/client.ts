@@ -11,13 +11,14 @@ export type Job = Schemas.Job;
 export type Model = Schemas.Model;
 
 const address = location.origin + base.replace(/\/$/, '');
-const apiKey = (): string | undefined => connection.key ?? undefined;
+/** `x-requested-with` is what a server without keys asks of a POST: no page of another site can send it. */
+const common = { apiKey: (): string | undefined => connection.key ?? undefined, headers: { 'x-requested-with': 'sightline-console' } };
 
 /** Every call tells the status strip and the key gate how it went; waiting for a server that is away is the strip's. */
-export const client = new SightlineClient(address, { apiKey, fetch: observedFetch, maxRetries: 1 });
+export const client = new SightlineClient(address, { ...common, fetch: observedFetch, maxRetries: 1 });
 
 /** For uploads, which tell how far they have come. */
-export const uploader = new SightlineClient(address, { apiKey, maxRetries: 0 });
+export const uploader = new SightlineClient(address, { ...common, maxRetries: 0 });
 
 /** What a failure was in the end: uploads and retries wrap it. */
 export function causeOf(error: unknown): unknown {

@@ -25,7 +25,7 @@ export function apiUrl(path: string, query: Asked['query'] = {}): string {
 
 /** Asks for `path`; throws an `HttpError` where the answer is no success. */
 export async function ask(path: string, { method = 'GET', query, body, headers = {}, signal, accepts = [] }: Asked = {}): Promise<Response> {
-  const sent: Record<string, string> = { accept: 'application/json', ...headers };
+  const sent: Record<string, string> = { accept: 'application/json', 'x-requested-with': 'sightline-console', ...headers };
   if (connection.key !== null) sent['x-api-key'] = connection.key;
   if (body !== undefined) sent['content-type'] = 'application/json';
   const response = await observedFetch(apiUrl(path, query), {

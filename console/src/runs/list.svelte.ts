@@ -26,6 +26,7 @@ export class RunList {
   async start(): Promise<void> {
     this.stop();
     const { signal } = (this.#abort = new AbortController());
+    document.addEventListener('visibilitychange', () => { if (!document.hidden && !this.first) void this.refresh(); }, { signal });
     try {
       let cursor: string | undefined;
       const all: Run[] = [];
@@ -51,7 +52,7 @@ export class RunList {
   }
 
   /** Looks at once for what is new. */
-  async refresh(signal = this.#abort.signal): Promise<void> {
+  async refresh(signal: AbortSignal = this.#abort.signal): Promise<void> {
     clearTimeout(this.#timer);
     try {
       const newest: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary' }, { signal });

@@ -23,7 +23,7 @@ test('a video that is dropped is uploaded, analysed and listed with what was fou
   await page.dispatchEvent('body', 'drop', { dataTransfer: data });
   const row = rowOf(page, 'gate north.mp4');
   await expect(row.getByText('Completed')).toBeVisible({ timeout: 40_000 });
-  await expect(row).toContainText('Cuts: 3');
+  await expect(row).toContainText(/Cuts:\s*3/);
   await expect(row).toContainText('640 × 360 at 25 fps');
   await expect(row.locator('img')).toHaveJSProperty('complete', true);
   await row.getByRole('link').click();
@@ -43,13 +43,13 @@ test('a path that the server may not read is refused, and leaves no run', async 
   await page.goto(site);
   const before = (await api<unknown[]>(server, 'GET', 'runs')).length;
   await page.getByRole('button', { name: 'Add a path or URL' }).first().click();
-  await page.getByLabel('Path or URL').fill('/etc/passwd');
+  await page.getByRole('textbox', { name: 'Path or URL' }).fill('/etc/passwd');
   await page.getByRole('button', { name: 'Analyse', exact: true }).click();
   await expect(page.getByRole('dialog').getByText(/root/i).last()).toBeVisible();
   expect(await api<unknown[]>(server, 'GET', 'runs')).toHaveLength(before);
 });
 
-test('a deleted run is gone at once, comes back by Undo, and is deleted for good after 8 s', async ({ page, server, site }) => {
+test('a deleted run is gone at once, comes back by Undo, and is deleted for good when the page is left', async ({ page, server, site }) => {
   const run = await makeRun(server, { file: clip('still.mp4'), label: 'to delete' });
   await page.goto(site);
   const row = rowOf(page, 'to delete');
@@ -63,9 +63,11 @@ test('a deleted run is gone at once, comes back by Undo, and is deleted for good
   await expect(row).toBeVisible();
   await api(server, 'GET', `runs/${run}`);
   await remove();
-  await expect.poll(() => api(server, 'GET', `runs/${run}`).then(() => 'there', (error: Error) => error.message.match(/404/)?.[0]), { timeout: 20_000 }).toBe('404');
-  await page.reload();
-  await expect(page.getByRole('heading', { name: 'Runs' })).toBeVisible();
+  await api(server, 'GET', `runs/${run}`);
+  await page.goto(`${site}machine`);
+  await expect.poll(() => api(server, 'GET', `runs/${run}`).then(() => 'there', (error: Error) => error.message.match(/404/)?.[0])).toBe('404');
+  await page.goto(site);
+  await expect(page.getByRole('heading', { level: 1, name: 'Runs' })).toBeVisible();
   await expect(row).toHaveCount(0);
 });
 
@@ -74,7 +76,8 @@ test('a run that is deleted elsewhere leaves the list, and a renamed one has its
   await page.goto(site);
   await expect(rowOf(page, 'elsewhere')).toBeVisible();
   await api(server, 'DELETE', `runs/${gone}`);
-  await expect(rowOf(page, 'elsewhere')).toHaveCount(0, { timeout: 20_000 });
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await expect(rowOf(page, 'elsewhere')).toHaveCount(0);
   await rowOf(page, 'old name').getByRole('button', { name: 'More for old name' }).click();
   await page.getByRole('menuitem', { name: 'Rename' }).click();
   await page.getByLabel('Name', { exact: true }).fill('new name');
@@ -135,8 +138,9 @@ test('the machine says how it is before its numbers', async ({ page, site }) => 
   await expect(page.getByText('qwen3-vl-8b is ready.')).toBeVisible();
   await expect(page.getByText(/Decodes in .+, measures with .+\./)).toBeVisible();
   await page.getByText('Limits', { exact: true }).click();
-  await page.getByPlaceholder('Find a limit').fill('max_frames');
-  await expect(page.getByRole('row')).toHaveCount(3);
+  await page.getByPlaceholder('Find a limit').fill('SERVICE_ACTIVE');
+  await expect(page.getByRole('row')).toHaveCount(2);
+  await expect(page.getByRole('row').last()).toContainText('100');
 });
 
 test('a wrong key is asked for again, a right one keeps the place, and another key sees nothing', async ({ page, server, site }) => {
@@ -157,6 +161,7 @@ test('a wrong key is asked for again, a right one keeps the place, and another k
   await page.getByRole('button', { name: 'Forget key' }).click();
   await gate.getByLabel('API key').fill(server.keys['other'] ?? '');
   await page.keyboard.press('Enter');
+  await expect(gate).toHaveCount(0);
   await page.goto(site);
   await expect(page.getByRole('heading', { name: 'No runs yet' })).toBeVisible();
   await page.goto(`${site}runs/${run}`);
@@ -172,6 +177,7 @@ test('the server goes and comes back: the list stays, writing waits, and all goe
   await page.goto(site.url);
   await expect(rowOf(page, 'stays')).toBeVisible();
   await server.stop('SIGKILL');
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
   await expect(page.getByText('The server does not answer.')).toBeVisible({ timeout: 30_000 });
   await expect(rowOf(page, 'stays')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Upload a video' })).toBeDisabled();
@@ -196,9 +202,8 @@ test('hostile names and words stay text', async ({ page }) => {
   await page.addInitScript((key) => sessionStorage.setItem('sightline.key', key), server.keys['tester'] ?? '');
   for (const path of ['', 'search?q=red+car', `search?q=${encodeURIComponent('<img')}`, `runs/${run}`]) {
     await page.goto(site.url + path);
-    await expect(page.getByText(/onerror=alert/).first()).toBeVisible();
+    await expect(page.locator('bdi:visible', { hasText: 'onerror=alert' }).first()).toBeVisible();
     expect(await page.locator('img[src=x], main script').count(), path).toBe(0);
-    expect(await page.evaluate((text) => [...document.querySelectorAll('bdi')].some((one) => one.textContent?.includes(text.slice(0, 20))), evil), `${path}: not in a bdi`).toBe(true);
   }
   expect(alerted).toBe(false);
   site.stop();
