@@ -67,6 +67,7 @@ all() {
 all ""
 # shellcheck disable=SC2086 # a list of arguments
 cargo test --locked --workspace --doc -q $features || failed="$failed doc"
+console/test.sh || failed="$failed console"
 if [ -n "$media" ]; then
     tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
     echo "run-tests: $(echo "$tests" | wc -l) tests again, on the clips of SIGHTLINE_MEDIA_DIR"
