@@ -68,27 +68,23 @@ export async function observedFetch(input: RequestInfo | URL, init?: RequestInit
 export function heard(): void {
   state.heardAt = Date.now();
   if (state.retryIn === null) return;
+  trying = false;
   state.retryIn = null;
+  hurry();
   state.epoch += 1;
 }
 
-let attempt = 0;
 let trying = false;
+let hurry: () => void = () => {};
 
-/** Tries until the server answers: after 1, 2, 4, 8 and then every 10 seconds. */
+/** Tries until the server answers: after 1, 2, 4, 8 and then every 10 seconds, or when asked to hurry. */
 async function lost(): Promise<void> {
   if (trying) return;
   trying = true;
-  attempt = 0;
-  while (trying) {
-    for (let left = WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 10; left > 0 && trying; left -= 1) {
-      state.retryIn = left;
-      await woken(1000);
-    }
-    attempt += 1;
+  for (let attempt = 0; trying; attempt += 1) {
+    await counted(WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 10);
     try {
       await fetch(`${base}v1/health`, { cache: 'no-store' });
-      trying = false;
       heard();
     } catch {
       // Still away.
@@ -96,17 +92,22 @@ async function lost(): Promise<void> {
   }
 }
 
-let wake: () => void = () => {};
-function woken(ms: number): Promise<void> {
+/** Waits so many seconds, of which the page shows what is left. */
+function counted(seconds: number): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    wake = () => { clearTimeout(timer); resolve(); };
+    state.retryIn = seconds;
+    const timer = setInterval(() => {
+      if (!trying || (state.retryIn ?? 0) <= 1) hurry();
+      else state.retryIn = (state.retryIn ?? 0) - 1;
+    }, 1000);
+    hurry = () => {
+      clearInterval(timer);
+      resolve();
+    };
   });
 }
 
 /** Tries the server at once. */
 export function tryNow(): void {
-  attempt = 0;
-  if (state.retryIn !== null) state.retryIn = 1;
-  wake();
+  hurry();
 }

@@ -3,7 +3,7 @@ import { clip, realClip } from '../support/clips';
 import { makeRun } from '../support/runs';
 import { axe, expect, picture, test } from '../support/test';
 
-const PAGES = ['runs', 'search?q=car', 'search', 'machine', 'settings', 'no/such/page'];
+const PAGES = ['runs', 'search?q=car', 'search', 'machine', 'settings', 'nowhere'];
 const nameOf = (path: string): string => path.replace(/\W+/g, '-');
 
 test.beforeAll(async ({ server }) => {

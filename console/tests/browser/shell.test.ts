@@ -183,7 +183,7 @@ test('the server goes and comes back: the list stays, writing waits, and all goe
   await expect(page.getByRole('button', { name: 'Upload a video' })).toBeDisabled();
   await expect(page.getByText(/as of \d\d:\d\d:\d\d/)).toBeVisible();
   await server.start();
-  await page.getByRole('button', { name: 'Try now' }).click().catch(() => undefined);
+  await page.getByRole('button', { name: 'Try now' }).click({ timeout: 2000 }).catch(() => undefined);
   await expect(page.getByText('The server does not answer.')).toHaveCount(0, { timeout: 20_000 });
   await expect(page.getByRole('button', { name: 'Upload a video' })).toBeEnabled();
   await expect(rowOf(page, 'stays')).toBeVisible();
