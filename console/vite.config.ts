@@ -1,5 +1,6 @@
-import { gzipSync } from 'node:zlib';
+import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
@@ -17,17 +18,14 @@ function nested(): Plugin {
   };
 }
 
-/** Emits each text asset once more, compressed: the server sends that to whoever takes gzip. */
+/** Writes each text asset once more, compressed, as it lies in the folder: the server sends that to whoever takes gzip. */
 function compressed(): Plugin {
   return {
     name: 'compressed-assets',
-    enforce: 'post',
     apply: 'build',
-    generateBundle(_options, bundle) {
-      for (const [fileName, file] of Object.entries(bundle)) {
-        if (!/^assets\/.*\.(js|css|svg)$/.test(fileName)) continue;
-        const source = gzipSync(file.type === 'chunk' ? file.code : file.source, { level: 9 });
-        this.emitFile({ type: 'asset', fileName: `${fileName}.gz`, source });
+    async writeBundle({ dir = 'dist' }, bundle) {
+      for (const name of Object.keys(bundle).filter((file) => /^assets\/.*\.(js|css|svg)$/.test(file))) {
+        await writeFile(`${dir}/${name}.gz`, gzipSync(await readFile(`${dir}/${name}`), { level: 9 }));
       }
     },
   };

@@ -49,8 +49,14 @@ export function troubles(ready: Schemas.Readiness | undefined, models: Schemas.M
   return found;
 }
 
-/** One sentence first: a capital letter and a full stop. */
-export function sentence(text: string): string {
+/** A text with a full stop. */
+export function ended(text: string): string {
   const trimmed = text.trim();
-  return trimmed === '' ? '' : `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? '' : '.'}`;
+  return trimmed === '' || /[.!?…]$/.test(trimmed) ? trimmed : `${trimmed}.`;
+}
+
+/** A text as a sentence: a capital letter and a full stop. */
+export function sentence(text: string): string {
+  const whole = ended(text);
+  return whole.charAt(0).toUpperCase() + whole.slice(1);
 }

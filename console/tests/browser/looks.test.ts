@@ -7,7 +7,7 @@ const PAGES = ['runs', 'search?q=car', 'search', 'machine', 'settings', 'nowhere
 const nameOf = (path: string): string => path.replace(/\W+/g, '-');
 
 test.beforeAll(async ({ server }) => {
-  for (const [name, chunk] of [['surv_traffic-camera.mp4', 100], ['surv_car-detection.mp4', 60]] as const) {
+  for (const [name, chunk] of [['surv_bottle-detection.mp4', 100], ['surv_traffic-camera.mp4', 100], ['surv_car-detection.mp4', 60]] as const) {
     const file = realClip(name);
     if (file) await makeRun(server, { file, chunk, label: name.replace('surv_', '') });
   }

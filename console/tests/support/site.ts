@@ -32,8 +32,14 @@ export async function startSite(server: { port: number }, prefix = ''): Promise<
       response.writeHead(404).end();
       return;
     }
-    response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream', 'content-security-policy': POLICY });
-    createReadStream(file).pipe(response);
+    // As the server does it.
+    const small = existsSync(`${file}.gz`);
+    response.writeHead(200, {
+      'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
+      'content-security-policy': POLICY,
+      ...(small ? { 'content-encoding': 'gzip' } : {}),
+    });
+    createReadStream(small ? `${file}.gz` : file).pipe(response);
   });
   await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
   return { url: `http://127.0.0.1:${(site.address() as AddressInfo).port}${prefix}/`, stop: () => { site.closeAllConnections(); site.close(); } };
