@@ -21,6 +21,7 @@ mod jobs;
 mod keyless;
 mod limits;
 mod linger;
+mod live_health;
 mod markers;
 mod media;
 mod metadata;
@@ -35,6 +36,7 @@ mod runs;
 mod search;
 mod signals;
 mod source;
+mod stats;
 mod stream;
 mod thresholds;
 mod tickets;
@@ -78,6 +80,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(health::ready))
         .routes(routes!(doctor::diagnose))
         .routes(routes!(limits::list))
+        .routes(routes!(stats::list))
         .routes(routes!(models::list))
         .routes(routes!(runs::list))
         .routes(routes!(runs::fetch, runs::update, runs::delete))
@@ -108,6 +111,11 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::remove))
         .routes(routes!(webhooks::dead_letters))
         .routes(routes!(webhooks::redeliver))
+        .routes(routes!(webhooks::of_all::list, webhooks::of_all::create))
+        .routes(routes!(webhooks::of_all::remove))
+        .routes(routes!(webhooks::of_all::dead_letters))
+        .routes(routes!(webhooks::of_all::redeliver))
+        .routes(routes!(live_health::fetch))
         .routes(routes!(whip::offer))
         .routes(routes!(whip::patch, whip::terminate))
         .routes(routes!(whip::prompt))

@@ -44,6 +44,7 @@ use crate::{
     },
     small_stills::SmallStills,
     source::{Roots, SourceError, path_of},
+    stats::Stats,
     summary::Summaries,
     tickets::Tickets,
     upload::{UploadError, Uploads},
@@ -223,6 +224,8 @@ pub struct App {
     pub small_stills: SmallStills,
     /// Runs in short.
     pub summaries: Summaries,
+    /// The last hour.
+    pub stats: Stats,
     /// Tickets for the media of runs.
     pub tickets: Tickets,
     /// Bytes of answers that were made and are not yet sent.
@@ -361,6 +364,7 @@ impl App {
             rates,
             small_stills,
             summaries: Summaries::default(),
+            stats: Stats::default(),
             tickets: Tickets::default(),
             unsent: unsent_accounts(),
             readers: Admission::new(jobs, READERS_WAITING),

@@ -28,7 +28,6 @@ use gate::GateConfig;
 use http::HeaderValue;
 use media::Score;
 use timeline::held::{FileError, read_named};
-use tracing_subscriber::EnvFilter;
 use transport::egress::EgressConfig;
 
 use crate::{
@@ -137,6 +136,8 @@ pub struct Config {
     pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
     pub log_filter: String,
+    /// Which copies of the log are written.
+    pub log_format: crate::telemetry::LogFormat,
     /// Every setting as resolved.
     pub shown: Vec<Shown>,
     /// Variables with the prefix that nothing reads, and settings that open the server.
@@ -238,7 +239,8 @@ impl Config {
             live: live::live(&mut vars, bind_addr, names_device, principals),
             novelty: novelty::novelty(&mut vars),
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
-            log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", filter),
+            log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", collector::filter),
+            log_format: vars.read("SERVICE_LOG_FORMAT", "both", collector::format),
             shown: Vec::new(),
             warnings: Vec::new(),
         };
@@ -386,13 +388,6 @@ fn origin(text: &str) -> Result<HeaderValue, Problem> {
     match HeaderValue::from_str(text) {
         Ok(value) if is_origin => Ok(value),
         _ => Err("must list origins such as https://console.example, without a path".into()),
-    }
-}
-
-fn filter(text: &str) -> Result<String, Problem> {
-    match EnvFilter::try_new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("is not a log filter: {error}").into()),
     }
 }
 

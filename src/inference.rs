@@ -12,7 +12,7 @@ mod spans;
 mod waiting;
 
 use std::{
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -252,6 +252,10 @@ impl Inference {
         span: &Span,
     ) {
         spans::end(span, answer);
+        if let Ok(answer) = answer {
+            let work = self.metrics.owners.of(&asker.principal);
+            work.tokens.fetch_add(answer.tokens.total, Relaxed);
+        }
         drop(permit);
         self.tell_if_low(asker).await;
     }

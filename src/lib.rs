@@ -32,6 +32,7 @@ pub mod server;
 pub mod session;
 pub mod small_stills;
 pub mod source;
+pub mod stats;
 pub mod summary;
 pub mod telemetry;
 pub mod tickets;

@@ -7,6 +7,7 @@
 mod allowance;
 mod budget;
 mod describe;
+mod health;
 mod inbox;
 mod intake;
 mod journal;
@@ -34,7 +35,7 @@ use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId};
 use timeline::{BlobStore, Event, RunFailed};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{Answer, OfferError, PortError, PortSettings};
@@ -67,6 +68,7 @@ use workers::Workers;
 
 pub use budget::{NoRoom, SESSION_BYTES};
 pub use describe::Instruction;
+pub use health::{Health, Word};
 pub use orders::PromptError;
 pub use session::{End, PatchError, Session};
 
@@ -211,7 +213,19 @@ impl Live {
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
         tasks.spawn(async move { kept.keep(draining).await });
-        Ok(Arc::new(Live { parts, port, budget, workers, schema, tables, tasks }))
+        let draining = parts.draining.clone();
+        let live = Arc::new(Live { parts, port, budget, workers, schema, tables, tasks });
+        let sampled = Arc::downgrade(&live);
+        live.tasks.spawn(async move {
+            let mut tick = tokio::time::interval(health::EVERY);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            while draining.run_until_cancelled(tick.tick()).await.is_some() {
+                let Some(live) = sampled.upgrade() else { return };
+                let sessions: Vec<_> = live.tables().live.values().cloned().collect();
+                sessions.iter().for_each(|session| session.sample());
+            }
+        });
+        Ok(live)
     }
 
     /// What embeds selected frames.
@@ -258,7 +272,8 @@ impl Live {
         let LiveParts { registry, metrics, .. } = &self.parts;
         let memory = self.budget.reserve(&who.principal)?;
         let turns = Arc::<Turns>::default();
-        let (inbox, said) = inbox(Arc::clone(metrics), Arc::clone(&turns));
+        let (inbox, said) =
+            inbox(Arc::clone(metrics), metrics.owners.of(&who.principal), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
         let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
         let (link, answer) = self.port.answer(offer, Box::new(Publisher(Arc::clone(&intake))))?;

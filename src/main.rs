@@ -57,7 +57,8 @@ fn main() -> ExitCode {
     }
     let metrics = Arc::new(Metrics::new());
     let collector = config.traces_endpoint.as_ref().map(Collector::as_str);
-    let _flush = match telemetry::start(&config.log_filter, collector, &metrics) {
+    let _flush = match telemetry::start(&config.log_filter, config.log_format, collector, &metrics)
+    {
         Ok(flush) => flush,
         Err(error) => {
             eprintln!("sightline-server: {error}");

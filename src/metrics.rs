@@ -8,6 +8,7 @@ mod family;
 mod http;
 mod inference;
 mod live;
+mod owners;
 mod process;
 mod remote;
 
@@ -23,6 +24,7 @@ pub use family::{Counters, Gauges, Label};
 pub use http::Http;
 pub use inference::{ChunkEnd, Inference, RefusedAsk};
 pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
+pub use owners::{Owners, Tally, Work};
 pub use remote::RemoteFailure;
 
 /// The content type of [`Metrics::text`].
@@ -207,6 +209,8 @@ series! {
     embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
     /// Time to embed one picture, the wait for its batch included.
     embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
+    /// What the work of each principal came to: no series, and shown to nobody else.
+    owners: Owners = Owners::new, "owners";
     /// What the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }

@@ -8,11 +8,18 @@ use std::{
 };
 
 use timeline::Health;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::{
+    task::{JoinError, JoinHandle},
+    time::MissedTickBehavior,
+};
 use tokio_util::sync::CancellationToken;
 use transport::{Drained, Ends};
 
-use crate::app::{App, StartError};
+use crate::{
+    app::{App, StartError},
+    blocking::blocking,
+    stats,
+};
 use listening::Listening;
 
 /// How long requests and jobs may finish after a stop.
@@ -51,6 +58,7 @@ impl Server {
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
+        tokio::spawn(telling.clone().run_until_cancelled_owned(count_minutes(Arc::clone(&app))));
         Ok(Server { app, accepting, sweeping, telling, ends })
     }
 
@@ -132,6 +140,23 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
         mirror.start(stop.clone());
+    }
+}
+
+/// Remembers what was counted by the end of each minute.
+async fn count_minutes(app: Arc<App>) {
+    let mut tick = tokio::time::interval(stats::EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let counting = Arc::clone(&app);
+        let counted = blocking(move || {
+            let (at, machine, owners) = counting.counted();
+            counting.stats.add(at, machine, owners);
+        });
+        if counted.await.is_err() {
+            tracing::error!("counting a minute died");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod otlp;
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     os::fd::AsFd,
     sync::{
         Arc,
@@ -59,7 +59,7 @@ pub enum TelemetryError {
 /// Writes what waits when dropped, as long as somebody reads it.
 #[must_use]
 pub struct Flush {
-    lines: [Arc<Queued>; 2],
+    lines: Vec<Arc<Queued>>,
     /// Ends after the lines are written, which it may add to.
     _spans: Option<otlp::Exporting>,
 }
@@ -74,23 +74,68 @@ impl Drop for Flush {
     }
 }
 
-/// Starts logging what `filter` lets through, and exporting spans to `collector`, if there is one.
+/// Which copies of the log are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text to stdout and JSON to stderr; where stderr is a terminal, text alone.
+    #[default]
+    Both,
+    /// Text to stdout.
+    Text,
+    /// JSON to stderr.
+    Json,
+}
+
+impl LogFormat {
+    /// Names of all in settings.
+    pub const NAMES: &'static str = "both, text, json";
+
+    /// The format called `name`.
+    pub fn from_name(name: &str) -> Option<LogFormat> {
+        match name {
+            "both" => Some(LogFormat::Both),
+            "text" => Some(LogFormat::Text),
+            "json" => Some(LogFormat::Json),
+            _ => None,
+        }
+    }
+
+    /// Whether text and JSON are written.
+    fn copies(self, stderr_is_terminal: bool) -> (bool, bool) {
+        let json = self == LogFormat::Json || self == LogFormat::Both && !stderr_is_terminal;
+        (self != LogFormat::Json, json)
+    }
+}
+
+/// Starts logging what `filter` lets through as `format` says, and exporting spans to `collector`, if
+/// there is one.
 pub fn start(
     filter: &str,
+    format: LogFormat,
     collector: Option<&str>,
     metrics: &Arc<Metrics>,
 ) -> Result<Flush, TelemetryError> {
     // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
     let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let text =
-        Sink::start("log-text", text, metrics, |lost| format!("{lost} log lines were dropped\n"))?;
-    let json = Sink::start("log-json", json, metrics, |lost| {
+    let (is_text, is_json) = format.copies(json.is_terminal());
+    let start = |name, to, report| Sink::start(name, to, metrics, report);
+    let lost_text = |lost| format!("{lost} log lines were dropped\n");
+    let lost_json = |lost| {
         format!("{{\"level\":\"WARN\",\"message\":\"log lines were dropped\",\"lost\":{lost}}}\n")
-    })?;
-    let lines = [Arc::clone(&text.queued), Arc::clone(&json.queued)];
-    let text = fmt::layer().with_ansi(false).with_writer(move || text.clone());
-    let json = fmt::layer().json().flatten_event(true).with_writer(move || json.clone());
+    };
+    let text = is_text.then(|| start("log-text", text, lost_text)).transpose()?;
+    let json = is_json.then(|| start("log-json", json, lost_json)).transpose()?;
+    let lines = text.iter().chain(&json).map(|sink| Arc::clone(&sink.queued)).collect();
+    let filters = (events(filter)?, events(filter)?);
+    let text = text.map(|sink| {
+        let layer = fmt::layer().with_ansi(false).with_writer(move || sink.clone());
+        layer.with_filter(filters.0)
+    });
+    let json = json.map(|sink| {
+        let layer = fmt::layer().json().flatten_event(true).with_writer(move || sink.clone());
+        layer.with_filter(filters.1)
+    });
     let (tracer, spans) = collector.map(|at| otlp::start(at, metrics)).transpose()?.unzip();
     let ours = filter_fn(|metadata| metadata.is_span() && metadata.target() == SPANS);
     let exported = tracer.map(|tracer| {
@@ -98,11 +143,7 @@ pub fn start(
             tracing_opentelemetry::layer().with_tracer(tracer).with_tracked_inactivity(false);
         layer.with_location(false).with_threads(false).with_target(false).with_filter(ours)
     });
-    tracing_subscriber::registry()
-        .with(exported)
-        .with(text.with_filter(events(filter)?))
-        .with(json.with_filter(events(filter)?))
-        .try_init()?;
+    tracing_subscriber::registry().with(exported).with(text).with(json).try_init()?;
     Ok(Flush { lines, _spans: spans })
 }
 
@@ -186,6 +227,21 @@ mod tests {
     use std::io::{BufRead, BufReader};
 
     use super::*;
+
+    #[test]
+    fn a_terminal_is_spared_the_copy_for_machines() {
+        for (name, terminal, copies) in [
+            ("both", false, (true, true)),
+            ("both", true, (true, false)),
+            ("text", false, (true, false)),
+            ("json", false, (false, true)),
+            ("json", true, (false, true)),
+        ] {
+            let format = LogFormat::from_name(name).expect("a name");
+            assert_eq!(format.copies(terminal), copies, "{name}, terminal {terminal}");
+        }
+        assert_eq!(LogFormat::from_name("xml"), None);
+    }
 
     #[test]
     fn a_pipe_that_nobody_reads_loses_lines_and_holds_nobody() {

@@ -145,6 +145,8 @@ mod slow;
 mod small_stills;
 #[path = "api/source.rs"]
 mod source;
+#[path = "api/stats.rs"]
+mod stats;
 #[path = "api/stock_models.rs"]
 mod stock_models;
 #[path = "api/stream.rs"]
@@ -167,6 +169,8 @@ mod wall_starts;
 mod webhook_failures;
 #[path = "api/webhooks.rs"]
 mod webhooks;
+#[path = "api/webhooks_of_all.rs"]
+mod webhooks_of_all;
 #[path = "api/whip.rs"]
 mod whip;
 #[path = "api/whip_records.rs"]

@@ -11,6 +11,8 @@ mod apart;
 mod browser;
 #[path = "live/described.rs"]
 mod described;
+#[path = "live/health.rs"]
+mod health;
 #[path = "live/loss.rs"]
 mod loss;
 #[path = "live/memory.rs"]

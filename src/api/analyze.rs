@@ -340,6 +340,8 @@ fn analysis(
     if !request.is_dry {
         let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
         app.metrics.decided(frames.len() as u64, selected as u64);
+        let work = app.metrics.owners.of(&run.origin().principal);
+        work.decided(frames.len() as u64, selected as u64);
     }
     let mut config = MarkerConfig::default();
     config.correction_window_frames =

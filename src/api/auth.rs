@@ -1,6 +1,6 @@
 //! Credentials, tenants and the rate limit of a principal.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use axum::{
     extract::{Request, State},
@@ -12,7 +12,13 @@ use media::{Label, RequestId};
 use tracing::Span;
 use transport::Peer;
 
-use super::{App, error::ApiError, extract::Caller, tickets::Shown, unsent};
+use super::{
+    App,
+    error::{ApiError, is_refused},
+    extract::Caller,
+    tickets::Shown,
+    unsent,
+};
 use crate::config::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -30,10 +36,19 @@ pub async fn authenticate(
             let principal = caller.principal.clone();
             Span::current().record("principal", principal.as_str());
             request.extensions_mut().insert(caller);
-            unsent::count(&app, &principal, next.run(request).await)
+            let response = next.run(request).await;
+            if is_refused(&response) {
+                count_refusal(&app, &principal);
+            }
+            unsent::count(&app, &principal, response)
         }
         Err(error) => error.into_response(),
     }
+}
+
+/// Counts a request of `principal` that was refused to keep a limit.
+fn count_refusal(app: &App, principal: &Principal) {
+    app.metrics.owners.of(principal).refused.fetch_add(1, Relaxed);
 }
 
 fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
@@ -45,11 +60,12 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         (None, None) => Principal::anonymous(),
         (None, Some(keys)) => principal(app, keys, extensions, headers)?,
     };
-    app.rates.of_principal(&principal)?;
-    // A probe asks little, and must hear.
-    if request.method() == Method::GET && request.uri().path() != READY {
-        unsent::check(app, &principal)?;
-    }
+    let within = app.rates.of_principal(&principal).and_then(|()| {
+        // A probe asks little, and must hear.
+        let asks = request.method() == Method::GET && request.uri().path() != READY;
+        if asks { unsent::check(app, &principal) } else { Ok(()) }
+    });
+    within.inspect_err(|_| count_refusal(app, &principal))?;
     // Whoever cannot send a key cannot send a tenant.
     let tenant = tenant(headers, app.config.require_tenant_id && shown.is_none())?;
     let request_id = *request

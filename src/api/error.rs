@@ -61,6 +61,9 @@ pub enum ApiError {
     /// The run does not take the action.
     #[error("{0}")]
     Run(RunError),
+    /// There is no live session.
+    #[error("no live session fills this run now: health is of live video while it comes")]
+    NotLive,
     /// Too many requests.
     #[error("rate limit exceeded")]
     RateLimited {
@@ -236,7 +239,8 @@ impl ApiError {
             ApiError::DiskLow(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
-            ApiError::UnderWay
+            ApiError::NotLive
+            | ApiError::UnderWay
             | ApiError::AnswerLost { .. }
             | ApiError::AnswerUnknown { .. }
             | ApiError::AnswerLong(_) => ErrorKind::Conflict,
@@ -504,6 +508,12 @@ fn unsent(whose: Whose) -> &'static str {
 /// Carries an error from a handler to the layer that writes it.
 #[derive(Clone)]
 pub struct Carried(pub Arc<ApiError>);
+
+/// The answer says that the request met a limit.
+pub fn is_refused(response: &Response) -> bool {
+    let carried = response.extensions().get::<Carried>();
+    carried.is_some_and(|Carried(error)| error.refusal().is_some())
+}
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

@@ -1,4 +1,7 @@
-//! Webhooks of a run: made, listed and removed; their secret is told once.
+//! Webhooks of a run, or of all runs of a principal: made, listed and removed; their secret is told once.
+
+mod asked;
+pub mod of_all;
 
 use std::sync::Arc;
 
@@ -9,8 +12,7 @@ use axum::{
 use http::request::Parts;
 use media::{RequestId, RunId, WebhookId};
 use serde::Serialize;
-use serde_json::Value;
-use timeline::EventKind;
+use timeline::{EventKind, Timeline};
 use utoipa::ToSchema;
 
 use super::{
@@ -21,32 +23,12 @@ use super::{
     wire::shown,
 };
 use crate::{
-    delivery::webhook::{DeadLetter, Secret, SecretError, Shown, Webhook},
-    json::{Problem, Text},
-    session::registry::RunError,
+    delivery::webhook::{DeadLetter, Secret, Shown, Webhook},
+    session::registry::{Run, RunError},
 };
 
-/// Where events are sent.
-pub type WebhookUrl = Text<1, 2048>;
-/// The owner's own words.
-pub type Description = Text<0, 256>;
-
-/// Where a run's events are sent.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `create` reads")]
-struct WebhookRequest {
-    /// An `https` URL of a public host, without user and password.
-    #[schema(value_type = String, min_length = 1, max_length = 2048)]
-    url: String,
-    /// The kinds of events that are sent; every one when missing.
-    #[schema(min_items = 1, max_items = 32)]
-    kinds: Option<Vec<terms::Kind>>,
-    /// What messages are signed with, `whsec_` and base64; made by the server when missing.
-    secret: Option<String>,
-    /// The owner's own words.
-    #[schema(max_length = 256)]
-    description: Option<String>,
-}
+use asked::WebhookRequest;
+pub use asked::{Description, WebhookUrl};
 
 /// A webhook.
 #[derive(Serialize, ToSchema)]
@@ -105,9 +87,9 @@ pub struct WebhookCreated {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    /// Null where it is of all runs.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
@@ -124,34 +106,6 @@ pub struct WebhookCreated {
 
 fn names(kinds: &[EventKind]) -> Vec<&'static str> {
     kinds.iter().map(|kind| kind.as_str()).collect()
-}
-
-fn kinds(value: &Value) -> Result<Vec<EventKind>, Problem> {
-    let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
-    let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
-    let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
-    // A webhook goes with its run: nobody is left to tell of the deletion.
-    let is_sent = |kind: &EventKind| *kind != EventKind::RunDeleted;
-    found.filter(|kinds| kinds.iter().all(is_sent)).ok_or_else(|| {
-        let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
-        let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
-        format!("must be an array of 1 to 32 of {}", names.join(", ")).into()
-    })
-}
-
-/// A URL is read without the line breaks and tabs in it: whoever sent them meant another.
-fn url(value: &Value) -> Result<&str, Problem> {
-    match WebhookUrl::read(value)? {
-        found if found.chars().any(char::is_control) => {
-            Err("must hold no control character".into())
-        }
-        found => Ok(found),
-    }
-}
-
-fn secret(value: &Value) -> Result<Secret, Problem> {
-    let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
-    secret.map_err(|error| Problem::from(error.to_string()))
 }
 
 /// Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
@@ -173,20 +127,32 @@ pub async fn create(
     Owned(run): Owned,
     body: Body,
 ) -> Result<Json<WebhookCreated>, ApiError> {
+    made(&app, caller, Some(&run), &body).await
+}
+
+/// Makes a webhook of `run`, or of all runs of the caller.
+async fn made(
+    app: &App,
+    caller: Caller,
+    run: Option<&Run>,
+    body: &Body,
+) -> Result<Json<WebhookCreated>, ApiError> {
     let mut fields = body.fields()?;
-    let url = fields.required("url", url);
-    let kinds = fields.optional("kinds", kinds);
-    let secret = fields.optional("secret", secret);
+    let url = fields.required("url", asked::url);
+    let kinds = fields.optional("kinds", |value| asked::kinds(value, run.is_some()));
+    let secret = fields.optional("secret", asked::secret);
     let description = fields.optional("description", Description::read).map(str::to_owned);
     let url = fields.finish(|| url)?.to_owned();
     app.check_open()?;
-    if !run.lifecycle().is_active() {
+    if let Some(run) = run
+        && !run.lifecycle().is_active()
+    {
         return Err(RunError::Terminal(run.lifecycle()).into());
     }
     let url = app.webhooks.check(&url).await?;
     let webhook = Webhook {
         id: WebhookId::from_bytes(crate::random_bytes()),
-        run: run.id(),
+        run: run.map(Run::id),
         owner: caller.principal,
         url,
         kinds,
@@ -197,7 +163,7 @@ pub async fn create(
     let webhook = app.webhooks.create(webhook).await?.webhook;
     Ok(Json(WebhookCreated {
         request_id: caller.request_id,
-        run_id: run.id(),
+        run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,
         url: webhook.url.url().to_string(),
         kinds: webhook.kinds.as_deref().map(names),
@@ -213,9 +179,9 @@ pub struct WebhookList {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    /// Null where it is of all runs.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     webhooks: Vec<WebhookRecord>,
 }
 
@@ -229,20 +195,37 @@ pub async fn list(
     caller: Caller,
     Owned(run): Owned,
 ) -> Result<Json<WebhookList>, ApiError> {
-    let webhooks = app.webhooks.of(&run).await?.into_iter().map(WebhookRecord::from).collect();
-    Ok(Json(WebhookList { request_id: caller.request_id, run_id: run.id(), webhooks }))
+    listed(&app, &caller, Some(run.id())).await
 }
 
-/// The webhook that the path names, of the run that it names.
+/// The webhooks of `run`, or those of all runs of the caller.
+async fn listed(
+    app: &App,
+    caller: &Caller,
+    run: Option<RunId>,
+) -> Result<Json<WebhookList>, ApiError> {
+    let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
+    Ok(Json(WebhookList {
+        request_id: caller.request_id,
+        run_id: run.map(|run| run.to_string()),
+        webhooks: webhooks.map(WebhookRecord::from).collect(),
+    }))
+}
+
+/// The webhook that the path names, of the run that it names or of all.
 pub struct Named(Arc<Webhook>);
 
 impl FromRequestParts<Arc<App>> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
-        let Owned(run) = Owned::from_request_parts(parts, app).await?;
+        let caller = Caller::from_request_parts(parts, app).await?;
+        let run = match parts.uri.path().starts_with("/v1/runs/") {
+            true => Some(Owned::from_request_parts(parts, app).await?.0.id()),
+            false => None,
+        };
         let id = path_id(parts, app, "webhook_id", "webhook_id").await?;
-        let webhook = app.webhooks.find(&run, id);
+        let webhook = app.webhooks.find(&caller.principal, run, id);
         webhook.map(Named).ok_or(ApiError::NotFound("webhook"))
     }
 }
@@ -253,9 +236,9 @@ pub struct WebhookRemoved {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    /// Null where it is of all runs.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
@@ -275,7 +258,7 @@ pub async fn remove(
     app.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookRemoved {
         request_id: caller.request_id,
-        run_id: webhook.run,
+        run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,
     }))
 }
@@ -285,6 +268,9 @@ pub async fn remove(
 #[schema(as = DeadLetter)]
 struct DeadLetterRecord {
     seq: u64,
+    /// The run of the event; null where that was purged.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     #[schema(value_type = terms::Kind)]
     kind: &'static str,
     attempts: u32,
@@ -292,10 +278,12 @@ struct DeadLetterRecord {
     error: String,
 }
 
-impl From<DeadLetter> for DeadLetterRecord {
-    fn from(letter: DeadLetter) -> DeadLetterRecord {
+impl DeadLetterRecord {
+    fn new(letter: DeadLetter, timeline: &Timeline) -> DeadLetterRecord {
+        let head = timeline.heads(letter.seq, 1).first().copied();
         DeadLetterRecord {
             seq: letter.seq.0,
+            run_id: head.map(|head| head.run.to_string()),
             kind: letter.kind.as_str(),
             attempts: letter.attempts,
             error: letter.error,
@@ -309,9 +297,9 @@ pub struct DeadLetterList {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    /// Null where it is of all runs.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
@@ -332,9 +320,12 @@ pub async fn dead_letters(
     let letters = app.webhooks.dead_letters(webhook.id).await?;
     Ok(Json(DeadLetterList {
         request_id: caller.request_id,
-        run_id: webhook.run,
+        run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,
-        dead_letters: letters.into_iter().map(DeadLetterRecord::from).collect(),
+        dead_letters: letters
+            .into_iter()
+            .map(|letter| DeadLetterRecord::new(letter, app.registry.timeline()))
+            .collect(),
     }))
 }
 
@@ -344,9 +335,9 @@ pub struct Redelivery {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
-    run_id: RunId,
+    /// Null where it is of all runs.
+    #[schema(value_type = Option<terms::RunId>, required = true)]
+    run_id: Option<String>,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
@@ -375,7 +366,7 @@ pub async fn redeliver(
     let queued = app.webhooks.redeliver(webhook.id).await?;
     Ok(Json(Redelivery {
         request_id: caller.request_id,
-        run_id: webhook.run,
+        run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,
         queued,
     }))

@@ -268,6 +268,9 @@ pub struct KeyframeRecord {
     /// Presentation time of the frame.
     pts_ms: i64,
     event_type: String,
+    /// Why the gate keeps the frame; null where that was before stills told it.
+    #[schema(value_type = Option<terms::GateReason>, required = true)]
+    reason: Option<String>,
     /// Empty when none was made.
     description: String,
     /// Path at which the bytes are served.
@@ -288,6 +291,7 @@ impl KeyframeRecord {
             frame_index: still.frame_index,
             pts_ms: still.pts_ms,
             event_type: still.event_type.as_str().to_owned(),
+            reason: still.reason,
             description: still.description,
             image_ref: still.image_ref,
             image_media_type: "image/jpeg",

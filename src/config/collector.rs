@@ -1,9 +1,11 @@
-//! Where spans are exported to.
+//! Where spans are exported to, and what of the log is written.
 
 use std::fmt;
 
+use tracing_subscriber::EnvFilter;
+
 use super::vars::without_credentials;
-use crate::json::Problem;
+use crate::{json::Problem, telemetry::LogFormat};
 
 /// The URL of a collector of spans, which may hold a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,4 +34,17 @@ pub(super) fn collector(text: &str) -> Result<Option<Collector>, Problem> {
         Some(_) => Ok(Some(Collector(text.to_owned()))),
         None => Err("must be the http or https URL of an OTLP/gRPC collector".into()),
     }
+}
+
+/// A filter of log lines.
+pub(super) fn filter(text: &str) -> Result<String, Problem> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is not a log filter: {error}").into()),
+    }
+}
+
+/// Which copies of the log are written.
+pub(super) fn format(text: &str) -> Result<LogFormat, Problem> {
+    LogFormat::from_name(text).ok_or_else(|| format!("must be one of {}", LogFormat::NAMES).into())
 }

@@ -72,6 +72,7 @@ fn a_bad_value_is_named() {
         ("SERVICE_INFERENCE_TOKENS", "1"),
         ("SERVICE_INFERENCE_TOKENS_PER_DAY", "-1"),
         ("RUST_LOG", "no=such=filter"),
+        ("SERVICE_LOG_FORMAT", "xml"),
     ];
     for (name, value) in cases {
         let mut pairs = vec![("SERVICE_API_KEYS", KEY)];

@@ -1,10 +1,9 @@
-//! Webhooks: the events of a run, sent to a URL of its owner's, signed.
+//! Webhooks: the events of a run, or of every run of its owner, sent to a URL of the owner's, signed.
 //!
-//! Readers of the outbox: each webhook gets its run's events in order and at least once, with
-//! the same `webhook-id` each time, from a durable cursor. What a target never takes becomes a
-//! dead letter and the next event follows; its owner can have it sent again, out of order. A
-//! webhook goes with its run; one that is done counts for no limit, and goes when newer ones of
-//! its principal are done.
+//! Readers of the outbox: each webhook gets its events in order and at least once, with the same
+//! `webhook-id` each time, from a durable cursor. What a target never takes becomes a dead letter and
+//! the next event follows; its owner can have it sent again, out of order. A run's webhook goes with
+//! its run; one that is done counts for no limit, and goes when newer ones of its principal are done.
 
 mod message;
 mod post;
@@ -13,7 +12,7 @@ mod store;
 mod table;
 mod turn;
 
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
@@ -32,7 +31,7 @@ use crate::{
     config::Principal,
     ledger::{Ledger, LedgerError},
     metrics::Metrics,
-    session::registry::{Registry, Run},
+    session::registry::Registry,
 };
 
 use message::Message;
@@ -80,8 +79,8 @@ impl Settings {
 pub struct Webhook {
     /// Its id.
     pub id: WebhookId,
-    /// The run whose events it gets.
-    pub run: RunId,
+    /// The run whose events it gets; those of every run of its owner, also later ones, when `None`.
+    pub run: Option<RunId>,
     /// Whose it is.
     pub owner: Principal,
     /// Where its events go.
@@ -204,7 +203,8 @@ impl Webhooks {
         let follower = Arc::downgrade(&webhooks);
         webhooks.timeline().on_publish(Box::new(move |heads| {
             if let Some(webhooks) = follower.upgrade() {
-                let (woken, ended) = webhooks.table.concerned(heads);
+                let owner = |run| Some(webhooks.registry.run(run)?.origin().principal.clone());
+                let (woken, ended) = webhooks.table.concerned(heads, owner);
                 webhooks.outbox.wake(woken);
                 // A deleted run's webhooks go at once, even those that wait to try again.
                 webhooks.outbox.urge(ended);
@@ -225,20 +225,13 @@ impl Webhooks {
         tokio::spawn(Arc::clone(&self.outbox).run(Arc::clone(self), stop))
     }
 
-    /// The runs with events that a webhook which still delivers has not delivered.
-    pub fn behind(&self) -> HashSet<RunId> {
-        let lives = self.table.all().into_iter().filter(|live| !live.is_disabled);
-        let behind =
-            |live: &Live| !self.timeline().heads_of(live.webhook.run, live.next, 1).is_empty();
-        lives.filter(behind).map(|live| live.webhook.run).collect()
-    }
-
     fn timeline(&self) -> &Timeline {
         self.registry.timeline()
     }
 
-    fn has_ended(&self, run: RunId) -> bool {
-        self.registry.run(run).is_none_or(|run| run.has_ended())
+    /// Nothing follows of the run of a webhook; of all runs something may always.
+    fn has_ended(&self, run: Option<RunId>) -> bool {
+        run.is_some_and(|run| self.registry.run(run).is_none_or(|run| run.has_ended()))
     }
 
     /// What `url` leads to, which can be delivered to as far as that is known before the first
@@ -286,7 +279,9 @@ impl Webhooks {
     fn check_room(&self, webhook: &Webhook) -> Result<(), WebhookError> {
         let too_many = |of, limit, count| Err(WebhookError::TooMany { of, limit, count });
         match self.table.count(webhook.run, &webhook.owner, |run| self.has_ended(run)) {
-            (count, _) if count >= PER_RUN_MAX => too_many(Bound::Run, PER_RUN_MAX, count),
+            (count, _) if webhook.run.is_some() && count >= PER_RUN_MAX => {
+                too_many(Bound::Run, PER_RUN_MAX, count)
+            }
             (_, count) if count >= PER_PRINCIPAL_MAX => {
                 too_many(Bound::Principal, PER_PRINCIPAL_MAX, count)
             }
@@ -294,9 +289,14 @@ impl Webhooks {
         }
     }
 
-    /// The webhooks of `run`, the oldest first, and how many dead letters each has.
-    pub async fn of(self: &Arc<Self>, run: &Run) -> Result<Vec<(Shown, usize)>, WebhookError> {
-        let shown = self.table.of(run.id());
+    /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first, and how many dead
+    /// letters each has.
+    pub async fn of(
+        self: &Arc<Self>,
+        owner: &Principal,
+        run: Option<RunId>,
+    ) -> Result<Vec<(Shown, usize)>, WebhookError> {
+        let shown = self.table.of(owner, run);
         let ids: Vec<WebhookId> = shown.iter().map(|shown| shown.webhook.id).collect();
         let webhooks = Arc::clone(self);
         let counts = blocking(move || webhooks.store.count_letters(&ids)).await??;
@@ -307,9 +307,15 @@ impl Webhooks {
         Ok(shown.into_iter().map(counted).collect())
     }
 
-    /// The webhook `id` of `run`.
-    pub fn find(&self, run: &Run, id: WebhookId) -> Option<Arc<Webhook>> {
-        self.table.get(id).map(|live| live.webhook).filter(|webhook| webhook.run == run.id())
+    /// The webhook `id` of `run` of `owner`, or of all its runs.
+    pub fn find(
+        &self,
+        owner: &Principal,
+        run: Option<RunId>,
+        id: WebhookId,
+    ) -> Option<Arc<Webhook>> {
+        let webhook = self.table.get(id)?.webhook;
+        (webhook.run == run && webhook.owner == *owner).then_some(webhook)
     }
 
     /// Forgets a webhook and its dead letters; a delivery under way comes to its end.

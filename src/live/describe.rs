@@ -8,7 +8,7 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -347,6 +347,8 @@ impl Describer {
             Err(error) => return !matches!(error, JournalError::Over),
         };
         let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
+        let work = self.metrics.owners.of(&self.journal.run.origin().principal);
+        work.descriptions.fetch_add(1, Relaxed);
         memory.remember(seq, finding.clone());
         if let (Some(novelty), Some(seen)) = (&mut self.novelty, remembered) {
             novelty.described(seen, seq, finding);

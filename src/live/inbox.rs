@@ -4,28 +4,34 @@
 //! the session's task, whose queue is bounded. Frames are numbered through the whole session, also
 //! where another codec has it begin anew in a worker.
 
+mod pictures;
+
 use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use gate::Reason;
 use media::{EventType, Signal};
 use tokio::sync::mpsc;
 use worker::{
     Chunk, Fault, NoveltyInput, SelectedFrame, SelectedView, SessionEvent, Still, WorkerError,
 };
 
+use pictures::LeftOut;
+pub use pictures::Pictures;
+
 use super::{
     recurrence::{Recurrence, Return},
     turns::Turns,
 };
 use crate::{
-    metrics::{Metrics, Shed},
+    metrics::{Metrics, Shed, Work},
     session::registry::JobToken,
     summary::Shape,
 };
@@ -76,6 +82,8 @@ pub struct Selected {
     pub pts_ms: i64,
     /// What it is about.
     pub event_type: EventType,
+    /// Why the gate keeps it.
+    pub reason: Reason,
     /// Its picture.
     pub jpeg: Bytes,
 }
@@ -115,6 +123,8 @@ pub struct Inbox {
 /// What both ends of the queue know.
 pub struct Shared {
     metrics: Arc<Metrics>,
+    /// Of the owner.
+    work: Arc<Work>,
     turns: Arc<Turns>,
     frames: AtomicU64,
     /// What shows how far the session has come, once its run is there.
@@ -124,6 +134,7 @@ pub struct Shared {
     state: Mutex<State>,
     /// Of the whole session.
     shape: Mutex<Shape>,
+    left_out: LeftOut,
 }
 
 #[derive(Default)]
@@ -134,6 +145,9 @@ struct State {
     connected_at: Option<Instant>,
     /// Presentation time of each picture and when its last packet came, oldest first.
     undecided: VecDeque<(i64, Instant)>,
+    came_at: Option<Instant>,
+    /// How long the last picture waited for its decision.
+    waited: Duration,
     /// Selected frames whose signals have not come yet, with their views.
     selected: VecDeque<(u64, Option<View>)>,
     /// The last still, which the frame's view may be.
@@ -142,11 +156,13 @@ struct State {
 }
 
 /// A queue for one session.
-pub fn inbox(metrics: Arc<Metrics>, turns: Arc<Turns>) -> (Inbox, Words) {
+pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbox, Words) {
     let (said, queue) = mpsc::channel(WAITING);
     let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
     let (job, state, shape) = (OnceLock::new(), Mutex::default(), Mutex::default());
-    let shared = Arc::new(Shared { metrics, turns, frames, job, waiting, state, shape });
+    let left_out = LeftOut::default();
+    let shared = Shared { metrics, work, turns, frames, job, waiting, state, shape, left_out };
+    let shared = Arc::new(shared);
     let words = Words { said: queue, shared: Arc::clone(&shared) };
     (Inbox { said, shared, place: 0, base: 0 }, words)
 }
@@ -196,8 +212,9 @@ impl Inbox {
     pub fn renewed(&self) -> Inbox {
         let mut state = self.shared.state();
         let place = state.place + 1;
-        let (undecided, connected_at) = (std::mem::take(&mut state.undecided), state.connected_at);
-        *state = State { place, connected_at, undecided, ..State::default() };
+        let State { connected_at, came_at, .. } = *state;
+        let undecided = std::mem::take(&mut state.undecided);
+        *state = State { place, connected_at, undecided, came_at, ..State::default() };
         Inbox { place, base: self.shared.frames(), ..self.clone() }
     }
 
@@ -217,6 +234,7 @@ impl Inbox {
             }
             SessionEvent::Damaged { detail } => {
                 self.shared.metrics.live_damaged.inc();
+                self.shared.left_out.damaged.fetch_add(1, Relaxed);
                 tracing::debug!(detail, "a picture did not decode");
                 self.shared.turns.broken();
             }
@@ -233,9 +251,10 @@ impl Inbox {
     }
 
     fn selected(&self, still: Still) {
-        let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
+        let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
         let (frame_index, jpeg) = (self.base + frame_index, Bytes::from(jpeg));
         self.shared.metrics.keyframes_selected.inc();
+        self.shared.work.decided(0, 1);
         self.shared.shape().kept(pts_ms, &event_type);
         let mut state = self.shared.state();
         if state.selected.len() >= SELECTED_MAX {
@@ -244,7 +263,10 @@ impl Inbox {
         state.selected.push_back((frame_index, None));
         state.still = Some(jpeg.clone());
         drop(state);
-        self.pass_on(Said::Still(Selected { frame_index, pts_ms, event_type, jpeg }), Shed::Stills);
+        self.pass_on(
+            Said::Still(Selected { frame_index, pts_ms, event_type, reason, jpeg }),
+            Shed::Stills,
+        );
     }
 
     fn shown(&self, frame: SelectedFrame) {
@@ -269,6 +291,7 @@ impl Inbox {
     fn decided(&self, signals: &[Signal]) {
         let metrics = &self.shared.metrics;
         metrics.frames_analyzed.inc_by(signals.len() as u64);
+        self.shared.work.decided(signals.len() as u64, 0);
         let before = self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
         if let (Some(job), Some(last)) = (self.shared.job.get(), signals.last()) {
             job.advance(before + signals.len() as u64, last.pts_ms);
@@ -284,6 +307,7 @@ impl Inbox {
         for signal in signals {
             if let Some(came) = state.came(signal.pts_ms) {
                 metrics.live_decision_seconds.observe((now - came).as_secs_f64());
+                state.waited = now - came;
             }
             let frame_index = self.base + signal.frame_index;
             if state.selected.front().is_none_or(|(frame, _)| *frame != frame_index) {
@@ -316,6 +340,7 @@ impl Inbox {
             waiting.fetch_sub(bytes, Relaxed);
         }
         self.shared.metrics.live_shed.of(shed).inc();
+        self.shared.left_out.words.fetch_add(1, Relaxed);
     }
 
     /// There is a place left for this; the receiver is gone only when the session is over.
@@ -347,12 +372,6 @@ impl Shared {
     /// Frames that the gate decided about.
     pub fn frames(&self) -> u64 {
         self.frames.load(Relaxed)
-    }
-
-    /// How its frames lie along its time.
-    pub fn shape(&self) -> MutexGuard<'_, Shape> {
-        // A panic leaves a frame more or less.
-        self.shape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

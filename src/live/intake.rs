@@ -18,7 +18,7 @@ use transport::{
 };
 
 use super::{inbox::Shared, turns::Turns, workers::Seat};
-use crate::metrics::{Metrics, Shed};
+use crate::metrics::Metrics;
 
 /// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
 const WAITING_UNITS: usize = 64;
@@ -94,7 +94,7 @@ impl Intake {
         let Unit { access_unit, last_packet_at, .. } = unit;
         let is_start = access_unit.keyframe;
         if lane.is_broken && !is_start {
-            self.metrics.live_shed.of(Shed::Pictures).inc();
+            self.shared.dropped();
             return;
         }
         let is_taken = match &mut lane.to {
@@ -116,7 +116,7 @@ impl Intake {
         };
         let was_broken = std::mem::replace(&mut lane.is_broken, !is_taken);
         if !is_taken {
-            self.metrics.live_shed.of(Shed::Pictures).inc();
+            self.shared.dropped();
             // A start that was asked for and not taken has to be asked for again.
             if is_start || !was_broken {
                 self.turns.broken();
@@ -148,6 +148,7 @@ impl Sink for Publisher {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
+        intake.shared.pictured(unit.last_packet_at);
         let mut lane = intake.lane();
         if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
             (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
@@ -177,6 +178,7 @@ mod tests {
 
     use super::*;
     use crate::live::inbox::inbox;
+    use crate::metrics::Shed;
 
     fn unit(ticks: i64, keyframe: bool, bytes: usize) -> Unit {
         let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
@@ -186,7 +188,7 @@ mod tests {
 
     fn intake() -> (Publisher, Arc<Turns>, Arc<Metrics>) {
         let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<Turns>::default());
-        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::clone(&turns));
+        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
         let intake = Intake::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
         (Publisher(intake), turns, metrics)

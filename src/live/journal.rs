@@ -103,14 +103,14 @@ impl Journal {
         if let Ok(Some(low)) = self.reserve.check() {
             return Err(StillError::DiskLow(low));
         }
-        let Selected { frame_index, pts_ms, event_type, jpeg } = selected;
+        let Selected { frame_index, pts_ms, event_type, reason, jpeg } = selected;
         let mut hold = self.registry.quota().hold(&self.run.origin().principal);
         let bytes = jpeg.len() as u64;
         hold.grow(bytes)?;
         let mut lease = self.blobs.lease();
         let put = blocking(move || lease.put(&jpeg).map(|hash| (hash, lease)));
         let (hash, lease): (BlobHash, _) = put.await??;
-        let stored = Stored { frame_index, pts_ms, event_type, bytes, hash };
+        let stored = Stored { frame_index, pts_ms, event_type, reason, bytes, hash };
         match self.write(vec![stored.event(self.run.id())]).await {
             Ok(_) => {
                 self.run.keep(hold, 0);

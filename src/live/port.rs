@@ -154,7 +154,7 @@ mod tests {
 
     fn sink(metrics: &Arc<Metrics>) -> (Box<dyn Sink>, Arc<Turns>) {
         let turns = Arc::<Turns>::default();
-        let (inbox, _) = inbox(Arc::clone(metrics), Arc::clone(&turns));
+        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
         let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
         (Box::new(Publisher(intake)), turns)

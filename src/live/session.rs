@@ -7,7 +7,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use media::{Codec, ErrorKind, RequestId, SessionId};
@@ -24,6 +24,7 @@ use worker::{Chunk, SessionSpec, WorkerError};
 use super::{
     budget::Reservation,
     describe::{Handle, Instruction, Look},
+    health::{Health, Sample, Samples},
     inbox::{Inbox, Said, Shared, View, Words},
     intake::Intake,
     journal::{Journal, JournalError, StillError},
@@ -101,6 +102,7 @@ pub struct Session {
     over: watch::Receiver<bool>,
     packets: Packets,
     shared: Arc<Shared>,
+    samples: Mutex<Samples>,
 }
 
 /// What the task of a session owns.
@@ -147,7 +149,8 @@ impl Session {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
         let (link, packets) = (Mutex::new(Some(link)), Packets::default());
-        (Session { id, run, link, ends, orders, over, packets, shared }, ended, tell)
+        let samples = Mutex::default();
+        (Session { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
     }
 
     /// The session's name.
@@ -168,6 +171,29 @@ impl Session {
     /// What of its pictures was decided about: how many, and how they lie along its time.
     pub fn shape(&self) -> (u64, Shape) {
         (self.shared.frames(), self.shared.shape().clone())
+    }
+
+    /// How it is doing now.
+    pub fn health(&self) -> Health {
+        let now = self.counted();
+        self.samples().health(now)
+    }
+
+    /// Remembers what it has counted by now.
+    pub(super) fn sample(&self) {
+        let now = self.counted();
+        self.samples().add(now);
+    }
+
+    fn counted(&self) -> Sample {
+        let packets = self.link().as_ref().map(Link::counts).unwrap_or_default();
+        let at = Instant::now();
+        Sample { at, packets, pictures: self.shared.pictures(at) }
+    }
+
+    fn samples(&self) -> MutexGuard<'_, Samples> {
+        // A panic leaves a sample more or less.
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a fragment of the publisher's: candidates, or an ICE restart, whose other side is

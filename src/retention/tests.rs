@@ -67,6 +67,7 @@ impl Bench {
             frame_index: 0,
             pts_ms: 0,
             event_type: EventType::SceneCut,
+            reason: None,
             description: format!("of {hash}"),
             image_ref: String::new(),
             image_bytes: jpeg.len() as u64,

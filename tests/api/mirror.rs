@@ -89,6 +89,7 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
         frame_index: 1,
         pts_ms: 40,
         event_type: media::EventType::SceneCut,
+        reason: None,
         description: "a still".to_owned(),
         image_ref: "/v1/x".to_owned(),
         image_bytes: 1,

@@ -48,6 +48,7 @@ fn still(description: &str) -> Event {
         frame_index: 1,
         pts_ms: 40,
         event_type: media::EventType::SceneCut,
+        reason: None,
         description: description.to_owned(),
         image_ref: "x".to_owned(),
         image_bytes: 1,

@@ -115,6 +115,7 @@ fn seed(dir: &Path) {
             frame_index,
             pts_ms: frame_index as i64 * 40,
             event_type,
+            reason: None,
             description: String::new(),
             image_ref: "x".to_owned(),
             image_bytes: 1,

@@ -23,6 +23,7 @@ fn seed(dir: &Path) {
             frame_index,
             pts_ms: 40,
             event_type: EventType::KeyframeKeep,
+            reason: None,
             description: String::new(),
             image_ref: "x".to_owned(),
             image_bytes: 1,

@@ -122,6 +122,7 @@ fn of_runs() -> Vec<Event> {
             frame_index: 0,
             pts_ms: 0,
             event_type: EventType::KeyframeKeep,
+            reason: Some("scene_cut".to_owned()),
             description: String::new(),
             image_ref: text("/v1/x"),
             image_bytes: 9,

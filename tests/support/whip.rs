@@ -98,7 +98,12 @@ impl Publication {
 
     /// Asks it to end as Ctrl-C does.
     pub fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("signalled");
+        self.signal(Signal::INT);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signalled");
     }
 
     /// Its figures, once it has ended by itself.

@@ -531,6 +531,8 @@ pub struct KeyframeStored {
     pub pts_ms: i64,
     /// What it is about.
     pub event_type: EventType,
+    /// Why the gate keeps it, by the gate's name for that; absent from older logs.
+    pub reason: Option<String>,
     /// Description, empty when none was made.
     pub description: String,
     /// Where the service serves the bytes.

@@ -120,6 +120,7 @@ fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
         frame_index: 0,
         pts_ms: 0,
         event_type: EventType::KeyframeKeep,
+        reason: None,
         description: String::new(),
         image_ref: String::new(),
         image_bytes: bytes.len() as u64,

@@ -58,6 +58,7 @@ fn still(record: &Value) -> KeyframeStored {
         frame_index: record["frame_index"].as_u64().expect("a number"),
         pts_ms: record["pts_ms"].as_i64().expect("a time"),
         event_type: EventType::SceneCut,
+        reason: None,
         description: String::new(),
         image_ref: String::new(),
         image_bytes: jpeg.len() as u64,

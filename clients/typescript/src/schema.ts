@@ -426,6 +426,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs/{id}/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tell how the live session of a run is doing: 409 where none is live. */
+        get: operations["getSessionHealth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/runs/{id}/ingest": {
         parameters: {
             query?: never;
@@ -794,6 +811,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell the last hour by minutes: of the caller's own work, and of the machine.
+         * @description Kept in memory: it begins anew with the server.
+         */
+        get: operations["getStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stream/whip": {
         parameters: {
             query?: never;
@@ -872,6 +909,79 @@ export interface paths {
          * @description It is kept once a media worker has found a video stream in it; playlists are refused.
          */
         post: operations["uploadFile"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the webhooks of all the caller's runs, the oldest first; not those of single runs. */
+        get: operations["listWebhooksOfAll"];
+        put?: never;
+        /**
+         * Have the events of all the caller's runs from now on sent to a URL, those of later runs too.
+         * @description As a run's webhook, but that it stays when a run is deleted: what was not delivered by then is not sent any
+         *     more, and the `run_deleted` is.
+         */
+        post: operations["createWebhookOfAll"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove a webhook of all runs and its dead letters. */
+        delete: operations["deleteWebhookOfAll"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}/dead-letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what the target of a webhook of all runs never took: the newest 100, the oldest first. */
+        get: operations["listDeadLettersOfAll"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have the dead letters of a webhook of all runs sent again, as those of a run's. */
+        post: operations["redeliverDeadLettersOfAll"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1167,6 +1277,7 @@ export interface components {
             /** @description What the last attempt came to. */
             error: string;
             kind: components["schemas"]["Kind"];
+            run_id: components["schemas"]["RunId"] | null;
             /** Format: int64 */
             seq: number;
         };
@@ -1174,7 +1285,7 @@ export interface components {
         DeadLetterList: {
             dead_letters: components["schemas"]["DeadLetter"][];
             request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
+            run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
         /** @description What decodes. */
@@ -1996,6 +2107,11 @@ export interface components {
             kept: boolean;
             reason: string;
         };
+        /**
+         * @description How a live session is doing.
+         * @enum {string}
+         */
+        HealthWord: "good" | "fair" | "poor" | "silent";
         /** @description A description that has the query in it. */
         HitRecord: {
             /** @description What was searched, at most 4096 bytes of it. */
@@ -2302,6 +2418,7 @@ export interface components {
              * @description Presentation time of the frame.
              */
             pts_ms: number;
+            reason: components["schemas"]["GateReason"] | null;
             /**
              * Format: int64
              * @description Position of the event that tells of it.
@@ -2326,6 +2443,7 @@ export interface components {
             image_sha256: components["schemas"]["Sha256"];
             /** Format: int64 */
             pts_ms: number;
+            reason?: components["schemas"]["GateReason"];
             truncated?: boolean;
         };
         /**
@@ -2369,6 +2487,58 @@ export interface components {
                 [key: string]: components["schemas"]["Limit"];
             };
             request_id: components["schemas"]["RequestId"];
+        };
+        /** @description How the machine did in a minute, whoever's the work was. */
+        MachinePoint: {
+            /**
+             * Format: double
+             * @description Share of all processors at work, other programs' work included; null where the system does not tell.
+             */
+            cpu_percent: number | null;
+            /**
+             * Format: double
+             * @description Descriptions that models gave, a minute.
+             */
+            descriptions_per_minute: number;
+            /** Format: double */
+            frames_per_second: number;
+            /**
+             * Format: int64
+             * @description Jobs under way or waiting at its end, live sessions left out.
+             */
+            jobs: number;
+            /** Format: double */
+            kept_per_second: number;
+            /**
+             * Format: int64
+             * @description At its end.
+             */
+            live_sessions: number;
+            /**
+             * Format: double
+             * @description How long a sync of the log took, on average; null where there was none.
+             */
+            log_commit_ms: number | null;
+            /**
+             * Format: double
+             * @description Share of the machine's memory in use at its end, likewise.
+             */
+            memory_percent: number | null;
+            /**
+             * Format: double
+             * @description How long inferences waited for a place, on average; null where none asked.
+             */
+            model_wait_ms: number | null;
+            /**
+             * Format: int64
+             * @description Requests refused to keep a limit.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Memory of the server at its end, media workers left out.
+             */
+            server_memory_bytes: number;
         };
         /** @description A finding over a range of frames. */
         Marker: {
@@ -2845,6 +3015,34 @@ export interface components {
             providers: components["schemas"]["Provider"][];
             request_id: components["schemas"]["RequestId"];
         };
+        /** @description What the caller's own work came to in a minute. */
+        OwnPoint: {
+            /**
+             * Format: int64
+             * @description Descriptions that models gave.
+             */
+            descriptions: number;
+            /**
+             * Format: int64
+             * @description Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
+             */
+            frames: number;
+            /**
+             * Format: int64
+             * @description Of them, frames that it keeps.
+             */
+            kept: number;
+            /**
+             * Format: int64
+             * @description Requests refused to keep a limit.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Tokens of the answers of models.
+             */
+            tokens: number;
+        };
         /**
          * @description Which of two models answered: the one asked first, or the one asked where that is unsure.
          * @enum {string}
@@ -3121,7 +3319,7 @@ export interface components {
             /** @description How many there are. */
             queued: number;
             request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
+            run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
         /** @description Id of a request, as in the header `x-request-id`. */
@@ -3414,6 +3612,76 @@ export interface components {
             source: string;
             tenant_id?: string;
         };
+        /** @description How a live session is doing. Figures are of the last `window_ms`, at most five seconds or so. */
+        SessionHealth: {
+            /**
+             * Format: int64
+             * @description From the last packet of a picture to the gate's decision about it; bound: 1000.
+             */
+            behind_ms: number;
+            /**
+             * Format: int64
+             * @description Of video, what is sent again included.
+             */
+            bits_per_second: number;
+            /**
+             * Format: int64
+             * @description Pictures that did not decode.
+             */
+            damaged: number;
+            /**
+             * Format: int64
+             * @description Pictures that there was no room to decode, and those that refer to them.
+             */
+            dropped: number;
+            /**
+             * Format: double
+             * @description Frames that the gate decided about.
+             */
+            frames_per_second: number;
+            /**
+             * Format: int64
+             * @description Packets that never came.
+             */
+            given_up: number;
+            /**
+             * Format: double
+             * @description How unevenly packets come (RFC 3550); bound: 30.
+             */
+            jitter_ms: number;
+            /**
+             * Format: double
+             * @description Packets of video that did not come when they were sent; bound: 1. Most are sent again in time.
+             */
+            lost_percent: number;
+            request_id: components["schemas"]["RequestId"];
+            /** @description Why it is that word, in a sentence; of `poor` and `silent`, what to do too. */
+            rule: string;
+            run_id: components["schemas"]["RunId"];
+            session_id: components["schemas"]["SessionId"];
+            /**
+             * Format: int64
+             * @description Since the last packet; null before the first.
+             */
+            since_packet_ms: number | null;
+            /**
+             * Format: int64
+             * @description Since the last whole picture; null before the first.
+             */
+            since_picture_ms: number | null;
+            /**
+             * Format: int64
+             * @description Stills, and pictures for models, that there was no room for.
+             */
+            unkept: number;
+            /** Format: int64 */
+            window_ms: number;
+            /**
+             * @description `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
+             *     `silent`: no packet for 5 s, or none yet.
+             */
+            word: components["schemas"]["HealthWord"];
+        };
         /** @description Id of a live session. */
         SessionId: string;
         /** @description SHA-256 in hexadecimal. */
@@ -3439,6 +3707,24 @@ export interface components {
             max: components["schemas"]["Fraction"];
             mean: components["schemas"]["Fraction"];
             min: components["schemas"]["Fraction"];
+        };
+        /** @description The last minutes of a server. */
+        StatsAnswer: {
+            /** @description The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long. */
+            points: components["schemas"]["StatsPoint"][];
+            request_id: components["schemas"]["RequestId"];
+        };
+        /** @description A minute. */
+        StatsPoint: {
+            /** @description When it ended; of the minute under way now. */
+            at: components["schemas"]["Time"];
+            machine: components["schemas"]["MachinePoint"];
+            own: components["schemas"]["OwnPoint"];
+            /**
+             * Format: double
+             * @description How long it was.
+             */
+            seconds: number;
         };
         /** @description A sampling temperature. */
         Temperature: number;
@@ -3521,7 +3807,7 @@ export interface components {
             description: string | null;
             kinds: components["schemas"]["Kind"][] | null;
             request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
+            run_id: components["schemas"]["RunId"] | null;
             /** @description What messages are signed with; not shown again. */
             secret: string;
             url: string;
@@ -3532,13 +3818,13 @@ export interface components {
         /** @description The webhooks of a run. */
         WebhookList: {
             request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
+            run_id: components["schemas"]["RunId"] | null;
             webhooks: components["schemas"]["Webhook"][];
         };
         /** @description A webhook that is no more. */
         WebhookRemoved: {
             request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
+            run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
         /** @description Where a run's events are sent. */
@@ -3782,6 +4068,7 @@ export type GateRequest = components['schemas']['GateRequest'];
 export type GateSupport = components['schemas']['GateSupport'];
 export type GateThresholds = components['schemas']['GateThresholds'];
 export type GateVerdict = components['schemas']['GateVerdict'];
+export type HealthWord = components['schemas']['HealthWord'];
 export type HitRecord = components['schemas']['HitRecord'];
 export type ImageRequest = components['schemas']['ImageRequest'];
 export type InferRequest = components['schemas']['InferRequest'];
@@ -3806,6 +4093,7 @@ export type Kind = components['schemas']['Kind'];
 export type Label = components['schemas']['Label'];
 export type Limit = components['schemas']['Limit'];
 export type LimitsAnswer = components['schemas']['LimitsAnswer'];
+export type MachinePoint = components['schemas']['MachinePoint'];
 export type Marker = components['schemas']['Marker'];
 export type MarkerCursor = components['schemas']['MarkerCursor'];
 export type MarkerId = components['schemas']['MarkerId'];
@@ -3818,6 +4106,7 @@ export type Mode = components['schemas']['Mode'];
 export type Model = components['schemas']['Model'];
 export type ModelId = components['schemas']['ModelId'];
 export type Models = components['schemas']['Models'];
+export type OwnPoint = components['schemas']['OwnPoint'];
 export type Pass = components['schemas']['Pass'];
 export type PassedOver = components['schemas']['PassedOver'];
 export type PerceptualHash = components['schemas']['PerceptualHash'];
@@ -3868,10 +4157,13 @@ export type SearchText = components['schemas']['SearchText'];
 export type Semantic = components['schemas']['Semantic'];
 export type SemanticFallbackPayload = components['schemas']['SemanticFallbackPayload'];
 export type SessionCreatedPayload = components['schemas']['SessionCreatedPayload'];
+export type SessionHealth = components['schemas']['SessionHealth'];
 export type SessionId = components['schemas']['SessionId'];
 export type Sha256 = components['schemas']['Sha256'];
 export type SignalRecord = components['schemas']['SignalRecord'];
 export type SignalSpread = components['schemas']['SignalSpread'];
+export type StatsAnswer = components['schemas']['StatsAnswer'];
+export type StatsPoint = components['schemas']['StatsPoint'];
 export type Temperature = components['schemas']['Temperature'];
 export type Tenant = components['schemas']['Tenant'];
 export type Tier = components['schemas']['Tier'];
@@ -5094,6 +5386,41 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getSessionHealth: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The run */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its figures */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionHealth"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+        };
+    };
     ingestRun: {
         parameters: {
             query?: never;
@@ -6056,6 +6383,39 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getStats: {
+        parameters: {
+            query?: {
+                /** @description How many of the last minutes, the one under way among them; 60 when missing. */
+                minutes?: number;
+            };
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The minutes */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatsAnswer"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+        };
+    };
     whipOffer: {
         parameters: {
             query?: never;
@@ -6671,6 +7031,179 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listWebhooksOfAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhooks */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+        };
+    };
+    createWebhookOfAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRequest"];
+            };
+        };
+        responses: {
+            /** @description The webhook */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookCreated"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteWebhookOfAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The webhook */
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookRemoved"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listDeadLettersOfAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The webhook */
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The dead letters */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterList"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    redeliverDeadLettersOfAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The webhook */
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description They are sent again */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redelivery"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];

@@ -419,6 +419,8 @@ payloads! {
         frame_index: u64,
         pts_ms: i64,
         event_type: String,
+        #[schema(required = false)]
+        reason: terms::GateReason,
         description: String,
         image_ref: String,
         image_media_type: terms::Jpeg,

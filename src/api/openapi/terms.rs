@@ -19,6 +19,7 @@ use crate::{
     catalog,
     delivery::webhook::Status,
     json::{Int, Text},
+    live::Word,
     session::{
         Lifecycle,
         registry::{JobKind as Work, JobStatus as Standing},
@@ -132,6 +133,8 @@ terms! {
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// A further part of the record of a run.
     RunPart = names(["summary"]);
+    /// How a live session is doing.
+    HealthWord = names(Word::ALL.map(Word::as_str));
     /// How a webhook is doing.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// How thorough an analysis is asked to be.

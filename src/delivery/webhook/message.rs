@@ -106,7 +106,7 @@ mod tests {
         log.append_wait(vec![NewEvent { run, event }]).expect("appended");
         let webhook = Webhook {
             id: WebhookId::from_bytes([2; 16]),
-            run,
+            run: Some(run),
             owner: Principal::named("alice"),
             url: Target::parse("https://example.com").expect("a URL"),
             kinds: None,

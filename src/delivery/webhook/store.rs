@@ -36,7 +36,8 @@ pub struct DeadLetter {
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    run: String,
+    /// None where it is of every run of its owner.
+    run: Option<String>,
     owner: String,
     url: String,
     kinds: Option<Vec<String>>,
@@ -96,7 +97,7 @@ impl Record {
         let names =
             |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
         Record {
-            run: webhook.run.to_string(),
+            run: webhook.run.map(|run| run.to_string()),
             owner: webhook.owner.as_str().to_owned(),
             url: webhook.url.url().to_string(),
             kinds: webhook.kinds.as_ref().map(names),
@@ -116,7 +117,10 @@ impl Record {
         };
         Some(Webhook {
             id: WebhookId::from_bytes(id),
-            run: self.run.parse().ok()?,
+            run: match self.run {
+                Some(run) => Some(run.parse().ok()?),
+                None => None,
+            },
             owner: Principal::named(&self.owner),
             url: Target::parse(&self.url).ok()?,
             kinds: match self.kinds {

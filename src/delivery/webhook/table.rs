@@ -79,7 +79,7 @@ impl Live {
     }
 
     /// Nothing can come for it any more.
-    fn is_done(&self, has_ended: impl Fn(RunId) -> bool) -> bool {
+    fn is_done(&self, has_ended: impl Fn(Option<RunId>) -> bool) -> bool {
         self.is_finished || self.is_disabled && has_ended(self.webhook.run)
     }
 
@@ -141,6 +141,27 @@ pub struct Table(Mutex<Tables>);
 struct Tables {
     by_id: HashMap<WebhookId, Live>,
     by_run: HashMap<RunId, Vec<WebhookId>>,
+    /// Those of every run of an owner.
+    by_owner: HashMap<Principal, Vec<WebhookId>>,
+}
+
+impl Tables {
+    /// The webhooks that stand where `webhook` does.
+    fn beside(&mut self, webhook: &Webhook) -> &mut Vec<WebhookId> {
+        match webhook.run {
+            Some(run) => self.by_run.entry(run).or_default(),
+            None => self.by_owner.entry(webhook.owner.clone()).or_default(),
+        }
+    }
+
+    /// The webhooks of `run`, or those of `owner` for all its runs.
+    fn of(&self, owner: &Principal, run: Option<RunId>) -> &[WebhookId] {
+        let ids = match run {
+            Some(run) => self.by_run.get(&run),
+            None => self.by_owner.get(owner),
+        };
+        ids.map_or(&[], Vec::as_slice)
+    }
 }
 
 impl Table {
@@ -152,8 +173,8 @@ impl Table {
     /// Adds a webhook.
     pub fn insert(&self, live: Live) {
         let mut tables = self.tables();
-        let (id, run) = (live.webhook.id, live.webhook.run);
-        tables.by_run.entry(run).or_default().push(id);
+        let id = live.webhook.id;
+        tables.beside(&live.webhook).push(id);
         tables.by_id.insert(id, live);
     }
 
@@ -161,11 +182,13 @@ impl Table {
     pub fn remove(&self, id: WebhookId) {
         let mut tables = self.tables();
         let Some(live) = tables.by_id.remove(&id) else { return };
-        if let Some(ids) = tables.by_run.get_mut(&live.webhook.run) {
-            ids.retain(|known| *known != id);
-            if ids.is_empty() {
-                tables.by_run.remove(&live.webhook.run);
-            }
+        let ids = tables.beside(&live.webhook);
+        ids.retain(|known| *known != id);
+        if ids.is_empty() {
+            match live.webhook.run {
+                Some(run) => tables.by_run.remove(&run),
+                None => tables.by_owner.remove(&live.webhook.owner),
+            };
         }
     }
 
@@ -192,10 +215,10 @@ impl Table {
         self.tables().by_run.get(&run).cloned().unwrap_or_default()
     }
 
-    /// The webhooks of `run`, the oldest first.
-    pub fn of(&self, run: RunId) -> Vec<Shown> {
+    /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first.
+    pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<Shown> {
         let tables = self.tables();
-        let ids = tables.by_run.get(&run).into_iter().flatten();
+        let ids = tables.of(owner, run).iter();
         let mut shown: Vec<Shown> =
             ids.filter_map(|id| tables.by_id.get(id)).map(Shown::from).collect();
         shown.sort_by_key(|shown| (shown.webhook.created_at.epoch_ms, shown.webhook.id));
@@ -205,12 +228,12 @@ impl Table {
     /// Webhooks of `run`, and those of `owner` together that something may still come for.
     pub fn count(
         &self,
-        run: RunId,
+        run: Option<RunId>,
         owner: &Principal,
-        has_ended: impl Fn(RunId) -> bool,
+        has_ended: impl Fn(Option<RunId>) -> bool,
     ) -> (usize, usize) {
         let tables = self.tables();
-        let of_run = tables.by_run.get(&run).map_or(0, Vec::len);
+        let of_run = tables.of(owner, run).len();
         let is_counted = |live: &&Live| live.webhook.owner == *owner && !live.is_done(&has_ended);
         (of_run, tables.by_id.values().filter(is_counted).count())
     }
@@ -219,7 +242,7 @@ impl Table {
     pub fn done(
         &self,
         owner: &Principal,
-        has_ended: impl Fn(RunId) -> bool,
+        has_ended: impl Fn(Option<RunId>) -> bool,
         kept: usize,
     ) -> Vec<WebhookId> {
         let tables = self.tables();
@@ -231,12 +254,23 @@ impl Table {
         done.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Webhooks that events with these heads concern, and those whose run they end.
+    /// Webhooks that events with these heads concern, those of the `owner` of their runs too, and those
+    /// whose run they end.
     ///
     /// Called on the log's writer thread: short, whatever was published.
-    pub fn concerned(&self, heads: &[EventHead]) -> (Vec<WebhookId>, Vec<WebhookId>) {
+    pub fn concerned(
+        &self,
+        heads: &[EventHead],
+        owner: impl Fn(RunId) -> Option<Principal>,
+    ) -> (Vec<WebhookId>, Vec<WebhookId>) {
         let tables = self.tables();
         let (mut woken, mut ended) = (Vec::new(), Vec::new());
+        if !tables.by_owner.is_empty() {
+            let mut runs: Vec<RunId> = heads.iter().map(|head| head.run).collect();
+            runs.dedup();
+            let owners = runs.into_iter().filter_map(owner);
+            woken.extend(owners.flat_map(|owner| tables.of(&owner, None)));
+        }
         if tables.by_run.is_empty() {
             return (woken, ended);
         }

@@ -8,7 +8,7 @@ use timeline::Options;
 use transport::egress::EgressConfig;
 
 use super::*;
-use crate::session::registry::{JobToken, Origin, RunLimits};
+use crate::session::registry::{JobToken, Origin, Run, RunLimits};
 
 /// Tells progress from a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ async fn setup() -> Setup {
 fn webhook(run: &Run) -> Webhook {
     Webhook {
         id: WebhookId::from_bytes([2; 16]),
-        run: run.id(),
+        run: Some(run.id()),
         owner: Principal::named("alice"),
         url: Target::parse("https://example.com/hook").expect("a URL"),
         kinds: None,
@@ -59,12 +59,18 @@ fn webhook(run: &Run) -> Webhook {
 }
 
 impl Setup {
+    /// Whether Alice finds the webhook `id` of her run.
+    fn has(&self, id: WebhookId) -> bool {
+        let found = self.webhooks.find(&Principal::named("alice"), Some(self.run.id()), id);
+        found.is_some()
+    }
+
     /// Whether the webhook is in memory, and whether it is on the disk.
     fn is_there(&self) -> (bool, bool) {
         let id = WebhookId::from_bytes([2; 16]);
         let kept = Store::new(self.ledger.clone()).load().expect("readable");
         let is_kept = kept.iter().any(|live| live.webhook.id == id);
-        (self.webhooks.find(&self.run, id).is_some(), is_kept)
+        (self.has(id), is_kept)
     }
 
     async fn wait_for(&self, expected: (bool, bool)) {
@@ -87,7 +93,7 @@ fn of_webhooks_that_are_done_the_newest_stay() {
         let owner = if at == 6 { "bob" } else { "alice" };
         let webhook = Webhook {
             id: id(at),
-            run: RunId::from_bytes([at; 16]),
+            run: Some(RunId::from_bytes([at; 16])),
             owner: Principal::named(owner),
             url: Target::parse("https://example.com/hook").expect("a URL"),
             kinds: None,
@@ -136,11 +142,11 @@ async fn what_the_ledger_refuses_did_not_happen() {
     spoil.expect("written");
     let refused = setup.webhooks.remove(id).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
-    assert!(setup.webhooks.find(&setup.run, id).is_some(), "still there");
+    assert!(setup.has(id), "still there");
     let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(&setup.run) };
     let refused = setup.webhooks.create(other).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
-    assert!(setup.webhooks.find(&setup.run, WebhookId::from_bytes([3; 16])).is_none());
+    assert!(!setup.has(WebhookId::from_bytes([3; 16])));
 }
 
 #[tokio::test]

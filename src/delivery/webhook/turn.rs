@@ -1,11 +1,13 @@
 //! A turn of one webhook: what follows its cursor is read, sent, and what came of it is noted.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use media::{Seq, WebhookId};
+use media::{RunId, Seq, WebhookId};
+use timeline::{EventHead, EventKind, Timeline};
 
 use super::{
     DeadLetter, Webhook, WebhookError, Webhooks,
@@ -45,7 +47,62 @@ enum Settled {
     Over(Outcome),
 }
 
+/// The events behind the cursor of a webhook, some at a time.
+struct Events {
+    run: Option<RunId>,
+    next: Seq,
+}
+
+impl Events {
+    /// Those that `live` was not told of.
+    fn after(live: &Live) -> Events {
+        Events { run: live.webhook.run, next: live.next }
+    }
+
+    /// Heads of the next of them, of other owners' runs too; `None` once there are no more.
+    fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventHead>> {
+        let Some(run) = self.run else {
+            let (from, head) = (self.next, timeline.head());
+            // Of purged events there are no heads: it goes on by numbers.
+            self.next = Seq((from.0 + HEADS as u64).min(head.0 + 1).max(from.0));
+            return (from <= head).then(|| timeline.heads(from, (self.next.0 - from.0) as usize));
+        };
+        let heads = timeline.heads_of(run, self.next, HEADS);
+        self.next = Seq(heads.last()?.seq.0 + 1);
+        Some(heads)
+    }
+}
+
 impl Webhooks {
+    /// The runs with events that a webhook which still delivers has not delivered.
+    pub fn behind(&self) -> HashSet<RunId> {
+        let mut behind = HashSet::new();
+        for live in self.table.all().into_iter().filter(|live| !live.is_disabled) {
+            match live.webhook.run {
+                Some(run) if self.timeline().heads_of(run, live.next, 1).is_empty() => {}
+                Some(run) => _ = behind.insert(run),
+                None => {
+                    let mut events = Events::after(&live);
+                    while let Some(heads) = events.step(self.timeline()) {
+                        let own =
+                            heads.into_iter().filter(|head| self.may_tell(&live.webhook, head));
+                        behind.extend(own.map(|head| head.run));
+                    }
+                }
+            }
+        }
+        behind
+    }
+
+    /// Whether the owner of `webhook` may be told of the event with this head: it is of a run of its
+    /// own that it can see, or the deletion of one.
+    fn may_tell(&self, webhook: &Webhook, head: &EventHead) -> bool {
+        match self.registry.find_any(head.run, &webhook.owner) {
+            Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
+            None => false,
+        }
+    }
+
     /// What is to be sent next; dead letters that are sent again come first.
     fn next(&self, live: &Live) -> Result<Next, WebhookError> {
         if live.has_queued
@@ -53,19 +110,20 @@ impl Webhooks {
         {
             return Ok(again);
         }
-        let (webhook, mut from) = (&live.webhook, live.next);
-        loop {
-            let heads = self.timeline().heads_of(webhook.run, from, HEADS);
-            let Some(last) = heads.last() else { return Ok(Next::Nothing(from)) };
-            let is_wanted = |kind| webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind));
-            for head in heads.iter().filter(|head| is_wanted(head.kind)) {
+        let (webhook, mut events) = (&live.webhook, Events::after(live));
+        let is_wanted = |head: &EventHead| {
+            let is_of_kind = webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&head.kind));
+            is_of_kind && (webhook.run.is_some() || self.may_tell(webhook, head))
+        };
+        while let Some(heads) = events.step(self.timeline()) {
+            for head in heads.iter().filter(|head| is_wanted(head)) {
                 // Retention may have removed it since: then there is nothing to tell.
                 if let Some(event) = self.timeline().get_parts(head.seq)? {
                     return Ok(Next::Event(Message::new(webhook, &self.source, event)?));
                 }
             }
-            from = Seq(last.seq.0 + 1);
         }
+        Ok(Next::Nothing(events.next))
     }
 
     fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
@@ -73,7 +131,8 @@ impl Webhooks {
         // Before looking: what is queued after the look is noted again by whoever queues it.
         note(false);
         while let Some(letter) = self.store.first_queued(webhook.id)? {
-            if let Some(event) = self.timeline().get_parts(letter.seq)? {
+            let event = self.timeline().get_parts(letter.seq)?;
+            if let Some(event) = event.filter(|event| self.may_tell(webhook, &event.head)) {
                 note(true);
                 let message = Message::new(webhook, &self.source, event)?;
                 return Ok(Some(Next::Again(message, letter)));
@@ -127,7 +186,8 @@ impl Webhooks {
     /// The webhook `id` when it may be told anything; one whose run is gone goes too.
     async fn entitled(self: &Arc<Self>, id: WebhookId) -> Result<Option<Live>, WebhookError> {
         let Some(live) = self.table.get(id) else { return Ok(None) };
-        if self.registry.find(live.webhook.run, &live.webhook.owner).is_none() {
+        let is_gone = |run| self.registry.find(run, &live.webhook.owner).is_none();
+        if live.webhook.run.is_some_and(is_gone) {
             self.remove(id).await?;
             return Ok(None);
         }

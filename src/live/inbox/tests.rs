@@ -1,6 +1,5 @@
 //! What a worker says, and what of it a session's task hears.
 
-use gate::Reason;
 use media::{Extent, Score, Timestamp};
 
 use super::*;
@@ -59,7 +58,7 @@ fn heard(queue: &mut Words) -> Vec<(&'static str, u64, bool)> {
 
 #[test]
 fn a_view_knows_whether_it_is_of_a_loop() {
-    let (inbox, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
+    let (inbox, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default(), Arc::default());
     [0, 0xffff, 0].iter().zip(0..).for_each(|(hash, frame)| say(&inbox, frame, *hash));
     let expected = [
         ("still", 0, false),
@@ -76,7 +75,7 @@ fn a_view_knows_whether_it_is_of_a_loop() {
 
 #[test]
 fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
-    let (first, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default());
+    let (first, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default(), Arc::default());
     say(&first, 0, 0);
     let second = first.renewed();
     first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
@@ -92,7 +91,7 @@ fn no_more_bytes_wait_than_may_but_one_picture_always() {
     // Bytes of each still, and how many of ten wait, with their views, which are the stills.
     for (bytes, waiting) in [(WAITING_BYTES * 2, 1), (WAITING_BYTES / 4, 4), (10, 20)] {
         let metrics = Arc::new(Metrics::new());
-        let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default());
+        let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default(), Arc::default());
         for _ in 0..2 {
             let frames = inbox.shared().frames();
             (0..10).for_each(|at| say_weighing(&inbox, frames + at, 0, bytes));
@@ -106,7 +105,7 @@ fn no_more_bytes_wait_than_may_but_one_picture_always() {
 #[test]
 fn a_full_queue_has_room_for_the_end() {
     let metrics = Arc::new(Metrics::new());
-    let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default());
+    let (inbox, mut queue) = inbox(Arc::clone(&metrics), Arc::default(), Arc::default());
     (0..100).for_each(|frame| say(&inbox, frame, 0));
     inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() });
     assert_eq!(heard(&mut queue).last().map(|said| said.0), Some("closed"));

@@ -52,6 +52,11 @@ impl AllJobs {
 }
 
 impl Registry {
+    /// How many runs have a job, live sessions among them.
+    pub fn busy_runs(&self) -> usize {
+        lock(&self.jobs.busy).values().map(HashSet::len).sum()
+    }
+
     /// Has `listener` called with each run whose job has ended, after the job's last event is
     /// readable. It must be brief.
     pub fn on_job_end(&self, listener: impl Fn(RunId) + Send + Sync + 'static) {

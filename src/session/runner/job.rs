@@ -297,7 +297,10 @@ impl Job {
     fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
         // The worker's decisions, which depend on the signals alone.
         let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
-        self.runner.parts.metrics.decided(signals.len() as u64, selected as u64);
+        let metrics = &self.runner.parts.metrics;
+        metrics.decided(signals.len() as u64, selected as u64);
+        let work = metrics.owners.of(&self.guard.run().origin().principal);
+        work.decided(signals.len() as u64, selected as u64);
         let before = self.signals.column_bytes();
         signals.iter().try_for_each(|signal| self.signals.push(signal))?;
         self.frames += signals.len() as u64;
@@ -311,11 +314,12 @@ impl Job {
         let timer = self.runner.parts.metrics.still_seconds.start_timer();
         let hash = self.stored.put(&still.jpeg)?;
         drop(timer);
-        let Still { frame_index, pts_ms, event_type, jpeg, .. } = still;
+        let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
         self.stills.push(Stored {
             frame_index,
             pts_ms,
             event_type,
+            reason,
             bytes: jpeg.len() as u64,
             hash,
         });

@@ -3,6 +3,7 @@
 use std::{iter::once, sync::Arc};
 
 use decode::{FileReport, StreamInfo};
+use gate::Reason;
 use media::{BlobHash, EventType, JobId, Rate, RunId, WallTime};
 use timeline::{
     Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Signals,
@@ -23,6 +24,8 @@ pub struct Stored {
     pub pts_ms: i64,
     /// What it is about.
     pub event_type: EventType,
+    /// Why the gate keeps it.
+    pub reason: Reason,
     /// Size of the JPEG.
     pub bytes: u64,
     /// SHA-256 of the JPEG.
@@ -36,6 +39,7 @@ impl Stored {
             frame_index: self.frame_index,
             pts_ms: self.pts_ms,
             event_type: self.event_type,
+            reason: Some(self.reason.as_str().to_owned()),
             description: String::new(),
             image_ref: format!("/v1/runs/{run}/keyframes/{}", self.hash),
             image_bytes: self.bytes,

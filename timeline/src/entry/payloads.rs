@@ -164,6 +164,7 @@ impl Payload for KeyframeStored {
         object.field("frame_index", &self.frame_index);
         object.field("pts_ms", &self.pts_ms);
         object.field("event_type", &self.event_type);
+        object.optional("reason", &self.reason);
         object.field("description", &self.description);
         object.field("image_ref", &self.image_ref);
         object.field("image_media_type", &"image/jpeg".to_owned());
@@ -176,6 +177,7 @@ impl Payload for KeyframeStored {
             frame_index: fields.get("frame_index")?,
             pts_ms: fields.get("pts_ms")?,
             event_type: fields.get("event_type")?,
+            reason: fields.get("reason")?,
             description: fields.get("description")?,
             image_ref: fields.get("image_ref")?,
             image_bytes: fields.get("image_bytes")?,

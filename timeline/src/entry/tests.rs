@@ -327,6 +327,7 @@ fn findings_and_stills() {
         frame_index: 4,
         pts_ms: 133,
         event_type: EventType::Named(Cow::Borrowed("person_enters")),
+        reason: Some(text("scene_cut")),
         description: String::new(),
         image_ref: text("keyframes/x"),
         image_bytes: 1234,
@@ -335,7 +336,7 @@ fn findings_and_stills() {
     check(
         Event::KeyframeStored(still),
         &format!(
-            r#"{{"frame_index":4,"pts_ms":133,"event_type":"person_enters","description":"","image_ref":"keyframes/x","image_media_type":"image/jpeg","image_bytes":1234,"image_sha256":"{}"}}"#,
+            r#"{{"frame_index":4,"pts_ms":133,"event_type":"person_enters","reason":"scene_cut","description":"","image_ref":"keyframes/x","image_media_type":"image/jpeg","image_bytes":1234,"image_sha256":"{}"}}"#,
             "cd".repeat(32)
         ),
     );

@@ -2,7 +2,13 @@
 //!
 //! Written by the port's thread, read by anyone; no count depends on another.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
 /// Why a datagram, or what was in it, was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,9 +160,17 @@ pub(super) struct SessionState {
     pub(super) nacks: AtomicU64,
     pub(super) keyframes_asked: AtomicU64,
     pub(super) lost: AtomicU64,
+    pub(super) repaired: AtomicU64,
+    pub(super) jitter_us: AtomicU64,
+    packet_at: Mutex<Option<Instant>>,
 }
 
 impl SessionState {
+    /// Packets of video came at `now`.
+    pub(super) fn came(&self, now: Instant) {
+        *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
     /// What stands now.
     pub(super) fn snapshot(&self) -> SessionCounts {
         SessionCounts {
@@ -166,6 +180,9 @@ impl SessionState {
             nacks: self.nacks.load(Relaxed),
             keyframes_asked: self.keyframes_asked.load(Relaxed),
             lost: self.lost.load(Relaxed),
+            repaired: self.repaired.load(Relaxed),
+            jitter: Duration::from_micros(self.jitter_us.load(Relaxed)),
+            packet_at: *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
@@ -185,6 +202,12 @@ pub struct SessionCounts {
     pub keyframes_asked: u64,
     /// Packets of video given up: neither they nor what repeats them came in time.
     pub lost: u64,
+    /// Packets of video that came once they were asked for again.
+    pub repaired: u64,
+    /// How unevenly packets come, as receiver reports say it (RFC 3550 6.4.1).
+    pub jitter: Duration,
+    /// When a packet of video came last.
+    pub packet_at: Option<Instant>,
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(super) struct Intake {
     finished: VecDeque<Unit>,
     /// Packets that they gave up.
     lost: u64,
+    /// Packets that they got once they had asked for them.
+    repaired: u64,
     /// Latest time given out, and when that unit came.
     last: Option<(i64, Instant)>,
 }
@@ -57,7 +59,8 @@ impl Current {
 impl Intake {
     /// Nothing has come yet.
     pub(super) fn new(payloads: Payloads, video: Vec<Payload>) -> Intake {
-        Intake { payloads, video, current: None, finished: VecDeque::new(), lost: 0, last: None }
+        let (current, finished, last) = (None, VecDeque::new(), None);
+        Intake { payloads, video, current, finished, lost: 0, repaired: 0, last }
     }
 
     /// What a payload type carries.
@@ -166,6 +169,7 @@ impl Intake {
         let Some(current) = &mut self.current else { return };
         current.receiver.finish();
         self.lost += current.receiver.counts().lost;
+        self.repaired += current.receiver.counts().repaired;
         while let Some(output) = self.receive(now) {
             if let Output::Unit(unit) = output {
                 self.finished.push_back(unit);
@@ -222,6 +226,17 @@ impl Intake {
     /// Packets of every source that were given up: neither they nor what repeats them came in time.
     pub(super) fn lost(&self) -> u64 {
         self.lost + self.current.as_ref().map_or(0, |current| current.receiver.counts().lost)
+    }
+
+    /// Packets of every source that came once they were asked for again.
+    pub(super) fn repaired(&self) -> u64 {
+        let current = self.current.as_ref();
+        self.repaired + current.map_or(0, |current| current.receiver.counts().repaired)
+    }
+
+    /// How unevenly packets of the video come, in microseconds.
+    pub(super) fn jitter_us(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.reception.jitter_us())
     }
 }
 

@@ -239,6 +239,9 @@ impl Peer {
             return;
         }
         let (packets, bytes) = std::mem::take(&mut self.taken);
+        if packets > 0 {
+            self.state.came(now);
+        }
         self.state.packets.fetch_add(packets, Relaxed);
         self.state.bytes.fetch_add(bytes, Relaxed);
         while let Some(output) = self.intake.poll(now) {
@@ -257,6 +260,8 @@ impl Peer {
             }
         }
         self.state.lost.store(self.intake.lost(), Relaxed);
+        self.state.repaired.store(self.intake.repaired(), Relaxed);
+        self.state.jitter_us.store(self.intake.jitter_us(), Relaxed);
         let path = self.agent.selected();
         if let (Some(path), Some(keys)) = (path, &mut self.keys) {
             let (feedback, intake, state) = (&mut self.feedback, &mut self.intake, &self.state);

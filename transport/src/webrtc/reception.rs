@@ -62,6 +62,11 @@ impl Reception {
         self.report = Some((ntp, now));
     }
 
+    /// How unevenly packets come, in microseconds.
+    pub(super) fn jitter_us(&self) -> u64 {
+        u64::from(self.arrivals.ticks()) * 1000 / 90
+    }
+
     fn expected(&self) -> u64 {
         self.highest - self.first + 1
     }
@@ -136,6 +141,7 @@ mod tests {
         assert!(even.block(start).jitter <= 1);
         let jitter = uneven.block(start).jitter;
         assert!((1600..=1800).contains(&jitter), "20 ms are 1,800 ticks: {jitter}");
+        assert_eq!(uneven.jitter_us(), u64::from(jitter) * 1000 / 90);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The two events of a chunk, and what its frames get.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use infer::{Finding, Tokens};
 use media::EventType;
@@ -38,6 +41,10 @@ impl Driver {
         inferred.tokens = counted(tokens);
         let is_answered = matches!(outcome, Outcome::Answered(_));
         self.metrics.reason_chunks.of(ChunkEnd::of(&outcome)).inc();
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            let work = self.metrics.owners.of(&self.run.origin().principal);
+            work.descriptions.fetch_add(1, Relaxed);
+        }
         let insight = match outcome {
             Outcome::Reused(answer) => answer.stand_for(&mut inferred),
             Outcome::Answered(answered) => {

@@ -131,7 +131,8 @@ fn alone(chunk: Chunk) -> Shown {
 fn still(frame_index: u64) -> Stored {
     let hash = "5".repeat(64).parse().expect("a hash");
     let pts_ms = frame_index as i64 * 33;
-    Stored { frame_index, pts_ms, event_type: EventType::KeyframeKeep, bytes: 9, hash }
+    let reason = gate::Reason::InitialFrame;
+    Stored { frame_index, pts_ms, event_type: EventType::KeyframeKeep, reason, bytes: 9, hash }
 }
 
 fn said(index: u64) -> Value {

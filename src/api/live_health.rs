@@ -1,0 +1,103 @@
+//! How a live session is doing, as its owner asks by its run.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, extract::State};
+use media::{RequestId, RunId, SessionId};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    App,
+    error::ApiError,
+    extract::{Caller, Owned},
+    openapi::{Fails, terms},
+    wire::shown,
+};
+
+/// How a live session is doing. Figures are of the last `window_ms`, at most five seconds or so.
+#[derive(Serialize, ToSchema)]
+pub struct SessionHealth {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RunId)]
+    run_id: RunId,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::SessionId)]
+    session_id: SessionId,
+    /// `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
+    /// `silent`: no packet for 5 s, or none yet.
+    #[schema(value_type = terms::HealthWord)]
+    word: &'static str,
+    /// Why it is that word, in a sentence; of `poor` and `silent`, what to do too.
+    rule: String,
+    window_ms: u64,
+    /// Packets of video that did not come when they were sent; bound: 1. Most are sent again in time.
+    lost_percent: f64,
+    /// Packets that never came.
+    given_up: u64,
+    /// How unevenly packets come (RFC 3550); bound: 30.
+    jitter_ms: f64,
+    /// Of video, what is sent again included.
+    bits_per_second: u64,
+    /// Frames that the gate decided about.
+    frames_per_second: f64,
+    /// From the last packet of a picture to the gate's decision about it; bound: 1000.
+    behind_ms: u64,
+    /// Pictures that there was no room to decode, and those that refer to them.
+    dropped: u64,
+    /// Pictures that did not decode.
+    damaged: u64,
+    /// Stills, and pictures for models, that there was no room for.
+    unkept: u64,
+    /// Since the last packet; null before the first.
+    #[schema(required = true)]
+    since_packet_ms: Option<u64>,
+    /// Since the last whole picture; null before the first.
+    #[schema(required = true)]
+    since_picture_ms: Option<u64>,
+}
+
+/// A tenth is as much as is read of such a figure.
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Tell how the live session of a run is doing: 409 where none is live.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
+    responses((status = 200, description = "Its figures", body = SessionHealth), Fails<409>),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+) -> Result<Json<SessionHealth>, ApiError> {
+    let session = app.live.of(&run).ok_or(ApiError::NotLive)?;
+    let health = session.health();
+    Ok(Json(SessionHealth {
+        request_id: caller.request_id,
+        run_id: run.id(),
+        session_id: session.id(),
+        word: health.word.as_str(),
+        rule: health.rule,
+        window_ms: millis(health.window),
+        lost_percent: tenths(health.lost_percent),
+        given_up: health.given_up,
+        jitter_ms: tenths(health.jitter.as_secs_f64() * 1e3),
+        bits_per_second: health.bits_per_second,
+        frames_per_second: tenths(health.frames_per_second),
+        behind_ms: millis(health.behind),
+        dropped: health.dropped,
+        damaged: health.damaged,
+        unkept: health.unkept,
+        since_packet_ms: health.since_packet.map(millis),
+        since_picture_ms: health.since_picture.map(millis),
+    }))
+}

@@ -1,0 +1,182 @@
+//! `GET /v1/stats`: the last hour by minutes.
+
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+use axum::{Json, extract::State};
+use media::{RequestId, WallTime};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    App,
+    error::ApiError,
+    extract::{Caller, Params},
+    openapi::terms,
+    wire::shown,
+};
+use crate::{
+    clock::wall_now,
+    config::Principal,
+    json::Int,
+    metrics::Tally,
+    stats::{MINUTES_MAX, Machine, Point},
+};
+
+/// Minutes of an answer.
+pub type Minutes = Int<1, { MINUTES_MAX as u64 }>;
+
+/// Which minutes.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct StatsQuery {
+    /// How many of the last minutes, the one under way among them; 60 when missing.
+    #[param(inline)]
+    minutes: Option<Minutes>,
+}
+
+/// The last minutes of a server.
+#[derive(Serialize, ToSchema)]
+pub struct StatsAnswer {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    /// The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long.
+    points: Vec<StatsPoint>,
+}
+
+/// A minute.
+#[derive(Serialize, ToSchema)]
+struct StatsPoint {
+    /// When it ended; of the minute under way now.
+    #[schema(value_type = terms::Time)]
+    at: String,
+    /// How long it was.
+    seconds: f64,
+    own: OwnPoint,
+    machine: MachinePoint,
+}
+
+/// What the caller's own work came to in a minute.
+#[derive(Serialize, ToSchema)]
+struct OwnPoint {
+    /// Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
+    frames: u64,
+    /// Of them, frames that it keeps.
+    kept: u64,
+    /// Descriptions that models gave.
+    descriptions: u64,
+    /// Tokens of the answers of models.
+    tokens: u64,
+    /// Requests refused to keep a limit.
+    refused: u64,
+}
+
+/// How the machine did in a minute, whoever's the work was.
+#[derive(Serialize, ToSchema)]
+struct MachinePoint {
+    frames_per_second: f64,
+    kept_per_second: f64,
+    /// Descriptions that models gave, a minute.
+    descriptions_per_minute: f64,
+    /// How long inferences waited for a place, on average; null where none asked.
+    #[schema(required = true)]
+    model_wait_ms: Option<f64>,
+    /// Requests refused to keep a limit.
+    refused: u64,
+    /// How long a sync of the log took, on average; null where there was none.
+    #[schema(required = true)]
+    log_commit_ms: Option<f64>,
+    /// At its end.
+    live_sessions: u64,
+    /// Jobs under way or waiting at its end, live sessions left out.
+    jobs: u64,
+    /// Share of all processors at work, other programs' work included; null where the system does not tell.
+    #[schema(required = true)]
+    cpu_percent: Option<f64>,
+    /// Share of the machine's memory in use at its end, likewise.
+    #[schema(required = true)]
+    memory_percent: Option<f64>,
+    /// Memory of the server at its end, media workers left out.
+    server_memory_bytes: u64,
+}
+
+/// Tell the last hour by minutes: of the caller's own work, and of the machine.
+///
+/// Kept in memory: it begins anew with the server.
+#[utoipa::path(
+    get, path = "/v1/stats", operation_id = "getStats", tag = "server",
+    params(StatsQuery),
+    responses((status = 200, description = "The minutes", body = StatsAnswer)),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    params: Params,
+) -> Result<Json<StatsAnswer>, ApiError> {
+    let mut fields = params.fields()?;
+    let minutes = fields.optional("minutes", Minutes::digits);
+    fields.finish(|| Some(()))?;
+    let minutes = minutes.map_or(MINUTES_MAX, |minutes| minutes as usize);
+    let owner = caller.principal;
+    let reader = Arc::clone(&app);
+    let points = app.blocking(move || {
+        let (at, machine, owners) = reader.counted();
+        reader.stats.points(minutes, &owner, at, machine, owners)
+    });
+    let points = points.await?.iter().map(StatsPoint::from).collect();
+    Ok(Json(StatsAnswer { request_id: caller.request_id, points }))
+}
+
+impl App {
+    /// What has been counted by now; reads files of the system.
+    pub fn counted(&self) -> ((Instant, WallTime), Machine, HashMap<Principal, Tally>) {
+        let machine = Machine::look(&self.metrics, self.registry.busy_runs());
+        ((Instant::now(), wall_now()), machine, self.metrics.owners.tallies())
+    }
+}
+
+/// More digits are of no use to a curve.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+impl From<&Point> for StatsPoint {
+    fn from(point: &Point) -> StatsPoint {
+        let Point { at, span, machine: (before, after), own, descriptions } = point;
+        let seconds = span.as_secs_f64();
+        let a_second = |now: u64, then: u64| {
+            if seconds > 0.0 { rounded(now.saturating_sub(then) as f64 / seconds) } else { 0.0 }
+        };
+        let mean_ms = |now: (u64, f64), then: (u64, f64)| {
+            let count = now.0.saturating_sub(then.0);
+            (count > 0).then(|| rounded((now.1 - then.1) * 1e3 / count as f64))
+        };
+        let ticks = after
+            .ticks
+            .zip(before.ticks)
+            .map(|(now, then)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)));
+        let percent = |share: f64| rounded((share * 100.0).clamp(0.0, 100.0));
+        let Tally { frames, kept, descriptions: said, tokens, refused } = *own;
+        StatsPoint {
+            at: at.rfc3339(),
+            seconds: rounded(seconds),
+            own: OwnPoint { frames, kept, descriptions: said, tokens, refused },
+            machine: MachinePoint {
+                frames_per_second: a_second(after.frames, before.frames),
+                kept_per_second: a_second(after.kept, before.kept),
+                descriptions_per_minute: a_second(60 * descriptions, 0),
+                model_wait_ms: mean_ms(after.waits, before.waits),
+                refused: after.refused.saturating_sub(before.refused),
+                log_commit_ms: mean_ms(after.syncs, before.syncs),
+                live_sessions: after.live_sessions,
+                jobs: after.jobs,
+                cpu_percent: ticks
+                    .filter(|(_, all)| *all > 0)
+                    .map(|(busy, all)| percent(busy as f64 / all as f64)),
+                memory_percent: after.memory_used.map(percent),
+                server_memory_bytes: after.server_bytes,
+            },
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a request for a webhook says.
+
+use serde_json::Value;
+use timeline::EventKind;
+use utoipa::ToSchema;
+
+use super::super::openapi::terms;
+use crate::{
+    delivery::webhook::{Secret, SecretError},
+    json::{Problem, Text},
+};
+
+/// Where events are sent.
+pub type WebhookUrl = Text<1, 2048>;
+/// The owner's own words.
+pub type Description = Text<0, 256>;
+
+/// Where a run's events are sent.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `create` reads")]
+pub(super) struct WebhookRequest {
+    /// An `https` URL of a public host, without user and password.
+    #[schema(value_type = String, min_length = 1, max_length = 2048)]
+    url: String,
+    /// The kinds of events that are sent; every one when missing.
+    #[schema(min_items = 1, max_items = 32)]
+    kinds: Option<Vec<terms::Kind>>,
+    /// What messages are signed with, `whsec_` and base64; made by the server when missing.
+    secret: Option<String>,
+    /// The owner's own words.
+    #[schema(max_length = 256)]
+    description: Option<String>,
+}
+
+/// Kinds of events that a webhook may get; its run, where it is of one, goes with its deletion, and nobody is
+/// left to tell of it.
+pub(super) fn kinds(value: &Value, is_of_run: bool) -> Result<Vec<EventKind>, Problem> {
+    let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
+    let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
+    let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
+    let is_sent = |kind: &EventKind| !is_of_run || *kind != EventKind::RunDeleted;
+    found.filter(|kinds| kinds.iter().all(is_sent)).ok_or_else(|| {
+        let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
+        let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
+        format!("must be an array of 1 to 32 of {}", names.join(", ")).into()
+    })
+}
+
+/// A URL is read without the line breaks and tabs in it: whoever sent them meant another.
+pub(super) fn url(value: &Value) -> Result<&str, Problem> {
+    match WebhookUrl::read(value)? {
+        found if found.chars().any(char::is_control) => {
+            Err("must hold no control character".into())
+        }
+        found => Ok(found),
+    }
+}
+
+pub(super) fn secret(value: &Value) -> Result<Secret, Problem> {
+    let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
+    secret.map_err(|error| Problem::from(error.to_string()))
+}

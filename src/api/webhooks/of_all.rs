@@ -1,0 +1,93 @@
+//! Webhooks of all runs of a principal, later ones included: the routes, whose work is that of a run's.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+
+use super::{
+    super::{
+        App,
+        error::ApiError,
+        extract::{Body, Caller},
+        openapi::Fails,
+    },
+    DeadLetterList, Named, Redelivery, WebhookCreated, WebhookList, WebhookRemoved, WebhookRequest,
+    listed, made,
+};
+
+/// Have the events of all the caller's runs from now on sent to a URL, those of later runs too.
+///
+/// As a run's webhook, but that it stays when a run is deleted: what was not delivered by then is not sent any
+/// more, and the `run_deleted` is.
+#[utoipa::path(
+    post, path = "/v1/webhooks", operation_id = "createWebhookOfAll", tag = "webhooks",
+    request_body = WebhookRequest,
+    responses(
+        (status = 200, description = "The webhook", body = WebhookCreated),
+        Fails<409>, Fails<503>,
+    ),
+)]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Body,
+) -> Result<Json<WebhookCreated>, ApiError> {
+    made(&app, caller, None, &body).await
+}
+
+/// List the webhooks of all the caller's runs, the oldest first; not those of single runs.
+#[utoipa::path(
+    get, path = "/v1/webhooks", operation_id = "listWebhooksOfAll", tag = "webhooks",
+    responses((status = 200, description = "The webhooks", body = WebhookList)),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<WebhookList>, ApiError> {
+    listed(&app, &caller, None).await
+}
+
+/// Remove a webhook of all runs and its dead letters.
+#[utoipa::path(
+    delete, path = "/v1/webhooks/{webhook_id}", operation_id = "deleteWebhookOfAll",
+    tag = "webhooks",
+    responses((status = 200, description = "Removed", body = WebhookRemoved), Fails<404>, Fails<503>),
+)]
+pub async fn remove(
+    app: State<Arc<App>>,
+    caller: Caller,
+    webhook: Named,
+) -> Result<Json<WebhookRemoved>, ApiError> {
+    super::remove(app, caller, webhook).await
+}
+
+/// List what the target of a webhook of all runs never took: the newest 100, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/webhooks/{webhook_id}/dead-letters",
+    operation_id = "listDeadLettersOfAll", tag = "webhooks",
+    responses((status = 200, description = "The dead letters", body = DeadLetterList), Fails<404>, Fails<503>),
+)]
+pub async fn dead_letters(
+    app: State<Arc<App>>,
+    caller: Caller,
+    webhook: Named,
+) -> Result<Json<DeadLetterList>, ApiError> {
+    super::dead_letters(app, caller, webhook).await
+}
+
+/// Have the dead letters of a webhook of all runs sent again, as those of a run's.
+#[utoipa::path(
+    post, path = "/v1/webhooks/{webhook_id}/redeliver",
+    operation_id = "redeliverDeadLettersOfAll", tag = "webhooks",
+    responses(
+        (status = 200, description = "They are sent again", body = Redelivery),
+        Fails<404>, Fails<503>,
+    ),
+)]
+pub async fn redeliver(
+    app: State<Arc<App>>,
+    caller: Caller,
+    webhook: Named,
+) -> Result<Json<Redelivery>, ApiError> {
+    super::redeliver(app, caller, webhook).await
+}

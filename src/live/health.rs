@@ -1,0 +1,303 @@
+//! How a live session is doing: figures of the last seconds, one word for them, and why that word.
+//!
+//! Pure: samples and `now` go in.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use transport::webrtc::SessionCounts;
+
+use super::{LOST_AFTER, inbox::Pictures};
+
+/// Time from one sample to the next.
+pub const EVERY: Duration = Duration::from_secs(1);
+/// Samples that are kept: figures are of the last five seconds.
+const SAMPLES: usize = 5;
+/// A session without a packet for so long is silent.
+const SILENT: Duration = Duration::from_secs(5);
+/// From here on a figure is no longer good, and so many times over it is poor.
+const LOST_PERCENT: f64 = 1.0;
+const JITTER: Duration = Duration::from_millis(30);
+const BEHIND: Duration = Duration::from_secs(1);
+const FAR_OVER: f64 = 5.0;
+
+/// How a session is doing, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Nothing to see to.
+    Good,
+    /// One figure is over its bound.
+    Fair,
+    /// More are, or one by far.
+    Poor,
+    /// Nothing comes.
+    Silent,
+}
+
+impl Word {
+    /// Every word.
+    pub const ALL: [Word; 4] = [Word::Good, Word::Fair, Word::Poor, Word::Silent];
+
+    /// Name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Word::Good => "good",
+            Word::Fair => "fair",
+            Word::Poor => "poor",
+            Word::Silent => "silent",
+        }
+    }
+}
+
+/// What a session has counted at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Instant,
+    /// Its packets.
+    pub packets: SessionCounts,
+    /// Its pictures.
+    pub pictures: Pictures,
+}
+
+/// Figures of the last seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Health {
+    /// Time that the figures are over.
+    pub window: Duration,
+    /// Packets that did not come when they were sent, in percent; most are sent again in time.
+    pub lost_percent: f64,
+    /// Packets that never came.
+    pub given_up: u64,
+    /// How unevenly packets come.
+    pub jitter: Duration,
+    /// Of video, what repeats packets included.
+    pub bits_per_second: u64,
+    /// Frames that were decided about.
+    pub frames_per_second: f64,
+    /// From the last packet of a picture to its decision.
+    pub behind: Duration,
+    /// Pictures that there was no room for.
+    pub dropped: u64,
+    /// Pictures that did not decode.
+    pub damaged: u64,
+    /// Stills, and pictures for models, that there was no room for.
+    pub unkept: u64,
+    /// Since the last packet; `None` before the first.
+    pub since_packet: Option<Duration>,
+    /// Since the last whole picture; `None` before the first.
+    pub since_picture: Option<Duration>,
+    /// In one word.
+    pub word: Word,
+    /// Why, and what to do about it.
+    pub rule: String,
+}
+
+/// The samples of the last seconds.
+#[derive(Debug, Default)]
+pub struct Samples(VecDeque<Sample>);
+
+impl Samples {
+    /// One more sample.
+    pub fn add(&mut self, sample: Sample) {
+        if self.0.len() == SAMPLES {
+            self.0.pop_front();
+        }
+        self.0.push_back(sample);
+    }
+
+    /// How the session is doing by `now`, its counts at this moment.
+    pub fn health(&self, now: Sample) -> Health {
+        let first = self.0.front().copied().unwrap_or(now);
+        let window = now.at.saturating_duration_since(first.at);
+        let (packets, pictures) = (now.packets, now.pictures);
+        let since = |at: Option<Instant>| at.map(|at| now.at.saturating_duration_since(at));
+        let more = |now: u64, then: u64| now.saturating_sub(then);
+        let a_second = |count: u64| {
+            if window.is_zero() { 0.0 } else { count as f64 / window.as_secs_f64() }
+        };
+        let given_up = more(packets.lost, first.packets.lost);
+        let missing = given_up + more(packets.repaired, first.packets.repaired);
+        let sent = more(packets.packets, first.packets.packets) + given_up;
+        let mut health = Health {
+            window,
+            lost_percent: if sent == 0 { 0.0 } else { 100.0 * missing as f64 / sent as f64 },
+            given_up,
+            jitter: packets.jitter,
+            bits_per_second: a_second(8 * more(packets.bytes, first.packets.bytes)) as u64,
+            frames_per_second: a_second(more(pictures.decided, first.pictures.decided)),
+            behind: pictures.behind,
+            dropped: more(pictures.dropped, first.pictures.dropped),
+            damaged: more(pictures.damaged, first.pictures.damaged),
+            unkept: more(pictures.unkept, first.pictures.unkept),
+            since_packet: since(packets.packet_at),
+            since_picture: since(pictures.came_at),
+            word: Word::Good,
+            rule: String::new(),
+        };
+        (health.word, health.rule) = word(&health);
+        health
+    }
+}
+
+/// The word for these figures, and the rule that gave it.
+fn word(health: &Health) -> (Word, String) {
+    let dropped_after = LOST_AFTER.as_secs();
+    match health.since_packet {
+        None => {
+            return (
+                Word::Silent,
+                "no picture has come yet: the publisher has to connect and send".to_owned(),
+            );
+        }
+        Some(since) if since >= SILENT => {
+            let seconds = since.as_secs();
+            let rule = format!(
+                "nothing has arrived for {seconds} s; the session is dropped after {dropped_after} s: \
+                 look at the publisher and its network"
+            );
+            return (Word::Silent, rule);
+        }
+        Some(_) => {}
+    }
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let figures = [
+        (
+            health.lost_percent / LOST_PERCENT,
+            format!(
+                "{:.1} % of packets are lost, which is not below {LOST_PERCENT} %",
+                health.lost_percent
+            ),
+            "send at a lower bit rate, or over a wired network",
+        ),
+        (
+            millis(health.jitter) / millis(JITTER),
+            format!(
+                "jitter is {:.0} ms, which is not below {} ms",
+                millis(health.jitter),
+                JITTER.as_millis()
+            ),
+            "use a wired network, or one with less traffic",
+        ),
+        (
+            millis(health.behind) / millis(BEHIND),
+            format!(
+                "decoding is {:.1} s behind, which is not below {} s",
+                health.behind.as_secs_f64(),
+                BEHIND.as_secs()
+            ),
+            "send smaller pictures or fewer a second, or give the server fewer sessions",
+        ),
+    ];
+    let over: Vec<_> = figures.iter().filter(|(times, ..)| *times >= 1.0).collect();
+    let said =
+        |with_remedy: bool| {
+            let parts = over.iter().map(|(_, what, remedy)| {
+                if with_remedy { format!("{what}: {remedy}") } else { what.clone() }
+            });
+            parts.collect::<Vec<_>>().join("; ")
+        };
+    match over[..] {
+        [] => (
+            Word::Good,
+            format!(
+                "lost is below {LOST_PERCENT} %, jitter below {} ms, decoding less than {} s behind",
+                JITTER.as_millis(),
+                BEHIND.as_secs()
+            ),
+        ),
+        [(times, ..)] if *times < FAR_OVER => (Word::Fair, said(false)),
+        _ => (Word::Poor, said(true)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Packets, of them repaired and lost ones, jitter and lag in ms.
+    type Second = (u64, u64, u64, u64, u64);
+
+    fn health(seconds: &[Second], silent: Duration) -> Health {
+        let start = Instant::now();
+        let (mut samples, mut sample) = (
+            Samples::default(),
+            Sample { at: start, packets: SessionCounts::default(), pictures: Pictures::default() },
+        );
+        samples.add(sample);
+        for (packets, repaired, lost, jitter, behind) in seconds {
+            sample.at += SECOND;
+            sample.packets.packets += packets;
+            sample.packets.bytes += packets * 1000;
+            sample.packets.repaired += repaired;
+            sample.packets.lost += lost;
+            sample.packets.jitter = Duration::from_millis(*jitter);
+            sample.packets.packet_at = Some(sample.at);
+            sample.pictures.decided += 25;
+            sample.pictures.behind = Duration::from_millis(*behind);
+            samples.add(sample);
+        }
+        sample.at += silent;
+        samples.health(sample)
+    }
+
+    #[test]
+    fn a_word_follows_from_the_figures_and_says_why() {
+        let even = (100, 0, 0, 5, 40);
+        let rows: [(&str, &[Second], u32, Word, &str); 11] = [
+            ("not yet connected", &[], 0, Word::Silent, "has to connect"),
+            ("an even path", &[even; 9], 0, Word::Good, "lost is below 1 %"),
+            ("just below", &[(1000, 9, 0, 29, 999); 5], 0, Word::Good, "below 30 ms"),
+            (
+                "losses that were repaired",
+                &[(100, 2, 0, 5, 40); 5],
+                0,
+                Word::Fair,
+                "2.0 % of packets",
+            ),
+            ("losses that were not", &[(98, 0, 2, 5, 40); 5], 0, Word::Fair, "2.0 % of packets"),
+            ("jitter", &[(100, 0, 0, 30, 40); 5], 0, Word::Fair, "jitter is 30 ms"),
+            ("a busy server", &[(100, 0, 0, 5, 1500); 5], 0, Word::Fair, "1.5 s behind"),
+            ("by far", &[(100, 0, 0, 5, 5000); 5], 0, Word::Poor, "smaller pictures"),
+            ("two at once", &[(100, 2, 0, 40, 40); 5], 0, Word::Poor, "bit rate"),
+            ("almost silent", &[even; 5], 4, Word::Good, "lost"),
+            (
+                "silent",
+                &[even; 5],
+                6,
+                Word::Silent,
+                "nothing has arrived for 6 s; the session is dropped after 10 s",
+            ),
+        ];
+        for (name, seconds, silent, word, rule) in rows {
+            let found = health(seconds, SECOND * silent);
+            assert_eq!(found.word, word, "{name}: {found:?}");
+            assert!(found.rule.contains(rule), "{name}: {}", found.rule);
+        }
+    }
+
+    #[test]
+    fn figures_are_of_the_last_seconds_and_not_of_the_start() {
+        let bad = (50, 0, 50, 200, 3000);
+        let found = health(
+            &[
+                bad,
+                bad,
+                bad,
+                (100, 0, 0, 5, 40),
+                (100, 0, 0, 5, 40),
+                (100, 0, 0, 5, 40),
+                (100, 0, 0, 5, 40),
+            ],
+            Duration::ZERO,
+        );
+        assert_eq!((found.window, found.given_up, found.lost_percent), (SECOND * 4, 0, 0.0));
+        assert_eq!((found.bits_per_second, found.frames_per_second), (800_000, 25.0));
+        assert_eq!(found.word, Word::Good, "{}", found.rule);
+        assert_eq!(found.since_packet, Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,77 @@
+//! The last hour by minutes: of the caller's own work, of the machine, and nobody else's.
+
+use serde_json::{Value, json};
+
+use crate::support::{BOB, Server, Setup, clips, shared};
+
+fn points(server: &Server, key: Option<&str>) -> Vec<Value> {
+    let call = server.call("GET", "/v1/stats?minutes=60");
+    let reply = match key {
+        Some(key) => call.key(Some(key)).send(),
+        None => call.send(),
+    };
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()["points"].as_array().expect("an array").clone()
+}
+
+/// What the minutes add up to.
+fn sum(points: &[Value], field: &str) -> u64 {
+    points.iter().map(|point| point["own"][field].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn work_counts_for_its_owner_alone_and_for_the_machine() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server =
+        Setup::new(dir.path()).root(&clips()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    let run = server.create_run();
+    let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let analyze = json!({"model": "qwen3-vl-8b"});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &analyze).status, 200);
+    let idle = server.create_run();
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "{idle} is active");
+    let own = points(&server, None);
+    assert_eq!(sum(&own, "frames"), 80, "of the ingest and of the analysis");
+    assert_eq!(sum(&own, "kept"), 2 * stills["keyframes"].as_array().expect("stills").len() as u64);
+    assert_eq!((sum(&own, "refused"), sum(&own, "descriptions"), sum(&own, "tokens")), (1, 0, 0));
+    let last = &own[own.len() - 1];
+    let machine = &last["machine"];
+    assert!(machine["server_memory_bytes"].as_u64() > Some(1 << 20), "{machine}");
+    for field in ["frames_per_second", "kept_per_second", "descriptions_per_minute"] {
+        assert!(machine[field].is_number(), "{field}: {machine}");
+    }
+    assert!(own.iter().any(|point| point["machine"]["log_commit_ms"].is_number()), "{own:?}");
+    assert!(machine["memory_percent"].is_number(), "{machine}");
+    assert_eq!((&machine["live_sessions"], &machine["jobs"]), (&json!(0), &json!(0)));
+    assert!(last["seconds"].as_f64().is_some_and(|seconds| (0.0..=61.0).contains(&seconds)));
+
+    let bobs = points(&server, Some(BOB));
+    for field in ["frames", "kept", "descriptions", "tokens", "refused"] {
+        assert_eq!(sum(&bobs, field), 0, "{field} is Alice's");
+    }
+    let frames: f64 = bobs
+        .iter()
+        .map(|point| {
+            let rate = point["machine"]["frames_per_second"].as_f64().expect("a number");
+            rate * point["seconds"].as_f64().expect("a number")
+        })
+        .sum();
+    assert!((frames - 80.0).abs() < 8.0, "the machine's are everybody's: {frames}");
+}
+
+#[test]
+fn minutes_are_one_to_sixty() {
+    let server = shared();
+    assert_eq!(server.get("/v1/stats").status, 200);
+    assert_eq!(
+        server.get("/v1/stats?minutes=1").json()["points"].as_array().map(Vec::len),
+        Some(1)
+    );
+    for minutes in ["0", "61", "-1", "1.0", "x", ""] {
+        let reply = server.get(&format!("/v1/stats?minutes={minutes}"));
+        assert_eq!((reply.status, reply.fields()), (422, vec!["minutes".to_owned()]), "{minutes}");
+    }
+    assert_eq!(server.call("GET", "/v1/stats").key(None).send().status, 401);
+}

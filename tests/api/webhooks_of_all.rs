@@ -1,0 +1,156 @@
+//! Webhooks of all runs of a principal: later runs too, other owners' never, a restart, a deletion, dead letters.
+
+use serde_json::{Value, json};
+
+use crate::{
+    support::{
+        BOB, Reply, Server,
+        receiver::{Behaviour, Delivery, Receiver},
+        whip::eventually,
+    },
+    webhooks::{OK, events, setup},
+};
+
+const PATH: &str = "/v1/webhooks";
+
+fn create(server: &Server, body: &Value) -> Value {
+    let reply = server.post(PATH, body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    reply.json()
+}
+
+fn listed(server: &Server) -> Vec<Value> {
+    server.get(PATH).json()["webhooks"].as_array().expect("an array").clone()
+}
+
+fn wait_for_status(server: &Server, status: &str) -> Value {
+    eventually(status, || listed(server).into_iter().find(|webhook| webhook["status"] == status))
+}
+
+/// The run and the kind of each event that arrived, of one that came again once.
+fn told(deliveries: &[Delivery]) -> Vec<(String, String)> {
+    let mut deliveries = deliveries.to_vec();
+    deliveries.sort_by_key(Delivery::seq);
+    deliveries.dedup_by_key(|delivery| delivery.seq());
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let data = |delivery: &Delivery| {
+        let data = &delivery.json()["data"];
+        (text(&data["run_id"]), text(&data["kind"]))
+    };
+    deliveries.iter().map(data).collect()
+}
+
+fn delete(server: &Server, path: &str) -> Reply {
+    server.call("DELETE", path).send()
+}
+
+#[test]
+fn the_events_of_every_run_of_the_caller_arrive_in_order_and_nobody_elses() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let mut server = setup(dir.path(), &receiver).start();
+    let before = server.create_run();
+    let made = create(&server, &json!({ "url": receiver.url("/all") }));
+    assert_eq!(made["run_id"], Value::Null);
+    let ended = json!({ "url": receiver.url("/ends"), "kinds": ["stop_requested", "run_deleted"] });
+    create(&server, &ended);
+    events(&server, &before, 1);
+    let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
+    assert_eq!(bobs.status, 200);
+    let later = server.create_run();
+    events(&server, &later, 300);
+    let stopped = server.call("POST", &format!("/v1/runs/{before}/stop")).send();
+    assert_eq!(stopped.status, 200);
+    let found = receiver.wait("/all", 303);
+    let seqs: Vec<u64> = found.iter().map(Delivery::seq).collect();
+    assert!(seqs.is_sorted_by(|one, next| one < next), "in order, each once: {seqs:?}");
+    let found = told(&found);
+    assert_eq!(found[0], (before.clone(), "keepalive_refreshed".to_owned()));
+    assert_eq!(found[1], (later.clone(), "run_created".to_owned()));
+    assert_eq!(found[302], (before.clone(), "stop_requested".to_owned()));
+    assert!(found.iter().all(|(run, _)| [&before, &later].contains(&run)), "Bob's are his own");
+
+    server.kill();
+    server = setup(dir.path(), &receiver).start();
+    let newest = server.create_run();
+    assert_eq!(delete(&server, &format!("/v1/runs/{later}")).status, 200);
+    let arrived = |path: &str, count: usize| {
+        eventually("events", || {
+            Some(told(&receiver.deliveries(path))).filter(|it| it.len() >= count)
+        })
+    };
+    let ends = [(newest, "run_created"), (later.clone(), "run_deleted")];
+    let found = arrived("/all", 305);
+    assert_eq!(found[303..], ends.map(|(run, kind)| (run, kind.to_owned())), "from its cursor on");
+    let ends = [(before, "stop_requested"), (later, "run_deleted")];
+    assert_eq!(arrived("/ends", 2), ends.map(|(run, kind)| (run, kind.to_owned())));
+}
+
+#[test]
+fn dead_letters_are_listed_and_sent_again_but_for_those_of_deleted_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "1").start();
+    let made = create(&server, &json!({ "url": receiver.url("/a") }));
+    receiver.on("/a", Behaviour::Answer(500, "x-any: thing"));
+    let (kept, gone) = (server.create_run(), server.create_run());
+    let path = format!("{PATH}/{}", made["webhook_id"].as_str().expect("an id"));
+    let letters = eventually("two dead letters", || {
+        let letters = server.get(&format!("{path}/dead-letters")).json()["dead_letters"].clone();
+        (letters.as_array().map(Vec::len) == Some(2)).then_some(letters)
+    });
+    assert_eq!((&letters[0]["run_id"], &letters[1]["run_id"]), (&json!(kept), &json!(gone)));
+    assert_eq!(delete(&server, &format!("/v1/runs/{gone}")).status, 200);
+    eventually("the deletion's letter", || {
+        let letters = server.get(&format!("{path}/dead-letters")).json()["dead_letters"].clone();
+        (letters.as_array().map(Vec::len) == Some(3)).then_some(())
+    });
+    let before = receiver.deliveries("/a").len();
+    receiver.on("/a", OK);
+    let queued = server.post(&format!("{path}/redeliver"), &json!({}));
+    assert_eq!((queued.status, &queued.json()["queued"]), (200, &json!(3)), "{}", queued.text);
+    let found = told(&receiver.wait("/a", before + 2)[before..]);
+    let again = [(kept, "run_created"), (gone, "run_deleted")];
+    assert_eq!(found, again.map(|(run, kind)| (run, kind.to_owned())));
+    wait_for_status(&server, "active");
+    let removed = delete(&server, &path);
+    assert_eq!((removed.status, &removed.json()["run_id"]), (200, &Value::Null));
+    assert_eq!(delete(&server, &path).status, 404);
+    assert_eq!(listed(&server), Vec::<Value>::new());
+}
+
+#[test]
+fn a_webhook_of_all_runs_is_its_owners_and_counts_for_its_principal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let server = setup(dir.path(), &receiver).start();
+    let body = json!({ "url": receiver.url("/a") });
+    let made = create(&server, &body);
+    let id = made["webhook_id"].as_str().expect("an id");
+    let (path, run) = (format!("{PATH}/{id}"), server.create_run());
+    let bobs = |method: &str, path: &str| server.call(method, path).key(Some(BOB)).send();
+    assert_eq!(bobs("GET", PATH).json()["webhooks"], json!([]));
+    for (method, path) in [
+        ("DELETE", path.clone()),
+        ("GET", format!("{path}/dead-letters")),
+        ("POST", format!("{path}/redeliver")),
+    ] {
+        assert_eq!(bobs(method, &path).status, 404, "{method} {path}");
+        let of_run = path.replace(PATH, &format!("/v1/runs/{run}/webhooks"));
+        assert_eq!(server.call(method, &of_run).send().status, 404, "it is of no single run");
+    }
+    assert_eq!(server.get(&format!("/v1/runs/{run}/webhooks")).json()["webhooks"], json!([]));
+    let of_run = server.post(&format!("/v1/runs/{run}/webhooks"), &body).json();
+    let of_run = format!("{PATH}/{}", of_run["webhook_id"].as_str().expect("an id"));
+    assert_eq!(delete(&server, &of_run).status, 404, "nor the other way round");
+    for (body, field) in
+        [(json!({}), "url"), (json!({ "url": receiver.url("/a"), "kinds": ["no"] }), "kinds")]
+    {
+        let refused = server.post(PATH, &body);
+        assert_eq!((refused.status, refused.fields()), (422, vec![field.to_owned()]), "{body}");
+    }
+    (0..30).for_each(|_| drop(create(&server, &body)));
+    let full = server.post(PATH, &body);
+    assert_eq!((full.status, full.code().as_str()), (409, "conflict"));
+    assert!(full.text.contains("32 of at most 32 webhooks of this principal"), "{}", full.text);
+}
