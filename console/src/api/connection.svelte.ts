@@ -55,11 +55,13 @@ export async function observedFetch(input: RequestInfo | URL, init?: RequestInit
   const { key } = state;
   try {
     const response = await fetch(input, init);
-    heard();
+    // What a proxy says of a server that does not answer it.
+    if (response.status === 502 || response.status === 504) void lost();
+    else heard();
     if (response.status === 401 && key === state.key) state.refused = true;
     return response;
   } catch (error) {
-    if (!(error instanceof DOMException && error.name === 'AbortError')) lost();
+    if (!(error instanceof DOMException && error.name === 'AbortError')) void lost();
     throw error;
   }
 }
@@ -84,8 +86,7 @@ async function lost(): Promise<void> {
   for (let attempt = 0; trying; attempt += 1) {
     await counted(WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 10);
     try {
-      await fetch(`${base}v1/health`, { cache: 'no-store' });
-      heard();
+      if ((await fetch(`${base}v1/health`, { cache: 'no-store' })).ok) heard();
     } catch {
       // Still away.
     }

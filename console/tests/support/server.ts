@@ -56,6 +56,8 @@ export class Server {
         ...env,
       },
     });
+    // A test that fails half way leaves none behind.
+    process.once('exit', () => this.#child?.kill('SIGKILL'));
     const key = Object.values(this.keys)[0] ?? '';
     const until = Date.now() + START_MS;
     while (Date.now() < until && this.#child.exitCode === null) {
