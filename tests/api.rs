@@ -9,6 +9,8 @@ mod abuse;
 mod analyses;
 #[path = "api/analyze.rs"]
 mod analyze;
+#[path = "api/assistant.rs"]
+mod assistant;
 #[path = "api/auth.rs"]
 mod auth;
 #[path = "api/bodies.rs"]
@@ -99,6 +101,8 @@ mod mutants;
 mod origins;
 #[path = "api/paging.rs"]
 mod paging;
+#[path = "api/parquet.rs"]
+mod parquet;
 #[path = "api/reason.rs"]
 mod reason;
 #[path = "api/reason_backends.rs"]

@@ -16,9 +16,9 @@ use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerEr
 use crate::{error::CliError, output::grouped, progress::Through, wire::MarkerRecord};
 
 /// The run id of analyses that belong to no run: marker ids then depend on the media alone.
-const NO_RUN: RunId = RunId::from_bytes([0; 16]);
+pub const NO_RUN: RunId = RunId::from_bytes([0; 16]);
 /// What the server calls a stream that was given no name.
-const STREAM: &str = "main";
+pub const STREAM: &str = "main";
 /// A user who waits can press Ctrl-C; the watchdog is for workers that hang.
 const WALL: Duration = Duration::from_secs(24 * 3600);
 /// Stills of half a million 8K frames.

@@ -20,7 +20,7 @@ use crate::{
     analysis::{self, Analysis, Job},
     environment,
     error::CliError,
-    interrupt, markers,
+    export, interrupt, markers,
     output::{Out, grouped, printable},
     report::{Report, Shelf, Still},
     wire::{MarkerRecord, SignalRecord},
@@ -56,6 +56,9 @@ pub struct AnalyzeArgs {
     /// Write the JPEG of each selected frame into this directory
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
+    /// Write frames.parquet and markers.parquet into this directory
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
     /// Analyse so many frames a second, 0.2 to 120, instead of all
     #[arg(long, value_name = "RATE", value_parser = rate)]
     fps: Option<Rate>,
@@ -188,6 +191,9 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     if let Some(path) = &args.report {
         write_report(path, &args.file, &analysis, &shelf)?;
     }
+    if let Some(dir) = &args.parquet {
+        export::write_analysis(dir, &analysis)?;
+    }
     tell(args, &analysis, stills.len(), started);
     print(args, &analysis, &stills)
 }
@@ -249,6 +255,9 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
     if let Some(dir) = &args.stills {
         let dir = printable(&dir.to_string_lossy());
         eprintln!("stills: {} in {dir}", grouped(stills as u64));
+    }
+    if let Some(dir) = &args.parquet {
+        eprintln!("parquet: {}", printable(&dir.to_string_lossy()));
     }
     if let Some(path) = &args.report {
         eprintln!("report: {}", printable(&path.to_string_lossy()));

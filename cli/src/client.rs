@@ -11,7 +11,7 @@ use reqwest::{
         Client as Http, RequestBuilder, Response,
         multipart::{Form, Part},
     },
-    header::{HeaderMap, HeaderValue, LINK},
+    header::{HeaderMap, HeaderName, HeaderValue, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -26,7 +26,8 @@ pub const QUICK: Duration = Duration::from_secs(30);
 /// How long decoding a whole file may take before the client gives up.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long a connection may take.
+pub const CONNECT: Duration = Duration::from_secs(5);
 const KEPT_TEXT: usize = 300;
 
 /// Where the server is and who is asking.
@@ -72,17 +73,16 @@ impl fmt::Debug for ServerArgs {
     }
 }
 
-/// A server and the key to use it.
-pub struct Client {
-    http: Http,
+/// Where requests go and what they carry.
+pub struct Target {
     base: Url,
     key: Option<HeaderValue>,
     tenant: Option<HeaderValue>,
 }
 
-impl Client {
-    /// Checks the address; connects to nothing yet.
-    pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
+impl Target {
+    /// Checks the address and what goes into headers.
+    pub fn new(args: &ServerArgs) -> Result<Target, CliError> {
         let usage =
             |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
         let mut base = Url::parse(&args.server)
@@ -98,6 +98,45 @@ impl Client {
             value
         });
         let tenant = header("tenant", args.tenant.as_deref())?;
+        Ok(Target { base, key, tenant })
+    }
+
+    /// The server's address, for messages.
+    pub fn server(&self) -> String {
+        self.base.to_string()
+    }
+
+    /// Where `path` is served.
+    pub fn url(&self, path: &str) -> Result<Url, CliError> {
+        self.base
+            .join(path)
+            .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
+    }
+
+    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
+    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
+        let run: RunId =
+            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
+        Ok(format!("v1/runs/{run}{rest}"))
+    }
+
+    /// Who asks.
+    pub fn headers(&self) -> HeaderMap {
+        let named = [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        named.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
+    }
+}
+
+/// A server and the key to use it.
+pub struct Client {
+    http: Http,
+    target: Target,
+}
+
+impl Client {
+    /// Checks the address; connects to nothing yet.
+    pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
         let http = args
             .trust
             .added_to(Http::builder())?
@@ -107,12 +146,12 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, base, key, tenant })
+        Ok(Client { http, target: Target::new(args)? })
     }
 
     /// The server's address, for messages.
     pub fn server(&self) -> String {
-        self.base.to_string()
+        self.target.server()
     }
 
     /// `GET path` with a query string.
@@ -121,11 +160,13 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<T, CliError> {
-        let mut url = self.url(path)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
+        let url = self.asked(path, query)?;
         self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
+    }
+
+    /// The answer of `GET path`, to be read as it comes.
+    pub fn reading(&self, path: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
+        self.exchange(self.request(Method::GET, self.asked(path, query)?, LONG))
     }
 
     /// Every page of the list at `path`, by the links from page to page.
@@ -135,10 +176,7 @@ impl Client {
         query: &[(&str, String)],
         mut each: impl FnMut(T),
     ) -> Result<(), CliError> {
-        let mut url = self.url(path)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
+        let mut url = self.asked(path, query)?;
         loop {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
             let next = next_query(reply.headers());
@@ -158,7 +196,7 @@ impl Client {
         body: &impl Serialize,
         patience: Duration,
     ) -> Result<T, CliError> {
-        let request = self.request(Method::POST, self.url(path)?, patience).json(body);
+        let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
@@ -171,7 +209,7 @@ impl Client {
         len: u64,
     ) -> Result<T, CliError> {
         let part = Part::reader_with_length(file, len).file_name(name.to_owned());
-        let request = self.request(Method::POST, self.url(path)?, LONG);
+        let request = self.request(Method::POST, self.target.url(path)?, LONG);
         let request = request.multipart(Form::new().part("file", part));
         // Of a server without keys: a page of another site can send a form, and not this.
         let request = request.header("x-requested-with", "sightline");
@@ -180,37 +218,31 @@ impl Client {
 
     /// `DELETE path`.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        self.exchange(self.request(Method::DELETE, self.url(path)?, QUICK))
+        self.exchange(self.request(Method::DELETE, self.target.url(path)?, QUICK))
             .and_then(|reply| self.parse(reply))
     }
 
     /// The bytes of `GET path`.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
-        let reply = self.exchange(self.request(Method::GET, self.url(path)?, QUICK))?;
+        let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, QUICK))?;
         reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.unreachable(&error))
     }
 
     /// The path of a run and what is below it, refusing ids that would lead elsewhere.
     pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
-        let run: RunId =
-            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
-        Ok(format!("v1/runs/{run}{rest}"))
+        self.target.run_path(run, rest)
     }
 
-    fn url(&self, path: &str) -> Result<Url, CliError> {
-        self.base
-            .join(path)
-            .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
+    fn asked(&self, path: &str, query: &[(&str, String)]) -> Result<Url, CliError> {
+        let mut url = self.target.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(url)
     }
 
     fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
-        let mut request = self.http.request(method, url).timeout(patience);
-        for (name, value) in [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)] {
-            if let Some(value) = value {
-                request = request.header(name, value.clone());
-            }
-        }
-        request
+        self.http.request(method, url).timeout(patience).headers(self.target.headers())
     }
 
     fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
@@ -241,7 +273,7 @@ fn header(what: &str, text: Option<&str>) -> Result<Option<HeaderValue>, CliErro
 }
 
 /// The query of the link to the next page.
-fn next_query(headers: &HeaderMap) -> Option<String> {
+pub fn next_query(headers: &HeaderMap) -> Option<String> {
     let links = headers.get(LINK)?.to_str().ok()?;
     let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
     let (target, _) = next.trim().strip_prefix('<')?.split_once('>')?;
@@ -341,6 +373,6 @@ mod tests {
             trust: Trust::default(),
         };
         let client = Client::new(&args).expect("valid");
-        assert!(!format!("{args:?} {:?}", client.key).contains("verysecret"));
+        assert!(!format!("{args:?} {:?}", client.target.headers()).contains("verysecret"));
     }
 }

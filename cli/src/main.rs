@@ -16,9 +16,11 @@ mod embed_server;
 mod environment;
 mod error;
 mod events;
+mod export;
 mod interrupt;
 mod log;
 mod markers;
+mod mcp;
 mod output;
 mod progress;
 mod report;
@@ -58,6 +60,8 @@ enum Command {
     Search(search::SearchArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
+    /// Write a run's frames, markers and events as Parquet files
+    Export(export::ExportArgs),
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs),
     /// Decode a run's source again and prove every signal, decision and still of it
@@ -74,6 +78,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Make certificates to try TLS and HTTP/3 with
     Certs(certs::CertsArgs),
+    /// Let an assistant read a server's runs, by the Model Context Protocol
+    Mcp(mcp::McpArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
 }
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Search(args) => search::run(&args),
         Command::Markers(args) => markers::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -97,6 +104,7 @@ fn main() -> ExitCode {
         Command::Whip(args) => whip::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Certs(args) => certs::run(&args),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

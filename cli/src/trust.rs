@@ -17,13 +17,19 @@ pub struct Trust {
 impl Trust {
     /// Has `builder` trust them.
     pub fn added_to(&self, builder: ClientBuilder) -> Result<ClientBuilder, CliError> {
-        let Some(path) = &self.ca else { return Ok(builder) };
+        Ok(match self.certificates()? {
+            Some(certificates) => builder.tls_certs_merge(certificates),
+            None => builder,
+        })
+    }
+
+    /// The certificates of the file, where one is named.
+    pub fn certificates(&self) -> Result<Option<Vec<Certificate>>, CliError> {
+        let Some(path) = &self.ca else { return Ok(None) };
         let text =
             fs::read(path).map_err(|source| CliError::Read { path: path.clone(), source })?;
         match Certificate::from_pem_bundle(&text) {
-            Ok(certificates) if !certificates.is_empty() => {
-                Ok(builder.tls_certs_merge(certificates))
-            }
+            Ok(certificates) if !certificates.is_empty() => Ok(Some(certificates)),
             _ => Err(CliError::Usage(format!("no certificates in PEM: {}", path.display()))),
         }
     }

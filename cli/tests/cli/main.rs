@@ -4,6 +4,7 @@
 mod analyze;
 mod arguments;
 mod demo;
+mod export;
 mod gpu_check;
 mod log;
 #[path = "../../../tests/support/no_landlock.rs"]

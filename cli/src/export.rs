@@ -1,0 +1,160 @@
+//! `sightline export`: a run's frames, markers and events as Parquet files, as docs/PARQUET.md says.
+//!
+//! The answers are read and written row by row, whatever their length. The files appear once all are
+//! whole; until then those that were there stay.
+
+mod records;
+mod stream;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use reqwest::blocking::Response;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use worker::CancelToken;
+
+use crate::{
+    analysis::{self, Analysis},
+    client::{Client, ServerArgs},
+    error::CliError,
+    interrupt,
+    output::{self, Out, grouped},
+    wire::MarkerRecord,
+};
+use records::{EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells};
+use stream::Stopped;
+use table::Folder;
+
+/// Told at the end of the long help.
+const FILES_HELP: &str = "\
+Files:
+  frames.parquet   one row a frame: its signals and what the gate decided
+  markers.parquet  one row a marker of the newest analysis
+  events.parquet   one row an event, its payload as JSON
+docs/PARQUET.md has every column. DuckDB, Polars and pandas open them as they are.";
+
+/// Arguments of `export`.
+#[derive(clap::Args)]
+#[command(after_long_help = FILES_HELP)]
+pub struct ExportArgs {
+    /// Run id
+    run: String,
+    /// Directory for the files, made when there is none
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Runs `export`.
+pub fn run(args: &ExportArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    let export = Export { client: &client, run: &args.run, cancel: &cancel };
+    // An unknown run leaves no directory.
+    let events = export.ask("/events", &[])?;
+    let mut folder = Folder::open(&args.out)?;
+    let streams = export.events(&mut folder, events)?;
+    export.frames(&mut folder, streams)?;
+    export.markers(&mut folder)?;
+    let files = folder.keep()?;
+    let mut table = output::Table::new(&["FILE", ">ROWS", ">BYTES"]);
+    for file in files {
+        table.push([file.path.display().to_string(), grouped(file.rows), grouped(file.bytes)]);
+    }
+    let mut out = Out::stdout();
+    out.table(&table)?;
+    out.finish()
+}
+
+/// Writes what `analyze` found: of no run, and without events.
+pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
+    let run = analysis::NO_RUN.to_string();
+    let mut folder = Folder::open(dir)?;
+    let mut frames = folder.table(&FRAMES, &run)?;
+    for (signal, decision) in found.signals.iter().zip(&found.decisions) {
+        FrameRow::from((signal, decision)).push(&mut frames, &run, analysis::STREAM)?;
+    }
+    folder.add(frames)?;
+    let mut markers = folder.table(&MARKERS, &run)?;
+    found.markers.iter().try_for_each(|marker| markers.push(&marker_cells(marker)))?;
+    folder.add(markers)?;
+    folder.keep().map(drop)
+}
+
+/// The run to export and whom to ask for it.
+struct Export<'a> {
+    client: &'a Client,
+    run: &'a str,
+    cancel: &'a CancelToken,
+}
+
+impl Export<'_> {
+    fn ask(&self, rest: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
+        self.client.reading(&self.client.run_path(self.run, rest)?, query)
+    }
+
+    /// Each item of the list of an answer, until Ctrl-C.
+    fn each<T: DeserializeOwned>(
+        &self,
+        answer: Response,
+        list: &'static str,
+        mut take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let taken = stream::each(answer, list, |head, item| match self.cancel.is_cancelled() {
+            true => Err(CliError::Interrupted),
+            false => take(head, item),
+        });
+        let (server, cut) = (self.client.server(), "the answer was cut short: try again");
+        taken.map_err(|stopped| match stopped {
+            Stopped::Taker(error) => error,
+            Stopped::Json(error) if error.is_io() || error.is_eof() => {
+                CliError::Unreachable { server, reason: cut.to_owned() }
+            }
+            Stopped::Json(error) => CliError::Reply { server, reason: error.to_string() },
+        })
+    }
+
+    /// Writes the events; returns the streams that have frames.
+    fn events(&self, folder: &mut Folder, answer: Response) -> Result<Vec<String>, CliError> {
+        let mut table = folder.table(&EVENTS, self.run)?;
+        let mut streams: Vec<String> = Vec::new();
+        self.each(answer, "events", |_, event: EventRow| {
+            if let Some(stream) = event.stream()
+                && !streams.iter().any(|known| known == stream)
+            {
+                streams.push(stream.to_owned());
+            }
+            event.push(&mut table, self.run)
+        })?;
+        folder.add(table)?;
+        Ok(streams)
+    }
+
+    fn frames(&self, folder: &mut Folder, streams: Vec<String>) -> Result<(), CliError> {
+        let mut table = folder.table(&FRAMES, self.run)?;
+        let mut queries: Vec<Vec<(&str, String)>> =
+            streams.into_iter().map(|stream| vec![("stream_id", stream)]).collect();
+        if queries.is_empty() {
+            // A stream that is still under way has frames and no event that tells of them.
+            queries.push(Vec::new());
+        }
+        for query in queries {
+            let answer = self.ask("/signals", &query)?;
+            self.each(answer, "signals", |head, frame: FrameRow<'_>| {
+                let stream = head.get("stream_id").and_then(Value::as_str).unwrap_or_default();
+                frame.push(&mut table, self.run, stream)
+            })?;
+        }
+        folder.add(table)
+    }
+
+    fn markers(&self, folder: &mut Folder) -> Result<(), CliError> {
+        let mut table = folder.table(&MARKERS, self.run)?;
+        let answer = self.ask("/markers", &[])?;
+        self.each(answer, "markers", |_, marker: MarkerRecord| table.push(&marker_cells(&marker)))?;
+        folder.add(table)
+    }
+}

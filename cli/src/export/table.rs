@@ -1,0 +1,288 @@
+//! One Parquet file: rows in, row groups of bounded size out, written aside and renamed once whole.
+
+use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parquet::{
+    basic::{Compression, Type},
+    data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type},
+    errors::{ParquetError, Result as Written},
+    file::{
+        metadata::KeyValue,
+        properties::WriterProperties,
+        writer::{SerializedColumnWriter, SerializedFileWriter},
+    },
+    schema::{parser::parse_message_type, types::ColumnDescriptor},
+};
+use tempfile::{Builder, NamedTempFile};
+
+use crate::error::CliError;
+
+/// The version of the columns: another one where a column goes or comes to mean something else.
+pub const VERSION: &str = "1";
+/// Rows and bytes of text that are kept until they are written as a row group.
+const GROUP_ROWS: usize = 1 << 16;
+const GROUP_BYTES: usize = 8 << 20;
+
+/// The columns of a kind of file.
+pub struct Schema {
+    /// Its name without the ending.
+    pub name: &'static str,
+    /// Parquet's own notation.
+    pub message: &'static str,
+}
+
+/// A value of a row.
+pub enum Cell<'a> {
+    Null,
+    Int(i64),
+    Real(f64),
+    Flag(bool),
+    Text(&'a str),
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Cell<'a> {
+        value.map_or(Cell::Null, Into::into)
+    }
+}
+
+impl From<i64> for Cell<'_> {
+    fn from(value: i64) -> Self {
+        Cell::Int(value)
+    }
+}
+
+/// Positions and numbers of the API, which fit JSON's integers.
+impl From<u64> for Cell<'_> {
+    fn from(value: u64) -> Self {
+        Cell::Int(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<f64> for Cell<'_> {
+    fn from(value: f64) -> Self {
+        Cell::Real(value)
+    }
+}
+
+impl From<bool> for Cell<'_> {
+    fn from(value: bool) -> Self {
+        Cell::Flag(value)
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(value: &'a str) -> Self {
+        Cell::Text(value)
+    }
+}
+
+/// What a column of a row group holds so far.
+enum Values {
+    Ints(Vec<i64>),
+    Reals(Vec<f64>),
+    Flags(Vec<bool>),
+    Texts(Vec<ByteArray>),
+}
+
+struct Column {
+    values: Values,
+    /// Of a column that may lack values: 1 a row that has one, else 0.
+    present: Option<Vec<i16>>,
+}
+
+impl Column {
+    fn of(described: &ColumnDescriptor) -> Column {
+        let values = match described.physical_type() {
+            Type::INT64 => Values::Ints(Vec::new()),
+            Type::DOUBLE => Values::Reals(Vec::new()),
+            Type::BOOLEAN => Values::Flags(Vec::new()),
+            Type::BYTE_ARRAY => Values::Texts(Vec::new()),
+            other => unreachable!("no column of ours is {other}"),
+        };
+        Column { values, present: (described.max_def_level() == 1).then(Vec::new) }
+    }
+
+    /// Adds a value; returns its bytes of text.
+    fn push(&mut self, cell: &Cell<'_>) -> usize {
+        if let Some(present) = &mut self.present {
+            present.push(i16::from(!matches!(cell, Cell::Null)));
+        }
+        match (&mut self.values, cell) {
+            (Values::Ints(values), Cell::Int(value)) => values.push(*value),
+            (Values::Reals(values), Cell::Real(value)) => values.push(*value),
+            (Values::Flags(values), Cell::Flag(value)) => values.push(*value),
+            (Values::Texts(values), Cell::Text(value)) => {
+                values.push(ByteArray::from(*value));
+                return value.len();
+            }
+            (_, Cell::Null) if self.present.is_some() => {}
+            _ => unreachable!("a row that its schema does not describe"),
+        }
+        0
+    }
+
+    /// Writes what it holds, and holds nothing then.
+    fn write(&mut self, mut out: SerializedColumnWriter<'_>) -> Written<()> {
+        let present = self.present.as_deref();
+        match &mut self.values {
+            Values::Ints(values) => {
+                out.typed::<Int64Type>().write_batch(values, present, None)?;
+                values.clear();
+            }
+            Values::Reals(values) => {
+                out.typed::<DoubleType>().write_batch(values, present, None)?;
+                values.clear();
+            }
+            Values::Flags(values) => {
+                out.typed::<BoolType>().write_batch(values, present, None)?;
+                values.clear();
+            }
+            Values::Texts(values) => {
+                out.typed::<ByteArrayType>().write_batch(values, present, None)?;
+                values.clear();
+            }
+        }
+        if let Some(present) = &mut self.present {
+            present.clear();
+        }
+        out.close()
+    }
+}
+
+/// A file under way; nothing is left of it where it is dropped.
+pub struct Table {
+    path: PathBuf,
+    writer: SerializedFileWriter<NamedTempFile>,
+    columns: Vec<Column>,
+    /// Rows and bytes of text in `columns`.
+    held: (usize, usize),
+    rows: u64,
+}
+
+impl Table {
+    fn create(dir: &Path, schema: &Schema, run: &str) -> Result<Table, CliError> {
+        let path = dir.join(format!("{}.parquet", schema.name));
+        let aside = Builder::new()
+            .prefix(&format!(".{}.", schema.name))
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(dir)
+            .map_err(|source| CliError::Write { path: path.clone(), source })?;
+        let told = [("schema_version", VERSION), ("table", schema.name), ("run_id", run)]
+            .map(|(name, value)| KeyValue::new(format!("sightline.{name}"), value.to_owned()));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("sightline ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_key_value_metadata(Some(told.into()));
+        let message = parse_message_type(schema.message).expect("our own");
+        let writer =
+            SerializedFileWriter::new(aside, Arc::new(message), Arc::new(properties.build()))
+                .map_err(|error| failed(&path, error))?;
+        let columns = writer.schema_descr().columns().iter().map(|it| Column::of(it)).collect();
+        Ok(Table { path, writer, columns, held: (0, 0), rows: 0 })
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &[Cell<'_>]) -> Result<(), CliError> {
+        assert_eq!(row.len(), self.columns.len(), "a row that its schema does not describe");
+        let cells = self.columns.iter_mut().zip(row);
+        let bytes: usize = cells.map(|(column, cell)| column.push(cell)).sum();
+        self.held = (self.held.0 + 1, self.held.1 + bytes);
+        self.rows += 1;
+        if self.held.0 < GROUP_ROWS && self.held.1 < GROUP_BYTES {
+            return Ok(());
+        }
+        self.write_group().map_err(|error| failed(&self.path, error))
+    }
+
+    fn write_group(&mut self) -> Written<()> {
+        let mut group = self.writer.next_row_group()?;
+        for column in &mut self.columns {
+            let out = group.next_column()?;
+            column.write(out.expect("as many columns as the schema has"))?;
+        }
+        group.close()?;
+        self.held = (0, 0);
+        Ok(())
+    }
+
+    /// The whole file, still aside.
+    fn finish(mut self) -> Result<Whole, CliError> {
+        if self.held.0 > 0 {
+            self.write_group().map_err(|error| failed(&self.path, error))?;
+        }
+        // Its footer is written here.
+        let aside = self.writer.into_inner().map_err(|error| failed(&self.path, error))?;
+        let synced = aside.as_file().sync_all().and_then(|()| aside.as_file().metadata());
+        let bytes =
+            synced.map_err(|source| CliError::Write { path: self.path.clone(), source })?.len();
+        Ok(Whole { aside, file: File { path: self.path, rows: self.rows, bytes } })
+    }
+}
+
+fn failed(path: &Path, error: ParquetError) -> CliError {
+    let source = match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(inner) => *inner,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    };
+    CliError::Write { path: path.to_owned(), source }
+}
+
+/// A file that was written.
+pub struct File {
+    pub path: PathBuf,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+struct Whole {
+    aside: NamedTempFile,
+    file: File,
+}
+
+/// Where the files go, and those that are whole.
+pub struct Folder {
+    dir: PathBuf,
+    whole: Vec<Whole>,
+}
+
+impl Folder {
+    /// Makes the directory where there is none.
+    pub fn open(dir: &Path) -> Result<Folder, CliError> {
+        std::fs::create_dir_all(dir)
+            .map_err(|source| CliError::Write { path: dir.to_owned(), source })?;
+        Ok(Folder { dir: dir.to_owned(), whole: Vec::new() })
+    }
+
+    /// Begins a file about `run`.
+    pub fn table(&self, schema: &Schema, run: &str) -> Result<Table, CliError> {
+        Table::create(&self.dir, schema, run)
+    }
+
+    /// Takes a file that has all its rows.
+    pub fn add(&mut self, table: Table) -> Result<(), CliError> {
+        self.whole.push(table.finish()?);
+        Ok(())
+    }
+
+    /// Gives every file its name.
+    pub fn keep(self) -> Result<Vec<File>, CliError> {
+        let named = self.whole.into_iter().map(|Whole { aside, file }| {
+            aside.persist(&file.path).map_err(|error| CliError::Write {
+                path: file.path.clone(),
+                source: error.error,
+            })?;
+            Ok(file)
+        });
+        named.collect()
+    }
+}

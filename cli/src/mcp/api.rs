@@ -1,0 +1,149 @@
+//! The HTTP API for many calls at once; a call that is dropped takes its request with it.
+
+use std::time::Duration;
+
+use reqwest::{Client as Http, Method, RequestBuilder, Response};
+use serde_json::Value;
+
+use crate::{
+    client::{CONNECT, QUICK, ServerArgs, Target, api_error, next_query, root_cause},
+    error::CliError,
+};
+
+/// Bytes of an answer, past which it is refused.
+const ANSWER_BYTES: usize = 32 << 20;
+
+/// A server and the key to use it.
+pub struct Api {
+    http: Http,
+    target: Target,
+}
+
+/// A part of a list, and the query of the next one.
+pub struct Page {
+    pub value: Value,
+    pub next: Option<String>,
+}
+
+impl Api {
+    /// Checks the address; connects to nothing yet.
+    pub fn new(args: &ServerArgs) -> Result<Api, CliError> {
+        let mut http = Http::builder();
+        if let Some(certificates) = args.trust.certificates()? {
+            http = http.tls_certs_merge(certificates);
+        }
+        let http = http
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
+        Ok(Api { http, target: Target::new(args)? })
+    }
+
+    /// The server's address, for messages.
+    pub fn server(&self) -> String {
+        self.target.server()
+    }
+
+    /// The path of a run and what is below it.
+    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
+        self.target.run_path(run, rest)
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, CliError> {
+        Ok(self.page(path, query).await?.value)
+    }
+
+    /// A page of the list at `path`.
+    pub async fn page(&self, path: &str, query: &[(&str, String)]) -> Result<Page, CliError> {
+        let mut url = self.target.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.page_at(url).await
+    }
+
+    /// The page after one of the list at `path`.
+    pub async fn next_page(&self, path: &str, next: &str) -> Result<Page, CliError> {
+        let mut url = self.target.url(path)?;
+        url.set_query(Some(next));
+        self.page_at(url).await
+    }
+
+    async fn page_at(&self, url: reqwest::Url) -> Result<Page, CliError> {
+        let answer = self.exchange(self.request(Method::GET, url, QUICK)).await?;
+        let next = next_query(answer.headers());
+        Ok(Page { value: self.parse(answer).await?, next })
+    }
+
+    /// `POST path` with a JSON body.
+    pub async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Duration,
+    ) -> Result<Value, CliError> {
+        let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
+        self.parse(self.exchange(request).await?).await
+    }
+
+    /// `POST path`, answered with the job that does it.
+    pub async fn start(&self, path: &str, body: &Value) -> Result<Value, CliError> {
+        let request = self.request(Method::POST, self.target.url(path)?, QUICK).json(body);
+        let request = request.header("prefer", "respond-async");
+        self.parse(self.exchange(request).await?).await
+    }
+
+    /// `DELETE path`.
+    pub async fn delete(&self, path: &str) -> Result<Value, CliError> {
+        let request = self.request(Method::DELETE, self.target.url(path)?, QUICK);
+        self.parse(self.exchange(request).await?).await
+    }
+
+    /// The bytes of `GET path`.
+    pub async fn bytes(&self, path: &str, query: &[(&str, String)]) -> Result<Vec<u8>, CliError> {
+        let mut url = self.target.url(path)?;
+        url.query_pairs_mut().extend_pairs(query);
+        self.body(self.exchange(self.request(Method::GET, url, QUICK)).await?).await
+    }
+
+    fn request(&self, method: Method, url: reqwest::Url, patience: Duration) -> RequestBuilder {
+        self.http.request(method, url).timeout(patience).headers(self.target.headers())
+    }
+
+    async fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let text = self.body(answer).await?;
+        Err(CliError::Api(api_error(status, &String::from_utf8_lossy(&text))))
+    }
+
+    async fn parse(&self, answer: Response) -> Result<Value, CliError> {
+        let body = self.body(answer).await?;
+        serde_json::from_slice(&body).map_err(|error| self.odd(error.to_string()))
+    }
+
+    async fn body(&self, mut answer: Response) -> Result<Vec<u8>, CliError> {
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.unreachable(&error))? {
+            if body.len() + piece.len() > ANSWER_BYTES {
+                return Err(self.odd(format!("it is longer than {} MiB", ANSWER_BYTES >> 20)));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    }
+
+    fn odd(&self, reason: String) -> CliError {
+        CliError::Reply { server: self.server(), reason }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> CliError {
+        CliError::Unreachable { server: self.server(), reason: root_cause(error) }
+    }
+}

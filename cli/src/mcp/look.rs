@@ -1,0 +1,169 @@
+//! One moment of a run: its still, why the gate kept it, and what a model says of it.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rmcp::{
+    model::ContentBlock,
+    schemars::{self, JsonSchema},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    api::Api,
+    runs::items,
+    text::{TEXT, block, clipped, picked},
+    tools::Told,
+};
+use crate::{error::CliError, output::printable};
+
+/// Pages of a thousand stills that are looked through for the nearest.
+const PAGES: usize = 100;
+/// Pixels of a still's longer edge when nothing is said.
+const EDGE: u32 = 768;
+/// Milliseconds that a model may take, and what its answer needs beside.
+const MODEL_MS: u32 = 120_000;
+const MODEL: Duration = Duration::from_millis(MODEL_MS as u64 + 5000);
+
+/// Arguments of `look_at_keyframe`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LookAtKeyframe {
+    /// The run
+    run_id: String,
+    /// The moment, in milliseconds of the video
+    at_ms: i64,
+    /// Pixels of the picture's longer edge, 32 to 2048; 768 when missing
+    max_edge: Option<u32>,
+}
+
+/// The still nearest to a moment, as a picture and in words.
+pub async fn keyframe(api: &Api, args: LookAtKeyframe) -> Told {
+    let still = nearest(api, &args.run_id, args.at_ms).await?;
+    let path = api.run_path(&args.run_id, &format!("/keyframes/{}", still.sha256))?;
+    let edge = args.max_edge.unwrap_or(EDGE).clamp(32, 2048);
+    let jpeg = api.bytes(&path, &[("max_edge", edge.to_string())]).await?;
+    Ok(vec![ContentBlock::image(STANDARD.encode(jpeg), "image/jpeg"), block(&still.told)])
+}
+
+/// A stored still.
+struct Still {
+    sha256: String,
+    /// What an assistant learns of it.
+    told: Value,
+}
+
+/// The still of `run` that is nearest to `at_ms`.
+async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
+    let path = api.run_path(run, "/keyframes")?;
+    let mut page = api.page(&path, &[("limit", "1000".to_owned())]).await?;
+    let mut best: Option<(u64, Value)> = None;
+    for _ in 0..PAGES {
+        for still in items(&page.value["keyframes"]) {
+            let Some(pts_ms) = still["pts_ms"].as_i64() else { continue };
+            let away = pts_ms.abs_diff(at_ms);
+            if best.as_ref().is_none_or(|(nearest, _)| away < *nearest) {
+                best = Some((away, still.clone()));
+            }
+        }
+        let Some(next) = page.next.take() else { break };
+        page = api.next_page(&path, &next).await?;
+    }
+    let (away, still) = best.ok_or_else(|| {
+        CliError::Usage(
+            "the run has no stills: nothing was ingested yet, or the server keeps none".into(),
+        )
+    })?;
+    // It becomes part of a path.
+    let sha256 = still["image_sha256"]
+        .as_str()
+        .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let sha256 = sha256.ok_or_else(|| CliError::Reply {
+        server: api.server(),
+        reason: "a still without its hash".to_owned(),
+    })?;
+    let fields = ["frame_index", "pts_ms", "event_type", "description"];
+    let mut told = picked(&still, &fields);
+    told["ms_away"] = away.into();
+    Ok(Still { sha256: sha256.to_owned(), told })
+}
+
+/// Arguments of `why_frame`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhyFrame {
+    /// The run
+    run_id: String,
+    /// Number of the frame among the analysed ones, from 0
+    frame_index: u64,
+    /// The stream; the one that was decoded last when missing
+    stream_id: Option<String>,
+}
+
+/// What the gate decided about a frame, and why.
+pub async fn why(api: &Api, args: WhyFrame) -> Told {
+    let path = api.run_path(&args.run_id, &format!("/frames/{}", args.frame_index))?;
+    let query: Vec<(&str, String)> =
+        args.stream_id.map(|it| ("stream_id", it)).into_iter().collect();
+    let mut frame = api.get(&path, &query).await?;
+    if let Some(fields) = frame.as_object_mut() {
+        fields.shift_remove("request_id");
+    }
+    Ok(vec![block(&frame)])
+}
+
+/// Arguments of `ask_model`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskModel {
+    /// The run
+    run_id: String,
+    /// The moment, in milliseconds of the video
+    at_ms: i64,
+    /// The question
+    question: String,
+    /// A model of the server; when missing the run's own if it is ready, or else the first that is
+    model: Option<String>,
+}
+
+/// What a model says of a moment.
+pub async fn ask(api: &Api, args: AskModel) -> Told {
+    let still = nearest(api, &args.run_id, args.at_ms).await?;
+    let model = match args.model {
+        Some(model) => model,
+        None => ready(api, &args.run_id).await?,
+    };
+    let body = json!({
+        "model": model,
+        "prompt": args.question,
+        "images": [{ "keyframe": { "run_id": args.run_id, "sha256": still.sha256 } }],
+        "max_tokens": 1024,
+        "timeout_ms": MODEL_MS,
+    });
+    let answer = api.post("v1/infer", &body, MODEL).await?;
+    let mut told = picked(&answer, &["model", "provider", "finish_reason", "tokens"]);
+    told["answer"] = clipped(answer["output_text"].as_str().unwrap_or_default(), TEXT).into();
+    told["keyframe"] = still.told;
+    Ok(vec![block(&told)])
+}
+
+/// The model that is asked where none is named.
+async fn ready(api: &Api, run: &str) -> Result<String, CliError> {
+    let own = api.get(&api.run_path(run, "")?, &[]).await?["model"].clone();
+    let models = api.get("v1/models", &[]).await?;
+    let ready = items(&models["models"]).iter().filter(|model| model["availability"] == "ready");
+    let ids: Vec<&str> = ready.filter_map(|model| model["id"].as_str()).collect();
+    let own = own.as_str().filter(|own| ids.contains(own));
+    own.or(ids.first().copied()).map(str::to_owned).ok_or_else(|| {
+        let backends =
+            items(&models["providers"]).iter().filter_map(|it| it["last_error"].as_str());
+        let why: Vec<String> = backends.map(printable).collect();
+        let none = "no model of the server is ready; whoever runs it can add a backend";
+        CliError::Usage(if why.is_empty() {
+            none.into()
+        } else {
+            format!("{none} ({})", why.join("; "))
+        })
+    })
+}

@@ -1,0 +1,153 @@
+//! What changes something: work that is started, runs that are stopped, jobs that are cancelled.
+
+use rmcp::schemars::{self, JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    api::Api,
+    runs::{job_path, started},
+    text::{block, picked},
+    tools::Told,
+};
+use crate::{client::QUICK, error::CliError};
+
+/// Arguments of `start_ingest`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartIngest {
+    /// Path, upload or URL as the server sees it; it refuses what it may not read
+    source_uri: String,
+    /// The run to add it to; a new one when missing
+    run_id: Option<String>,
+    /// What to call a new run
+    label: Option<String>,
+    /// Frames to analyse for each second of the video, 0.2 to 120; every frame when missing
+    fps: Option<f64>,
+    /// Most frames to analyse, 1 to 500000; 512 when missing
+    max_frames: Option<u64>,
+}
+
+/// Starts decoding a source.
+pub async fn ingest(api: &Api, args: StartIngest) -> Told {
+    let mut body = json!({ "source_uri": args.source_uri });
+    bounded(&mut body, args.fps, args.max_frames);
+    let job = match args.run_id {
+        Some(run) => begun(api, &run, "/ingest", &body).await?,
+        None => begun_anew(api, &json!({ "label": args.label }), "/ingest", &body).await?,
+    };
+    Ok(vec![block(&job)])
+}
+
+/// The same in a new run, of which nothing is left where it is refused.
+async fn begun_anew(api: &Api, about: &Value, rest: &str, body: &Value) -> Result<Value, CliError> {
+    let made = api.post("v1/runs", about, QUICK).await?;
+    let run = made["run_id"].as_str().unwrap_or_default();
+    let begun = begun(api, run, rest, body).await;
+    if let Err(CliError::Api(_)) = begun {
+        // The refusal is what counts; an empty run expires.
+        api.delete(&api.run_path(run, "")?).await.ok();
+    }
+    begun
+}
+
+fn bounded(body: &mut Value, fps: Option<f64>, max_frames: Option<u64>) {
+    if let Some(fps) = fps {
+        body["sampling_policy"] = "fixed".into();
+        body["fixed_fps"] = fps.into();
+    }
+    if let Some(most) = max_frames {
+        body["max_frames"] = most.into();
+    }
+}
+
+/// The job of a request, with its run.
+async fn begun(api: &Api, run: &str, rest: &str, body: &Value) -> Result<Value, CliError> {
+    let job = api.start(&api.run_path(run, rest)?, body).await?;
+    Ok(started(&job))
+}
+
+/// Arguments of `start_analysis`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartAnalysis {
+    /// The run, which has ingested something
+    run_id: String,
+    /// The model that the results are meant for, none of which is asked; the run's own when missing
+    model: Option<String>,
+}
+
+/// Starts deriving markers.
+pub async fn analysis(api: &Api, args: StartAnalysis) -> Told {
+    let model = match args.model {
+        Some(model) => model,
+        None => {
+            let run = api.get(&api.run_path(&args.run_id, "")?, &[]).await?;
+            let own = run["model"].as_str().map(str::to_owned);
+            own.ok_or_else(|| CliError::Usage("the run names no model: give one".to_owned()))?
+        }
+    };
+    Ok(vec![block(&begun(api, &args.run_id, "/analyze", &json!({ "model": model })).await?)])
+}
+
+/// Arguments of `start_reasoning`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartReasoning {
+    /// Path, upload or URL as the server sees it; it refuses what it may not read
+    source_uri: String,
+    /// What to ask the model about each part of the video
+    question: String,
+    /// A model of the server
+    model: String,
+    /// What to call the new run
+    label: Option<String>,
+    /// Frames to analyse for each second of the video, 0.2 to 120; every frame when missing
+    fps: Option<f64>,
+    /// Most frames to analyse, 1 to 500000; 512 when missing
+    max_frames: Option<u64>,
+}
+
+/// Starts having a model describe a source.
+pub async fn reasoning(api: &Api, args: StartReasoning) -> Told {
+    let about = json!({ "label": args.label, "model": args.model });
+    let mut body = json!({
+        "source_uri": args.source_uri,
+        "model": args.model,
+        "semantic_prompt": args.question,
+        "include_frame_metadata": false,
+    });
+    bounded(&mut body, args.fps, args.max_frames);
+    Ok(vec![block(&begun_anew(api, &about, "/reason", &body).await?)])
+}
+
+/// Arguments of `stop_run`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopRun {
+    /// The run
+    run_id: String,
+}
+
+/// Stops a run.
+pub async fn stop(api: &Api, args: StopRun) -> Told {
+    let stopped = api.post(&api.run_path(&args.run_id, "/stop")?, &json!({}), QUICK).await?;
+    Ok(vec![block(&picked(&stopped, &["run_id", "status"]))])
+}
+
+/// Arguments of `cancel_job`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelJob {
+    /// The run
+    run_id: String,
+    /// The job, as `jobs` tells it
+    job_id: String,
+}
+
+/// Cancels a job.
+pub async fn cancel(api: &Api, args: CancelJob) -> Told {
+    let path = job_path(&api.run_path(&args.run_id, "/jobs")?, &args.job_id)?;
+    let job = api.delete(&path).await?;
+    Ok(vec![block(&picked(&job, &["job_id", "run_id", "kind", "status", "frames_done"]))])
+}

@@ -1,0 +1,65 @@
+//! `sightline export` and `analyze --parquet`: what is left of files that do not become whole.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde_json::json;
+
+use crate::{
+    remote::{RUN, Script, event},
+    support::{rendered, sightline},
+};
+
+/// The names in a directory, each with what its file holds.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().expect("UTF-8");
+            (name, fs::read(entry.path()).expect("readable"))
+        })
+        .collect()
+}
+
+#[test]
+fn an_answer_that_is_cut_short_changes_no_file() {
+    let events = json!({"events": [event(1, "run_created", json!({}))]}).to_string();
+    let signals = r#"{"stream_id":"main","signals":[{"frame_index":0,"source_frame_index":0,"pts_ms":0,"perceptual_hash":"00ff00ff00ff00ff","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":0.0,"noise_variance_score":0.0,"scene_score":null,"kept":true,"reason":"initial_frame"}"#;
+    let whole = format!("{signals}]}}");
+    let markers = json!({"markers": []}).to_string();
+    let odd = whole.replace("00ff00ff00ff00ff", "no hash");
+    for (case, answers, code, says) in [
+        ("cut", vec![events.clone(), signals.to_owned()], 4, "cut short: try again"),
+        ("odd", vec![events.clone(), odd], 1, "unexpected answer"),
+        ("whole", vec![events, whole, markers], 0, ""),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("frames.parquet"), "old").expect("written");
+        let before = files(dir.path());
+        let script = Script::start(answers.into_iter().map(|body| (200, body)).collect());
+        let out = dir.path().to_str().expect("UTF-8");
+        let outcome = script.run(&["export", RUN, "--out", out]);
+        assert_eq!(outcome.code, code, "{case}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{case}: {}", outcome.stderr);
+        let after = files(dir.path());
+        if code != 0 {
+            assert_eq!(after, before, "{case}");
+            continue;
+        }
+        let names: Vec<&str> = after.keys().map(String::as_str).collect();
+        assert_eq!(names, ["events.parquet", "frames.parquet", "markers.parquet"], "{case}");
+        assert!(after.values().all(|file| file.starts_with(b"PAR1") && file.ends_with(b"PAR1")));
+    }
+}
+
+#[test]
+fn analyze_writes_frames_and_markers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("new/folder");
+    let path = out.to_str().expect("UTF-8");
+    let outcome = sightline(&["analyze", &rendered(), "--max-frames", "30", "--parquet", path]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let files = files(&out);
+    let names: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert_eq!(names, ["frames.parquet", "markers.parquet"]);
+    assert!(files.values().all(|file| file.starts_with(b"PAR1") && file.ends_with(b"PAR1")));
+}
