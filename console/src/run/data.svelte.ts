@@ -95,7 +95,7 @@ export class RunData {
     const starts = this.record?.wall_start_ms ?? {};
     return starts[this.stream ?? ''] ?? Object.values(starts).find((start) => start !== null) ?? null;
   });
-  readonly lanes: MarkerLane[] = $derived(markerLanes(this.markers.filter(worthALane), this.limits.frameMs));
+  readonly lanes: MarkerLane[] = $derived(markerLanes(this.markers, this.limits.frameMs));
   readonly stillIndex = $derived(new IntervalIndex(this.stills, (still) => still.pts_ms, (still) => still.pts_ms));
   readonly wordIndex = $derived(new IntervalIndex(this.words, (word) => word.start, (word) => word.end));
   readonly gaps = $derived.by(() => {
@@ -313,7 +313,7 @@ export class RunData {
   }
 }
 
-/** The gate's own markers beside a model's words: its cuts and artifacts stand, its counting does not. */
+/** The gate's own markers beside a model's words: its cuts and artifacts count as findings, the rest does not. */
 export const worthALane = (marker: Marker): boolean =>
   !marker.beside || marker.event_type === 'scene_cut' || marker.event_type === 'artifact_suspected';
 

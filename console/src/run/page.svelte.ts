@@ -3,7 +3,7 @@
 import { settings } from '../app/settings.svelte';
 import { writePlace, type Place } from '../timeline/address';
 import { compared, type Comparison } from '../timeline/compare';
-import type { Decision } from '../timeline/gate';
+import type { Tried } from '../timeline/gate';
 import { endOf, markerLanes, QUIET_TYPES, type Marker, type MarkerLane } from '../timeline/lanes';
 import type { Word } from '../timeline/render/scene';
 import { levelOf, span, zoneOffset, type View } from '../timeline/scale';
@@ -39,7 +39,7 @@ export class RunPage {
   width = $state(1000);
   /** Said politely to screen readers: what a jump reached. */
   said = $state('');
-  tried = $state.raw<{ limits: Thresholds; decisions: ReadonlyMap<number, Decision> } | null>(null);
+  tried = $state.raw<{ limits: Thresholds; decisions: ReadonlyMap<number, Tried> } | null>(null);
   other = $state.raw<{ id: string; markers: readonly Marker[] } | null>(null);
   onlyDifferences = $state(false);
   search = $state<string | undefined>(undefined);
@@ -50,7 +50,7 @@ export class RunPage {
     return start === null ? null : start + zoneOffset(start, settings.zone);
   });
   readonly comparison: Comparison | null = $derived.by(() => (this.other ? compared(this.other.markers.filter(worthALane), this.data.markers.filter(worthALane)) : null));
-  readonly otherLanes: MarkerLane[] = $derived.by(() => (this.other ? markerLanes(this.other.markers.filter(worthALane), this.data.limits.frameMs) : []));
+  readonly otherLanes: MarkerLane[] = $derived.by(() => (this.other ? markerLanes(this.other.markers, this.data.limits.frameMs) : []));
   /** Lanes that are shown, those of a compared analysis among them. */
   readonly lanes: MarkerLane[] = $derived.by(() => {
     const known = new Set(this.data.lanes.map((lane) => lane.type));

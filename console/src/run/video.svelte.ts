@@ -145,7 +145,8 @@ export class Grabber {
   came = $state(0);
   private readonly held = new Lru<ImageBitmap>(MOST_GRABBED, (bitmap) => bitmap.close());
   private video: HTMLVideoElement | null = null;
-  private queue: FrameRow[] = [];
+  private near: FrameRow[] = [];
+  private far: FrameRow[] = [];
   private busy = false;
   private ended = false;
 
@@ -155,22 +156,34 @@ export class Grabber {
     return this.held.get(String(frame));
   }
 
-  /** Asks for frames; those asked for before are given up. */
+  /** Asks for the frames around the head; those asked for before are given up. */
   want(rows: FrameRow[]): void {
-    this.queue = rows.filter((row) => !this.held.has(String(row.frame)));
-    if (!this.busy && this.queue.length) void this.work();
+    this.near = rows;
+    if (!this.busy) void this.work();
+  }
+
+  /** Asks for the frames of the film strip, after those around the head. */
+  wantFilm(rows: FrameRow[]): void {
+    this.far = rows;
+    if (!this.busy) void this.work();
+  }
+
+  private next(): FrameRow | undefined {
+    for (const list of [this.near, this.far])
+      for (let row = list.shift(); row; row = list.shift()) if (!this.held.has(String(row.frame))) return row;
+    return undefined;
   }
 
   end(): void {
     this.ended = true;
-    this.queue = [];
+    this.near = this.far = [];
     this.held.clear();
     this.video?.removeAttribute('src');
   }
 
   private async work(): Promise<void> {
     this.busy = true;
-    for (let row = this.queue.shift(); row && !this.ended; row = this.queue.shift()) {
+    for (let row = this.next(); row && !this.ended; row = this.next()) {
       const video = await this.ready();
       if (!video) break;
       const seeked = once(video, 'seeked');

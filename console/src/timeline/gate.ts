@@ -8,6 +8,11 @@ export interface Decision {
   kept: boolean;
 }
 
+/** A decision by other limits, with the time of its frame. */
+export interface Tried extends Decision {
+  pts: number;
+}
+
 /** Hash distance that stands for a scene score of 1, where a frame has none. */
 const HASH_BITS_OF_ONE = 36;
 

@@ -61,7 +61,7 @@ export class Windows {
   begin(overview: Levels): void {
     this.overview = overview;
     this.tiles.clear();
-    this.near = null;
+    this.near = this.exact = null;
   }
 
   /** Asks for the points of a view that is `width` px wide; what has left it is given up. */
@@ -74,7 +74,7 @@ export class Windows {
     for (const [key, abort] of this.under) if (!keys.has(key)) abort.abort();
     for (const tile of wanted) {
       const key = keyOfTile(tile);
-      if (this.tiles.has(key) || this.under.has(key) || this.under.size >= MOST_FETCHES) continue;
+      if (this.tiles.get(key) || this.under.has(key) || this.under.size >= MOST_FETCHES) continue;
       if (this.exactOver(tile.from, tile.to)) continue;
       const share = (tile.to - tile.from) / (to - from);
       const most = Math.min(20_000, Math.max(64, Math.ceil(2 * width * share)));
@@ -86,6 +86,7 @@ export class Windows {
       this.fetch(asked, abort.signal)
         .then((window) => {
           this.tiles.set(key, { ...window, ...tile }, (window.levels[0]?.length ?? 0) * BYTES_A_POINT * 1.34);
+          this.exact = null;
           this.came();
         })
         .catch(() => {})
@@ -148,6 +149,7 @@ export class Windows {
     if (!window || abort.signal.aborted || !window.levels[0]?.length) return;
     const [points] = window.levels;
     this.near = { ...window, from: points!.start[0]!, to: points!.end[points!.length - 1]! };
+    this.exact = null;
     this.came();
   }
 
@@ -157,9 +159,12 @@ export class Windows {
     this.tiles.clear();
   }
 
+  private exact: Levels[] | null = null;
+
   private exactWindows(): Levels[] {
+    if (this.exact) return this.exact;
     const held: (Levels | null)[] = [this.overview, this.near, ...this.tiles.values()];
-    return held.filter((window): window is Levels => window !== null && window.exact && window.levels[0]!.length > 0);
+    return (this.exact = held.filter((window): window is Levels => window !== null && window.exact && window.levels[0]!.length > 0));
   }
 
   private exactOver(from: number, to: number): Levels | undefined {

@@ -86,7 +86,8 @@ const colourOf = (rank: number, theme: Theme): string => {
 function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
   const from = tOf(scene.view, width, x0 - 8);
   const stills = scene.stills.meeting(from, tOf(scene.view, width, x1 + 8));
-  const marks = stills.map((still) => {
+  if (scene.tried) paintTried(c, y, scene, theme, width);
+  const marks = stills.filter((still) => scene.tried?.get(still.frame_index)?.kept !== false).map((still) => {
     const x = xOf(scene.view, width, still.pts_ms);
     const rank = Math.max(rankOf(still), scene.reasonOf(still.frame_index));
     return { x0: x - 1, x1: x + 1, rank, alone: rank === REASONS.length - 1 };
@@ -102,6 +103,26 @@ function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
         c.fillRect(marks[i]!.x0, y, strong ? 2.5 : 1.6, strong ? 7 : 4.5);
       }
     c.globalAlpha = 1;
+  }
+}
+
+/** What other limits would keep as well is hollow; what they would drop is struck out. */
+function paintTried(c: CanvasRenderingContext2D, y: number, scene: Scene, theme: Theme, width: number): void {
+  c.strokeStyle = theme.ink;
+  c.lineWidth = 1;
+  for (const [frame, { kept, pts }] of scene.tried!) {
+    const x = xOf(scene.view, width, pts);
+    if (x < -4 || x > width + 4) continue;
+    const held = scene.stills.meeting(pts, pts).some((still) => still.frame_index === frame);
+    if (kept && !held) c.strokeRect(x - 1.5, y - 0.5, 3, 8);
+    else if (!kept && held) {
+      c.beginPath();
+      c.moveTo(x - 3, y);
+      c.lineTo(x + 3, y + 7);
+      c.moveTo(x + 3, y);
+      c.lineTo(x - 3, y + 7);
+      c.stroke();
+    }
   }
 }
 

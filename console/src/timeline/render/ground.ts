@@ -80,10 +80,13 @@ function paintRuler(c: CanvasRenderingContext2D, scene: Scene, theme: Theme, wid
   c.font = `430 11px ${theme.font}`;
   c.textBaseline = 'alphabetic';
   const digits = digitsOf(step);
+  // The time of the head stands over the ruler while it does not run.
+  const head = scene.playing ? -1e6 : xOf(scene.view, width, scene.head);
   for (const t of major) {
     if (t < scene.limits.start - 1e-6 && !scene.clock) continue;
     const text = scene.clock ? clockText(t + scene.origin, digits, step < 6e4) : timeText(t, digits);
-    c.fillText(text, xOf(scene.view, width, t) + 5, y + 14);
+    const at = xOf(scene.view, width, t) + 5;
+    if (Math.abs(at + 16 - head) > 72) c.fillText(text, at, y + 14);
   }
 }
 

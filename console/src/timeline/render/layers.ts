@@ -77,8 +77,8 @@ export class Layers {
       if (this.dirty.has(name)) this.whole(name);
       else if (shifts && moved) this.strip(name, by);
     }
-    if (this.dirty.has('data')) this.counts.full++;
-    else if (moved) this.counts.shifted++;
+    if (this.dirty.has('data') && this.counts.full++ === 0) performance.mark('timeline-painted');
+    if (!this.dirty.has('data') && moved) this.counts.shifted++;
     if (this.dirty.has('head')) this.counts.head++;
     this.shift = this.dirty.has('data') ? 0 : this.shift - by / this.scale;
     this.dirty.clear();

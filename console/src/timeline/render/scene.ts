@@ -1,7 +1,7 @@
 /** What the canvases show: all that drawing needs, gathered before a frame is drawn. */
 
 import type { Comparison } from '../compare';
-import type { Decision } from '../gate';
+import type { Tried } from '../gate';
 import type { IntervalIndex } from '../intervals';
 import type { Layout, MarkerLane } from '../lanes';
 import type { Series, SignalName } from '../pyramid';
@@ -78,7 +78,7 @@ export interface Scene {
   live: boolean;
   compare: { lanes: readonly MarkerLane[]; told: Comparison; only: boolean } | null;
   /** Decisions by thresholds that are tried, by frame. */
-  tried: ReadonlyMap<number, Decision> | null;
+  tried: ReadonlyMap<number, Tried> | null;
   /** Words on the canvas, in the language of the page. */
   text: { quiet(value: string): string; times(count: number): string; signal(name: SignalName): string };
 }
