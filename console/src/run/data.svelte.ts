@@ -165,7 +165,18 @@ export class RunData {
     const frameMs = frameLength(points);
     if (points.length) this.limits = { start: points.start[0]!, end: points.end[points.length - 1]! + frameMs, frameMs };
     this.frames = overview.frames;
+    this.bound();
     this.ready = true;
+  }
+
+  /** Without recorded signals, as of a run that is live, the stills say how far it goes. */
+  private bound(): void {
+    const [first, last] = [this.stills[0], this.stills.at(-1)];
+    if (!first || !last || this.windows.overview?.frames) return;
+    const frames = last.frame_index - first.frame_index;
+    const frameMs = frames > 0 ? (last.pts_ms - first.pts_ms) / frames : 40;
+    this.limits = { start: Math.min(0, first.pts_ms), end: last.pts_ms + frameMs, frameMs };
+    this.frames = last.frame_index + 1;
   }
 
   async loadMarkers(analysis = this.analysis): Promise<void> {
@@ -182,7 +193,8 @@ export class RunData {
   private async loadStills(): Promise<void> {
     const { keyframes } = await askJson<{ keyframes: (Still & { seq: number })[] }>(this.path('/keyframes'), { signal: this.stopped.signal });
     this.stills = keyframes;
-    this.seq = Math.max(this.seq, ...keyframes.map((still) => still.seq));
+    this.bound();
+    this.seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), this.seq);
   }
 
   private async loadWords(): Promise<void> {
@@ -295,6 +307,7 @@ export class RunData {
     const newWords = fresh(this.words, toWords(said), (word) => word.id);
     const newMarkers = this.analysis ? [] : fresh(this.markers, markers, (marker) => marker.marker_id);
     if (newStills.length) this.stills = [...this.stills, ...newStills];
+    this.bound();
     if (newWords.length) this.words = ended([...this.words, ...newWords]);
     if (newMarkers.length) this.markers = [...this.markers, ...newMarkers];
     this.arrived += newWords.length || newStills.length || newMarkers.length;

@@ -229,13 +229,15 @@ export class RunPage {
     void this.data.came;
     const row = this.data.windows.at(t);
     const points = this.data.windows.overview?.levels[0];
-    return row ? row.frame : points ? frameAt(points, t) : 0;
+    if (row || points?.length) return row ? row.frame : frameAt(points!, t);
+    return Math.max(0, Math.round((t - this.data.limits.start) / this.data.limits.frameMs));
   }
 
   timeOf(frame: number): number {
     const row = this.data.windows.byNumber(frame);
     const points = this.data.windows.overview?.levels[0];
-    return row ? row.pts : points ? timeOfFrame(points, frame) : 0;
+    if (row || points?.length) return row ? row.pts : timeOfFrame(points!, frame);
+    return this.data.limits.start + frame * this.data.limits.frameMs;
   }
 
   private inside(t: number): number {
