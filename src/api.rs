@@ -2,6 +2,7 @@
 
 mod analyze;
 mod auth;
+mod clip;
 mod conditions;
 mod console;
 mod cors;
@@ -96,6 +97,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(signals::list))
         .routes(routes!(signals::fetch))
         .routes(routes!(source::fetch))
+        .routes(routes!(clip::fetch))
         .routes(routes!(tickets::create))
         .routes(routes!(media::list))
         .routes(routes!(media::fetch))

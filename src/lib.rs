@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod api;
 pub mod app;
+mod arrow;
 pub mod backend;
 pub mod backoff;
 mod blocking;

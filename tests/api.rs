@@ -9,6 +9,8 @@ mod abuse;
 mod analyses;
 #[path = "api/analyze.rs"]
 mod analyze;
+#[path = "api/arrow.rs"]
+mod arrow;
 #[path = "api/assistant.rs"]
 mod assistant;
 #[path = "api/auth.rs"]
@@ -17,6 +19,8 @@ mod auth;
 mod bodies;
 #[path = "api/charges.rs"]
 mod charges;
+#[path = "api/clip.rs"]
+mod clip;
 #[path = "api/console.rs"]
 mod console;
 #[path = "api/control_characters.rs"]

@@ -1,5 +1,7 @@
 //! A container file to the segments of its one video stream, in a single pass.
 
+mod excerpt;
+
 use std::{
     io::{Read, Seek},
     sync::Arc,
@@ -14,6 +16,7 @@ use crate::{
     segment::{Segment, Segmenter, Unit},
     start::Inspector,
 };
+pub use excerpt::{ExcerptContainer, ExcerptStart};
 
 /// Where a container's bytes come from; nothing else is ever opened.
 pub trait Input: Read + Seek + Send {}
@@ -220,7 +223,7 @@ impl Demuxer {
         let own_duration = facts.duration.map(|ticks| Timestamp::new(ticks, timebase));
         // Where only the container says how long it is, any stream may be the longest.
         if own_duration.is_some() {
-            format.keep_only(stream_index);
+            format.keep_only(&[stream_index]);
         }
         let duration = own_duration.or_else(|| format.duration());
         let declared = if is_mov { duration } else { duration.max(length_by_count(&facts)) };

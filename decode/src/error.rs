@@ -100,6 +100,21 @@ pub enum DecodeError {
         /// Packets that the demuxer or the decoder refused.
         damaged_packets: u64,
     },
+    /// No keyframe is where one is looked for.
+    #[error("no picture was found that a decoder can start with")]
+    NoKeyframe,
+    /// The file ends before the part that is asked for.
+    #[error("the source ends at {end_ms} ms")]
+    PastEnd {
+        /// Media time of its end.
+        end_ms: i64,
+    },
+    /// The file begins after the part that is asked for.
+    #[error("the source begins at {start_ms} ms")]
+    BeforeStart {
+        /// Media time of its first keyframe.
+        start_ms: i64,
+    },
     /// One access unit of a live stream was refused; decoding resumes at the next clean start.
     #[error("damaged access unit: {detail}")]
     DamagedUnit {
@@ -143,6 +158,9 @@ impl DecodeError {
             | DecodeError::TooManyPixels { .. }
             | DecodeError::NothingDecoded { .. }
             | DecodeError::DamagedUnit { .. }
+            | DecodeError::NoKeyframe
+            | DecodeError::PastEnd { .. }
+            | DecodeError::BeforeStart { .. }
             | DecodeError::UnsupportedContainer { .. }
             | DecodeError::UnsupportedCodec { .. }
             | DecodeError::UnsupportedPixelFormat { .. } => ErrorKind::InvalidInput,

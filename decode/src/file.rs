@@ -16,6 +16,7 @@ use media::{Extent, Frame, PixelsLost, Rate};
 
 use crate::{DecodeError, Decoders, Demuxer, Sampling, engine::OpenEngine, sampling::Position};
 use first::First;
+pub(crate) use schedule::frame_ticks;
 use schedule::{Job, Round, Schedule, StopOnPanic};
 use worker::{Decoded, Halt, Outcome, Worker};
 

@@ -27,7 +27,10 @@ mod start;
 mod units;
 
 pub use backend::{Backend, BackendError};
-pub use demux::{Demuxer, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo, is_playlist};
+pub use demux::{
+    Demuxer, ExcerptContainer, ExcerptStart, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo,
+    is_playlist,
+};
 pub use engine::Decoders;
 pub use error::DecodeError;
 pub use ffi::{CbcDecryptor, Device, DeviceSpec};

@@ -55,10 +55,18 @@ impl Timestamp {
 
     /// Nearest whole millisecond, halves away from zero; saturates at the ends of `i64`.
     pub fn as_millis(self) -> i64 {
-        let num = i128::from(self.ticks) * i128::from(self.timebase.num) * 1000;
-        let den = i128::from(self.timebase.den);
+        self.ticks_of(Timebase::MILLIS)
+    }
+
+    /// Nearest whole tick of `timebase`, halves away from zero; saturates at the ends of `i64`.
+    pub fn ticks_of(self, timebase: Timebase) -> i64 {
+        let (from, to) = (self.timebase, timebase);
+        let product = |a: u32, b: u32| i128::from(a) * i128::from(b);
+        // No product of these overflows; twice it does where the outcome is beyond 2^61 ticks.
+        let num = i128::from(self.ticks).saturating_mul(product(from.num, to.den));
+        let den = product(from.den, to.num);
         let half = if num < 0 { -den } else { den };
-        let rounded = (2 * num + half) / (2 * den);
+        let rounded = num.saturating_mul(2).saturating_add(half) / (2 * den);
         rounded.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 

@@ -131,7 +131,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(remote::of_remote(&app));
-    limits.extend(recorded::of_media());
+    limits.extend(recorded::of_media(app.jobs));
     limits.extend(of_reason());
     limits.extend(live::of_live(&app));
     limits.extend(of_workers());

@@ -1,4 +1,4 @@
-//! Answers of JSON written piece by piece while they are sent, and what they are made of.
+//! Answers written piece by piece while they are sent, JSON above all, and what they are made of.
 //!
 //! A frame of signals is a few hundred bytes of JSON, an event may have half a million of them
 //! and a run a million events: what is in memory is one piece, however slowly the caller reads.
@@ -162,28 +162,34 @@ pub fn list(
 ) -> Result<Response, ApiError> {
     let before = std::iter::once_with(move || Ok(before + "["));
     let after = std::iter::once_with(move || Ok("]".to_owned() + &after()));
-    let mut texts: Texts = Box::new(before.chain(items).chain(after).fuse());
-    let first = piece(&mut texts)?.unwrap_or_default();
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    let (holds, body) = match texts.next() {
+    let texts = before.chain(items).chain(after).map(|text| text.map(String::into_bytes));
+    sent("application/json", Box::new(texts.fuse()), held)
+}
+
+/// Parts of an answer, or why it ends before its end.
+pub type Parts = Box<dyn Iterator<Item = Result<Vec<u8>, ApiError>> + Send>;
+
+/// The answer of this media type that `parts` make; see [`list`].
+pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Response, ApiError> {
+    let first = piece(&mut parts)?.unwrap_or_default();
+    let (holds, body) = match parts.next() {
         None => (first.len(), Body::from(first)),
-        Some(text) => {
-            let texts: Texts = Box::new(std::iter::once(text).chain(texts));
+        Some(part) => {
+            let parts: Parts = Box::new(std::iter::once(part).chain(parts));
             let holds = first.len() + held;
-            (holds, Body::new(Pieces { first: Some(first), state: State::Ready(texts) }))
+            (holds, Body::new(Pieces { first: Some(first), state: State::Ready(parts) }))
         }
     };
+    let kind = [(header::CONTENT_TYPE, kind)];
     Ok((Extension(Holds(holds as u64)), kind, body).into_response())
 }
 
-type Texts = Box<dyn Iterator<Item = Text> + Send>;
-
-/// The next piece of `texts`, if there is more of them.
-fn piece(texts: &mut Texts) -> Result<Option<String>, ApiError> {
-    let mut piece = String::new();
+/// The next piece of `parts`, if there is more of them.
+fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
+    let mut piece = Vec::new();
     while piece.len() < PIECE_BYTES {
-        match texts.next() {
-            Some(text) => piece.push_str(&text?),
+        match parts.next() {
+            Some(part) => piece.extend(part?),
             None => break,
         }
     }
@@ -192,15 +198,15 @@ fn piece(texts: &mut Texts) -> Result<Option<String>, ApiError> {
 
 /// The body of an answer that is longer than its first piece.
 struct Pieces {
-    first: Option<String>,
+    first: Option<Vec<u8>>,
     state: State,
 }
 
-/// What is left of a text and its next piece, if it has one.
-type Step = (Texts, Result<Option<String>, ApiError>);
+/// What is left of an answer and its next piece, if it has one.
+type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
 
 enum State {
-    Ready(Texts),
+    Ready(Parts),
     Reading(Pin<Box<dyn Future<Output = Result<Step, Died>> + Send>>),
     Ended,
 }
@@ -219,10 +225,10 @@ impl HttpBody for Pieces {
         loop {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Ended => return Poll::Ready(None),
-                State::Ready(mut texts) => {
+                State::Ready(mut parts) => {
                     let read = move || {
-                        let piece = piece(&mut texts);
-                        (texts, piece)
+                        let piece = piece(&mut parts);
+                        (parts, piece)
                     };
                     self.state = State::Reading(Box::pin(blocking(read)));
                 }
@@ -231,12 +237,12 @@ impl HttpBody for Pieces {
                         self.state = State::Reading(reading);
                         return Poll::Pending;
                     };
-                    let piece = done.map_err(BoxError::from).and_then(|(texts, piece)| {
-                        self.state = State::Ready(texts);
+                    let piece = done.map_err(BoxError::from).and_then(|(parts, piece)| {
+                        self.state = State::Ready(parts);
                         piece.map_err(BoxError::from)
                     });
                     return Poll::Ready(match piece {
-                        Ok(piece) => piece.map(|text| Ok(Frame::data(text.into()))),
+                        Ok(piece) => piece.map(|part| Ok(Frame::data(part.into()))),
                         Err(error) => {
                             // The status is out: only cutting the answer short tells the caller.
                             tracing::error!(%error, "an answer ends early");

@@ -4,6 +4,7 @@
 //! What is in memory is a piece of the answer, however many frames there are.
 
 mod buckets;
+mod columns;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -13,9 +14,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gate::{Decision, Gate, GateConfig, Reason};
+use http::HeaderMap;
 use media::{RequestId, RunId, Score, Signal, StreamId};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use timeline::{FramesDecoded, Signals, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
@@ -189,17 +191,26 @@ struct RunSignals {
 /// List the recorded signals of a run with the gate's decisions.
 ///
 /// A run that has decoded nothing has no signals. Past `max_points` frames come in buckets, each with the
-/// minimum, the maximum and the mean of every signal, so that no peak is lost.
+/// minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
+/// stream of the same, any other with JSON.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/signals", operation_id = "getSignals", tag = "timeline",
     params(SignalsQuery),
-    responses((status = 200, description = "The signals", body = RunSignals), Fails<503>),
+    responses(
+        (status = 200, description = "The signals; as an Arrow stream the columns of `signals` or of `buckets`, those of inner \
+            objects called by their path (`luma_mean.max`), and the rest as metadata of its schema", content(
+            (RunSignals = "application/json"),
+            (terms::Bytes = "application/vnd.apache.arrow.stream"),
+        )),
+        Fails<503>,
+    ),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
     params: Params,
+    headers: HeaderMap,
 ) -> ApiResult {
     let mut fields = params.fields()?;
     let stream: Option<StreamId> = fields.optional("stream_id", parsed);
@@ -207,6 +218,7 @@ pub async fn list(
     let to = fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX);
     let points = fields.optional("max_points", MaxPoints::digits);
     fields.finish(|| Some(()))?;
+    let as_arrow = columns::wants_arrow(&headers);
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
         let (request_id, run_id, gate) = (caller.request_id, run.id(), reader.config.gate);
@@ -223,7 +235,10 @@ pub async fn list(
         let frames = frames.into_iter().flatten().filter(move |frame| {
             frame.as_ref().map_or(true, |(signal, _)| signal.frame_index >= from)
         });
-        written(&head, frames, count, points)
+        match head {
+            Value::Object(head) if as_arrow => in_columns(&head, frames, count, points),
+            head => written(&head, frames, count, points),
+        }
     });
     made.await?
 }
@@ -248,6 +263,24 @@ fn written(
             let before = format!(r#"{open},"signals":null,"buckets":"#);
             let buckets = Buckets::new(frames, count, points);
             listed(before, record_texts(buckets), end, READING_BYTES)
+        }
+    }
+}
+
+/// The same as an Arrow stream.
+fn in_columns(
+    head: &Map<String, Value>,
+    frames: impl Iterator<Item = Decided> + Send + 'static,
+    count: u64,
+    points: Option<u64>,
+) -> ApiResult {
+    match points.filter(|points| *points < count) {
+        None => {
+            let records = frames.map(|frame| frame.map(FrameRecord::from));
+            columns::answer(columns::OF_FRAMES.to_vec(), head, records)
+        }
+        Some(points) => {
+            columns::answer(columns::of_buckets(), head, Buckets::new(frames, count, points))
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 const MISSING: ApiError = ApiError::NotFound("source file of this run");
 
 /// The file that `run` decoded last.
-fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
+pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
     let decoded = app.registry.timeline().latest_frames(run.id(), None)?;
     let uri = decoded.map(|(_, decoded)| decoded.source_uri).ok_or(MISSING)?;
     if remote::kind(&uri) != "file" {

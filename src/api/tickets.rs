@@ -22,7 +22,8 @@ use super::{
 use crate::{clock::wall_now, config::Principal, tickets::LIFE};
 
 /// Routes that a ticket opens to GET and HEAD.
-const OPENED: [&str; 2] = ["/v1/runs/{id}/source", "/v1/runs/{id}/keyframes/{sha256}"];
+const OPENED: [&str; 3] =
+    ["/v1/runs/{id}/source", "/v1/runs/{id}/clip", "/v1/runs/{id}/keyframes/{sha256}"];
 
 /// The ticket of a request that is for media of a run.
 pub struct Shown<'a> {
@@ -78,7 +79,7 @@ struct MediaTicket {
     expires_at: String,
 }
 
-/// Make a ticket that opens the source and the stills of a run for ten minutes, as `?ticket=` instead of a key.
+/// Make a ticket that opens the source, clips and the stills of a run for ten minutes, as `?ticket=` instead of a key.
 ///
 /// It ends with the run, and with the server's process.
 #[utoipa::path(

@@ -4,6 +4,8 @@
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
 mod error;
+mod excerpt;
+mod held;
 mod job;
 mod probe;
 mod reason;
@@ -18,10 +20,7 @@ use gate::GateConfig;
 use media::{Label, Rate, RequestId, Rotation, StreamId};
 use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
-use tokio_util::{
-    sync::CancellationToken,
-    task::{TaskTracker, task_tracker::TaskTrackerToken},
-};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
 
@@ -45,6 +44,10 @@ use job::Job;
 use under_way::{Jobs, stay};
 
 pub use error::IngestError;
+pub use excerpt::{
+    EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
+};
+pub use held::Held;
 pub use record::Stored;
 pub use under_way::INTERRUPTED;
 
@@ -153,6 +156,8 @@ pub struct Runner {
     remotes: Admission,
     /// Places of looks into files, which wait for no job.
     looks: Admission,
+    /// Places of excerpts, which wait for no job either.
+    excerpts: Admission,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
@@ -176,9 +181,21 @@ impl Runner {
         let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
         let (all, own) = remotes_max(parts.threads);
         let remotes = Admission::shared(all, own, QUEUE_MAX);
+        let (all, own) = excerpts_max(parts.threads);
+        let excerpts = Admission::shared(all, own, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
-        Arc::new(Runner { parts, records, admission, reasonings, remotes, looks, jobs, closing })
+        Arc::new(Runner {
+            parts,
+            records,
+            admission,
+            reasonings,
+            remotes,
+            looks,
+            excerpts,
+            jobs,
+            closing,
+        })
     }
 
     /// Jobs that wait for a place.
@@ -357,11 +374,6 @@ impl Runner {
         told.await.map_err(|_| IngestError::Lost)?
     }
 
-    /// Has a drain wait for the caller, who gives up when it is over.
-    pub fn hold(&self) -> Held {
-        Held { closing: self.closing.clone(), _job: self.jobs.token() }
-    }
-
     /// Takes no further job, gives those under way until `deadline` resolves, then cancels them.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.jobs.close();
@@ -373,19 +385,6 @@ impl Runner {
         self.parts.registry.cancel_jobs();
         self.jobs.wait().await;
         self.settle().await;
-    }
-}
-
-/// A request that a drain waits for, as it does for jobs; see [`Runner::hold`].
-pub struct Held {
-    closing: CancellationToken,
-    _job: TaskTrackerToken,
-}
-
-impl Held {
-    /// What `work` comes to, unless the drain is over before.
-    pub async fn finish<T>(&self, work: impl Future<Output = T>) -> Result<T, IngestError> {
-        self.closing.run_until_cancelled(work).await.ok_or(IngestError::Shutdown)
     }
 }
 

@@ -66,6 +66,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
         // Thousands of tickets would have to be open.
         ("createMediaTicket", 503) => true,
+        // Dozens of excerpts would have to wait.
+        ("getClip", 503) => true,
         // Dozens of searches would have to be under way at once.
         ("search", 503) => true,
         // `jobs.rs` leaves work and finds it again.
@@ -249,6 +251,14 @@ fn ordinary(server: &Server, book: &mut Book) {
             422,
             "validation_error",
         ),
+        (
+            "GET",
+            format!("/v1/runs/{live}/clip?from_ms=1&to_ms=1"),
+            none.clone(),
+            422,
+            "validation_error",
+        ),
+        ("GET", format!("/v1/runs/{live}/clip?from_ms=0&to_ms=1"), none.clone(), 404, "not_found"),
         ("GET", format!("/v1/runs/{live}/frames/0"), none.clone(), 404, "not_found"),
         ("GET", format!("/v1/runs/{live}/frames/x"), none.clone(), 422, "validation_error"),
         ("GET", format!("/v1/runs/{live}/health"), none.clone(), 409, "conflict"),
@@ -392,6 +402,8 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     let source = format!("/v1/runs/{run}/source");
     show(("GET", &source), &[], Vec::new(), 200);
     show(("GET", &source), &[("range", "bytes=0-9")], Vec::new(), 206);
+    let clip = format!("/v1/runs/{run}/clip?from_ms=0&to_ms=500");
+    show(("GET", &clip), &[], Vec::new(), 200);
     show(("GET", &source), &[("range", "bytes=99999999999-")], Vec::new(), 416);
     show(("GET", &source), &[("if-none-match", "*")], Vec::new(), 304);
     show(("GET", &source), &[("if-match", "\"x\"")], Vec::new(), 412);

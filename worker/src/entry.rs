@@ -12,7 +12,7 @@ use decode::{BackendError, Decoders, Device};
 use media::Codec;
 
 use crate::{
-    Fault, JobEvent, JobOptions, capabilities, descriptors, job, launcher,
+    Fault, JobEvent, JobOptions, capabilities, descriptors, excerpt, job, launcher,
     line::Line,
     measuring::Measuring,
     probe,
@@ -80,6 +80,7 @@ fn serve() -> io::Result<()> {
             Request::Look => {
                 line.send(&Reply::Able(capabilities::look(&decoders, &measuring)))?;
             }
+            Request::Excerpt { len, from_ms, to_ms } => excerpt::cut(len, from_ms..to_ms, &line)?,
             Request::Shrink { jpeg, edge_max } => line.send(&shrink(&jpeg, edge_max))?,
             Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
             Request::Confine(_) => {

@@ -144,6 +144,14 @@ pub enum JobEvent {
     Done(FileReport),
 }
 
+impl JobEvent {
+    /// Frames were measured.
+    pub(crate) fn is_of_frames(&self) -> bool {
+        use JobEvent::{Progress, Signals, Still};
+        matches!(self, Progress { frames: 1.., .. } | Signals(_) | Still(_))
+    }
+}
+
 /// Time of a job's threads by what they did, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {

@@ -13,6 +13,7 @@ mod channel;
 mod descriptors;
 mod entry;
 mod error;
+mod excerpt;
 mod feed;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -35,12 +36,14 @@ mod spare;
 mod still;
 mod supervisor;
 mod views;
+mod watchdog;
 mod wire;
 
 pub use backend::{Choice, GateChoice, GateSelection, SelectError, Selection, Wanted};
 pub use capabilities::Capabilities;
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
+pub use excerpt::{ExcerptEvent, ExcerptSpec};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
 pub use job::{JobEvent, JobOptions, Spent, Still, analyze};
 pub use live::{LiveEvent, LiveWorker, SessionLoad};

@@ -65,7 +65,7 @@ impl WorkerProgram {
 
     /// The same binary, its workers using no device and no other program.
     pub(crate) fn plain(&self) -> WorkerProgram {
-        WorkerProgram::at(&self.path)
+        WorkerProgram::at(&self.path).with_sandbox(self.policy)
     }
 
     /// The same, its workers decoding these codecs with a device.

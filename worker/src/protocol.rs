@@ -8,13 +8,15 @@
 use std::fmt;
 
 use decode::{
-    Backend, BackendError, DecodeError, DeviceSpec, FileReport, Sampling, StreamInfo, Tried,
+    Backend, BackendError, DecodeError, DeviceSpec, ExcerptContainer, ExcerptStart, FileReport,
+    Sampling, StreamInfo, Tried,
 };
 use gate::{GateConfig, Reason};
 use media::{Codec, EventType, PixelsLost, Timestamp, WallTime};
 
 use crate::{
-    Capabilities, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent, Still,
+    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent,
+    Still,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
     still::Picture,
@@ -51,6 +53,9 @@ pub(crate) enum Request {
     Program,
     /// Scale a still down, its longer edge to `edge_max`; answered by [`Reply::Shrunk`].
     Shrink { jpeg: Vec<u8>, edge_max: u32 },
+    /// Cut a part out of the file whose descriptor comes along, `len` bytes of it; what it gives is told by
+    /// [`Reply::Excerpt`].
+    Excerpt { len: u64, from_ms: i64, to_ms: i64 },
     /// Try what the sandbox must refuse.
     Probe,
     /// Try what a worker is for.
@@ -107,6 +112,8 @@ pub(crate) enum Reply {
     Taken { session: u32 },
     /// The still that was scaled down.
     Shrunk(Picture),
+    /// About the excerpt.
+    Excerpt(ExcerptEvent),
     /// What was tried and the error number it gave, 0 for success.
     Probed(Vec<Attempt>),
     /// What can be done.
@@ -133,6 +140,7 @@ wire_enum!(Request, "request", {
     9 => Look,
     10 => Program,
     11 => Shrink { jpeg, edge_max },
+    12 => Excerpt { len, from_ms, to_ms },
 });
 wire_enum!(Reply, "reply", {
     1 => Confined(report),
@@ -148,6 +156,7 @@ wire_enum!(Reply, "reply", {
     12 => DecoderLost { reason },
     13 => GateLate,
     14 => Shrunk(picture),
+    15 => Excerpt(event),
 });
 wire_enum!(Source, "source", {
     1 => File { len },
@@ -164,6 +173,16 @@ wire_enum!(JobEvent, "job event", {
     7 => Chunk(chunk),
     8 => Measured(by),
 });
+wire_enum!(ExcerptEvent, "excerpt event", {
+    1 => Begins(start),
+    2 => Bytes(bytes),
+    3 => Ended,
+});
+wire_enum!(ExcerptContainer, "excerpt container", {
+    1 => Mp4,
+    2 => Matroska,
+});
+wire_struct!(ExcerptStart { container, starts_at_ms });
 wire_enum!(SessionEvent, "session event", {
     1 => Signals(signals),
     2 => Still(still),
@@ -220,6 +239,9 @@ wire_enum!(DecodeError, "decode error", {
     15 => Input { detail },
     16 => TooManyPixels { width, height, max },
     17 => TooManyBytes { width, height, bytes, max },
+    18 => NoKeyframe,
+    19 => PastEnd { end_ms },
+    20 => BeforeStart { start_ms },
 });
 wire_enum!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
 wire_enum!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });

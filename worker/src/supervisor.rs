@@ -28,6 +28,7 @@ use crate::{
     said::JobCheck,
     spare::{Spares, Start},
     still::{Cut, Picture},
+    watchdog::Watchdog,
     wire::ProtocolError,
 };
 
@@ -238,6 +239,19 @@ impl Supervisor {
         }
     }
 
+    /// A worker of its own, the one that waits where one does.
+    pub(crate) fn process(
+        &self,
+        program: &WorkerProgram,
+        limits: &Limits,
+        life: Life,
+    ) -> Result<Process, WorkerError> {
+        match &self.spares {
+            Some(spares) => Process::spawn_from(spares, program, limits, life),
+            None => Ok(Process::spawn(program, limits, life)?.0),
+        }
+    }
+
     /// Runs a job in a worker of its own; returns when it is done, dead or ended.
     ///
     /// Time spent in `on_event` and in opening resources is not the worker's; `Break` means
@@ -254,10 +268,7 @@ impl Supervisor {
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let life = Life::Job { threads, cpu_seconds, shows_views: views.is_some() };
-        let mut process = match &self.spares {
-            Some(spares) => Process::spawn_from(spares, &self.program, &limits, life)?,
-            None => Process::spawn(&self.program, &limits, life)?.0,
-        };
+        let mut process = self.process(&self.program, &limits, life)?;
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
@@ -272,7 +283,7 @@ impl Supervisor {
                         JobEvent::Done(report) => Some(report.clone()),
                         _ => None,
                     };
-                    watchdog.heard(&event);
+                    watchdog.heard(event.is_of_frames());
                     check.look(&event)?;
                     let told = Instant::now();
                     let flow = on_event(event);
@@ -299,50 +310,6 @@ impl Supervisor {
                 }
             }
             watchdog.check()?;
-        }
-    }
-}
-
-/// The clocks of one job.
-struct Watchdog<'a> {
-    limits: &'a Limits,
-    started: Instant,
-    heard: Instant,
-    frames_seen: bool,
-    /// Time before the first frame in which the worker waited for this side.
-    excused: Duration,
-}
-
-impl Watchdog<'_> {
-    fn new(limits: &Limits) -> Watchdog<'_> {
-        let now = Instant::now();
-        Watchdog { limits, started: now, heard: now, frames_seen: false, excused: Duration::ZERO }
-    }
-
-    fn heard(&mut self, event: &JobEvent) {
-        self.frames_seen |= matches!(
-            event,
-            JobEvent::Progress { frames: 1.., .. } | JobEvent::Signals(_) | JobEvent::Still(_)
-        );
-    }
-
-    /// The worker has the word again, which was taken from it at `since`.
-    fn resume(&mut self, since: Instant) {
-        self.heard = Instant::now();
-        self.excused += self.heard - since;
-    }
-
-    fn check(&self) -> Result<(), WorkerError> {
-        let Limits { wall, first_frame, stall, .. } = *self.limits;
-        let silence = self.heard.elapsed();
-        if self.started.elapsed() > wall {
-            Err(WorkerError::WallClock { after: wall })
-        } else if !self.frames_seen && self.started.elapsed() > first_frame + self.excused {
-            Err(WorkerError::FirstFrameTimeout { after: first_frame })
-        } else if self.frames_seen && silence > stall {
-            Err(WorkerError::Stalled { after: stall })
-        } else {
-            Ok(())
         }
     }
 }

@@ -334,6 +334,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs/{id}/clip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Fetch a part of a run's source as a file of its own, with its sound: an MP4, or Matroska where a codec
+         *     asks for it.
+         * @description Pictures are copied as they are, so that it begins with the keyframe before the part, which is its time 0. What is
+         *     damaged in the source is left out. The source is the one of `/source`, under the same rules.
+         */
+        get: operations["getClip"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/runs/{id}/events": {
         parameters: {
             query?: never;
@@ -604,7 +626,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a ticket that opens the source and the stills of a run for ten minutes, as `?ticket=` instead of a key.
+         * Make a ticket that opens the source, clips and the stills of a run for ten minutes, as `?ticket=` instead of a key.
          * @description It ends with the run, and with the server's process.
          */
         post: operations["createMediaTicket"];
@@ -645,7 +667,8 @@ export interface paths {
         /**
          * List the recorded signals of a run with the gate's decisions.
          * @description A run that has decoded nothing has no signals. Past `max_points` frames come in buckets, each with the
-         *     minimum, the maximum and the mean of every signal, so that no peak is lost.
+         *     minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
+         *     stream of the same, any other with JSON.
          */
         get: operations["getSignals"];
         put?: never;
@@ -5171,6 +5194,51 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getClip: {
+        parameters: {
+            query: {
+                /** @description Media time in the source, as a signal's `pts_ms`: the clip begins with the keyframe before it. */
+                from_ms: number;
+                /** @description Media time after the last picture, ten minutes later at most; a source may end before it. */
+                to_ms: number;
+                /** @description A media ticket of the run, for a request without a key; not looked at beside one. */
+                ticket?: string;
+            };
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The run */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bytes */
+            200: {
+                headers: {
+                    /** @description Media time in the source of the first picture */
+                    "x-clip-starts-at-ms"?: number;
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "video/mp4": components["schemas"]["Bytes"];
+                    "video/x-matroska": components["schemas"]["Bytes"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getEvents: {
         parameters: {
             query?: {
@@ -5986,7 +6054,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The signals */
+            /** @description The signals; as an Arrow stream the columns of `signals` or of `buckets`, those of inner objects called by their path (`luma_mean.max`), and the rest as metadata of its schema */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -5995,6 +6063,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunSignals"];
+                    "application/vnd.apache.arrow.stream": components["schemas"]["Bytes"];
                 };
             };
             400: components["responses"]["Malformed"];

@@ -26,12 +26,17 @@ pub(crate) struct Format {
 // SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
 unsafe impl Send for Format {}
 
+/// Ticks before any stream's first; demuxers calculate with them, so that there must be room below.
+const BEGINNING: i64 = -(1 << 40);
+
 /// The decoders that may look at bytes while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
 /// What a container says about one stream.
 pub(crate) struct StreamFacts {
     pub(crate) is_video: bool,
+    /// Sound whose rate is known.
+    pub(crate) is_audio: bool,
     /// A still image beside the media, such as an album cover.
     pub(crate) is_cover: bool,
     pub(crate) parameters: Parameters,
@@ -188,7 +193,7 @@ impl Format {
         unsafe { (*self.context).nb_streams as usize }
     }
 
-    fn stream_at(&self, index: usize) -> Option<*mut ffi::AVStream> {
+    pub(super) fn stream_at(&self, index: usize) -> Option<*mut ffi::AVStream> {
         // SAFETY: the context is open and holds `nb_streams` stream pointers.
         (index < self.stream_count()).then(|| unsafe { *(*self.context).streams.add(index) })
     }
@@ -214,6 +219,7 @@ impl Format {
             };
             Some(StreamFacts {
                 is_video: (*(*raw).codecpar).codec_type == ffi::AVMediaType::AVMEDIA_TYPE_VIDEO,
+                is_audio: parameters.is_audio(),
                 is_cover: (*raw).disposition & ffi::AV_DISPOSITION_ATTACHED_PIC != 0,
                 parameters,
                 timebase: ratio((*raw).time_base).and_then(|(num, den)| Timebase::new(num, den)),
@@ -261,14 +267,36 @@ impl Format {
         Some(Timestamp::new(duration, timebase))
     }
 
-    /// Leaves out the packets of every stream but `index`.
-    pub(crate) fn keep_only(&mut self, index: usize) {
-        for other in (0..self.stream_count()).filter(|&other| other != index) {
-            if let Some(raw) = self.stream_at(other) {
+    /// Leaves out the packets of every stream that is not among `kept`.
+    pub(crate) fn keep_only(&mut self, kept: &[usize]) {
+        for index in 0..self.stream_count() {
+            let discard = match kept.contains(&index) {
+                true => ffi::AVDiscard::AVDISCARD_DEFAULT,
+                false => ffi::AVDiscard::AVDISCARD_ALL,
+            };
+            if let Some(raw) = self.stream_at(index) {
                 // SAFETY: a plain field of a live stream.
-                unsafe { (*raw).discard = ffi::AVDiscard::AVDISCARD_ALL };
+                unsafe { (*raw).discard = discard };
             }
         }
+    }
+
+    /// Goes on where decoding stream `index` can start, `ticks` of it at the latest, as far as the
+    /// container tells; from the beginning where it does not.
+    pub(crate) fn seek(&mut self, index: usize, ticks: i64) -> Result<(), AvError> {
+        self.seek_as(index as c_int, ticks, ffi::AVSEEK_FLAG_BACKWARD)
+            .or_else(|_| self.rewind(index))
+    }
+
+    /// Goes on with the first packet of stream `index`.
+    pub(crate) fn rewind(&mut self, index: usize) -> Result<(), AvError> {
+        self.seek_as(index as c_int, BEGINNING, 0)
+            .or_else(|_| self.seek_as(-1, 0, ffi::AVSEEK_FLAG_BYTE))
+    }
+
+    fn seek_as(&mut self, index: c_int, to: i64, flags: c_int) -> Result<(), AvError> {
+        // SAFETY: the context is open.
+        AvError::check(unsafe { ffi::av_seek_frame(self.context, index, to, flags) }).map(drop)
     }
 
     /// The next packet of any stream that is kept; `None` at the end.
@@ -295,8 +323,8 @@ impl Drop for Format {
     }
 }
 
-/// Options for a demuxer.
-struct Options(*mut ffi::AVDictionary);
+/// Options for a demuxer or a muxer.
+pub(super) struct Options(pub(super) *mut ffi::AVDictionary);
 
 impl Default for Options {
     fn default() -> Options {
@@ -305,7 +333,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn set(&mut self, name: &CStr, value: &CStr) -> Result<(), AvError> {
+    pub(super) fn set(&mut self, name: &CStr, value: &CStr) -> Result<(), AvError> {
         // SAFETY: the list is null or ours; libav copies both texts.
         let set = unsafe { ffi::av_dict_set(&mut self.0, name.as_ptr(), value.as_ptr(), 0) };
         AvError::check(set).map(drop)

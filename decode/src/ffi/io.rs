@@ -12,12 +12,15 @@ use ffmpeg_next::ffi;
 use super::AvError;
 use crate::Input;
 
-/// What libav reads at a time; larger reads of a demuxer bypass the buffer.
+/// What libav reads at a time, at most.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What the callbacks may touch, reached through libav's opaque pointers.
 pub(super) struct Source {
     input: Box<dyn Input>,
+    /// Where bytes come first. At the end libav reads onto bytes that it goes on to use: what nothing
+    /// was read into must stay as it is.
+    read: Box<[u8]>,
     /// The container asked for another resource.
     pub(super) refused: bool,
 }
@@ -49,7 +52,11 @@ impl Io {
     }
 
     fn allocate(input: Box<dyn Input>, seekable: bool, is_writable: bool) -> Result<Io, AvError> {
-        let source = Box::into_raw(Box::new(Source { input, refused: false }));
+        let source = Box::into_raw(Box::new(Source {
+            input,
+            read: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            refused: false,
+        }));
         // SAFETY: plain allocation; ownership passes to the context below.
         let buffer = unsafe { ffi::av_malloc(BUFFER_BYTES) }.cast::<u8>();
         let context = if buffer.is_null() {
@@ -139,14 +146,12 @@ impl Drop for Io {
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: i32) -> i32 {
     let Ok(size) = usize::try_from(size) else { return AvError::IO.0 };
     // SAFETY: `opaque` is the `Source` given to `avio_alloc_context`, alive and used by one
-    // thread at a time; libav gives `size` writable bytes.
-    let (source, buffer) = unsafe {
-        ptr::write_bytes(buffer, 0, size);
-        (&mut *opaque.cast::<Source>(), std::slice::from_raw_parts_mut(buffer, size))
-    };
+    // thread at a time.
+    let source = unsafe { &mut *opaque.cast::<Source>() };
+    let size = size.min(BUFFER_BYTES);
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         loop {
-            match source.input.read(buffer) {
+            match source.input.read(&mut source.read[..size]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => return other,
             }
@@ -154,7 +159,11 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: i32) -> i3
     }));
     match attempt {
         Ok(Ok(0)) => AvError::END.0,
-        Ok(Ok(count)) if count <= size => count as i32,
+        Ok(Ok(count)) if count <= size => {
+            // SAFETY: libav gives at least `size` writable bytes, none of them ours.
+            unsafe { ptr::copy_nonoverlapping(source.read.as_ptr(), buffer, count) };
+            count as i32
+        }
         // A panic must not cross C; like any failed read it ends the stream.
         Ok(Ok(_) | Err(_)) | Err(_) => AvError::IO.0,
     }

@@ -94,6 +94,24 @@ impl Packet {
         }
     }
 
+    /// Gives it other times.
+    pub(crate) fn set_times(&mut self, pts: i64, dts: i64) {
+        // SAFETY: the packet is owned by this value alone.
+        let raw = unsafe { self.0.as_mut() };
+        (raw.pts, raw.dts) = (pts, dts);
+    }
+
+    /// Makes it one of stream `index`.
+    pub(super) fn set_stream(&mut self, index: usize) {
+        // SAFETY: as above.
+        unsafe { self.0.as_mut() }.stream_index = index as i32;
+    }
+
+    /// The container says that decoding can start here.
+    pub(crate) fn is_keyframe(&self) -> bool {
+        self.raw().flags & ffi::AV_PKT_FLAG_KEY != 0
+    }
+
     /// Its picture is outside the container's edit list: decoded, never shown.
     pub(crate) fn is_discarded(&self) -> bool {
         self.raw().flags & ffi::AV_PKT_FLAG_DISCARD != 0

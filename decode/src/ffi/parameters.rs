@@ -88,6 +88,16 @@ impl Parameters {
         self.raw().profile
     }
 
+    /// Pictures that are decoded before the first is shown.
+    pub(crate) fn reorder_depth(&self) -> usize {
+        usize::try_from(self.raw().video_delay).unwrap_or(0)
+    }
+
+    /// Sound whose rate is known.
+    pub(crate) fn is_audio(&self) -> bool {
+        self.raw().codec_type == ffi::AVMediaType::AVMEDIA_TYPE_AUDIO && self.raw().sample_rate > 0
+    }
+
     /// The pictures are whole frames, never fields.
     pub(crate) fn is_progressive(&self) -> bool {
         self.raw().field_order == ffi::AVFieldOrder::AV_FIELD_PROGRESSIVE

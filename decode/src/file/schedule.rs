@@ -134,7 +134,8 @@ fn may_plan(demuxer: &Demuxer, options: &FileOptions) -> bool {
     options.plan && is_sparse && is_whole
 }
 
-fn frame_ticks(stream: &StreamInfo) -> i64 {
+/// Ticks from picture to picture where the container gives no times.
+pub(crate) fn frame_ticks(stream: &StreamInfo) -> i64 {
     let Some(rate) = stream.source_rate else { return 1 };
     let second = u64::from(stream.timebase.den()) * u64::from(rate.den());
     let ticks = second / (u64::from(stream.timebase.num()) * u64::from(rate.num()));

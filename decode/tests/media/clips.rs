@@ -56,13 +56,14 @@ fn recipes() -> Vec<(&'static str, String, Codec)> {
         made("av1.mp4", "-c:v libsvtav1 -preset 12 -g 40", Codec::Av1),
         made("av1.mkv", "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 30 -t 3", Codec::Av1),
         made("mpeg4.avi", "-c:v mpeg4 -bf 2 -g 30", Codec::Mpeg4),
+        made("mpeg4-in-order.avi", "-c:v mpeg4 -t 1", Codec::Mpeg4),
         made("mpeg4.mp4", "-c:v mpeg4 -g 30", Codec::Mpeg4),
         made("mjpeg.avi", "-c:v mjpeg -pix_fmt yuvj420p -t 2", Codec::Mjpeg),
         made("mjpeg.mov", "-c:v mjpeg -pix_fmt yuvj422p -t 2", Codec::Mjpeg),
     ]
 }
 
-fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
+pub fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
     let wanted = |name: &str| names.is_empty() || names.contains(&name);
     let mut found = 0;
     for (name, line, codec) in recipes().into_iter().filter(|recipe| wanted(recipe.0)) {

@@ -10,6 +10,7 @@ mod live_loss;
 mod nvdec;
 #[path = "../../../tests/support/nvdec_shim.rs"]
 mod nvdec_shim;
+mod parts;
 mod programs;
 mod sizes;
 #[path = "../../../tests/support/skip.rs"]

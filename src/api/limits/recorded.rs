@@ -6,11 +6,15 @@ use super::{
     super::{media::StillEdge, signals::MaxPoints},
     Limit,
 };
-use crate::{small_stills, tickets};
+use crate::{
+    session::runner::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, QUEUE_MAX, excerpts_max},
+    small_stills, tickets,
+};
 
 /// What a source may ask of the decoder, and a reader of what was decoded; past one 422.
-pub(super) fn of_media() -> BTreeMap<&'static str, Limit> {
+pub(super) fn of_media(jobs: usize) -> BTreeMap<&'static str, Limit> {
     let limits = decode::Limits::default();
+    let (clips, own_clips) = excerpts_max(jobs);
     BTreeMap::from([
         ("picture_width", Limit::most(limits.side_px, "pixels")),
         ("picture_height", Limit::most(limits.side_px, "pixels")),
@@ -21,6 +25,12 @@ pub(super) fn of_media() -> BTreeMap<&'static str, Limit> {
             "keyframes_kept",
             Limit::most(small_stills::KEPT_BYTES_MAX, "bytes of stills scaled down"),
         ),
+        ("clip.to_ms", Limit::most(EXCERPT_MS_MAX, "milliseconds after from_ms")),
+        ("clip_time", Limit::most(EXCERPT_TIME.as_secs(), "seconds until a clip is taken")),
+        ("clip_idle", Limit::most(EXCERPT_IDLE.as_secs(), "seconds in which none of it is taken")),
+        ("clips", Limit::most(clips, "at once")),
+        ("principal_clips", Limit::most(own_clips, "at once")),
+        ("clips_waiting", Limit::most(QUEUE_MAX, "waiting")),
         ("media_ticket", Limit::most(tickets::LIFE.as_secs(), "seconds")),
         ("media_tickets", Limit::most(tickets::ALL_MAX, "open")),
         ("principal_media_tickets", Limit::most(tickets::OWN_MAX, "open")),

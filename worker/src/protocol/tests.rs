@@ -218,6 +218,8 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Probe),
         (vec(any::<u8>(), 0..300), any::<u32>())
             .prop_map(|(jpeg, edge_max)| Request::Shrink { jpeg, edge_max }),
+        (any::<u64>(), any::<i64>(), any::<i64>())
+            .prop_map(|(len, from_ms, to_ms)| Request::Excerpt { len, from_ms, to_ms }),
     ]
 }
 
@@ -344,6 +346,12 @@ fn reply() -> impl Strategy<Value = Reply> {
         (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
         (extent(), vec(any::<u8>(), 0..300))
             .prop_map(|(extent, jpeg)| Reply::Shrunk(Picture { extent, jpeg })),
+        any::<i64>().prop_map(|starts_at_ms| {
+            let container = ExcerptContainer::Matroska;
+            Reply::Excerpt(ExcerptEvent::Begins(ExcerptStart { container, starts_at_ms }))
+        }),
+        vec(any::<u8>(), 0..300).prop_map(|bytes| Reply::Excerpt(ExcerptEvent::Bytes(bytes))),
+        Just(Reply::Excerpt(ExcerptEvent::Ended)),
         vec(attempt, 0..4).prop_map(|attempts| {
             let attempts =
                 attempts.into_iter().map(|(what, errno)| Attempt { what, errno }).collect();

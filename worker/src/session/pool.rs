@@ -125,6 +125,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             | Request::Resource { .. }
             | Request::Program
             | Request::Shrink { .. }
+            | Request::Excerpt { .. }
             | Request::Probe
             | Request::Look => Ok(()),
         }

@@ -35,7 +35,7 @@ impl Dice {
 }
 
 /// One small file of each container and codec.
-fn made() -> Vec<PathBuf> {
+pub fn made() -> Vec<PathBuf> {
     const KINDS: [(&str, &str); 14] = [
         ("h264.mp4", "-c:v libx264 -g 8"),
         ("fragmented.mp4", "-c:v libx264 -g 8 -movflags frag_keyframe+empty_moov"),

@@ -1,0 +1,47 @@
+//! One stream of an excerpt: its times, counted from the excerpt's first picture. Pure.
+
+use media::{Timebase, Timestamp};
+
+use crate::ffi::{Format, Packet};
+
+pub(super) struct Lane {
+    index: usize,
+    timebase: Timebase,
+    /// Ticks of the excerpt's first picture.
+    zero: i64,
+    /// Decode time of the last packet.
+    last: Option<i64>,
+}
+
+impl Lane {
+    /// Stream `index` of `source`, the excerpt beginning at `zero`.
+    pub fn new(source: &Format, index: usize, zero: Timestamp) -> Option<Lane> {
+        let timebase = source.timebase(i32::try_from(index).ok()?)?;
+        Some(Lane { index, timebase, zero: zero.ticks_of(timebase), last: None })
+    }
+
+    pub fn timebase(&self) -> Timebase {
+        self.timebase
+    }
+
+    pub fn is_of(&self, packet: &Packet) -> bool {
+        usize::try_from(packet.stream()) == Ok(self.index)
+    }
+
+    pub fn ms(&self, ticks: i64) -> i64 {
+        Timestamp::new(ticks, self.timebase).as_millis()
+    }
+
+    pub fn is_after_zero(&self, ticks: i64) -> bool {
+        ticks >= self.zero
+    }
+
+    /// The next packet's times in the excerpt: decode times always go up, and nothing is shown before
+    /// it is decoded, whatever the source says.
+    pub fn place(&mut self, pts: i64, dts: i64) -> (i64, i64) {
+        let next = self.last.map_or(i64::MIN, |last| last.saturating_add(1));
+        let dts = dts.saturating_sub(self.zero).max(next);
+        self.last = Some(dts);
+        (pts.saturating_sub(self.zero).max(dts), dts)
+    }
+}

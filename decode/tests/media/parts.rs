@@ -1,0 +1,116 @@
+//! Parts of files: a clip's pictures and times are its source's, from the keyframe before the part on.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    ops::Range,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use decode::{DecodeError, Demuxer, ExcerptStart, Limits};
+use media::Timestamp;
+
+use crate::{clips::made, support::*};
+
+/// Keeps what is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("whole").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Demuxer {
+    let input = File::open(path).expect("opens");
+    Demuxer::open(Box::new(input), Limits::default()).expect("recognised")
+}
+
+/// The part of `path`, written to `out`.
+fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, DecodeError> {
+    let (kept, mut begun) = (Kept::default(), None);
+    let taker = kept.clone();
+    open(path).excerpt(span, |start| {
+        begun = Some(start);
+        Box::new(taker)
+    })?;
+    std::fs::write(out, &*kept.0.lock().expect("whole")).expect("written");
+    Ok(begun.expect("told before the first byte"))
+}
+
+/// Times in milliseconds, and pictures.
+fn pictures(path: &Path) -> Vec<(i64, String)> {
+    let timebase = open(path).stream().timebase;
+    let (report, seen) = decode(path, &every(2), true).expect("decodes");
+    assert_eq!(report.damaged_packets, 0, "{path:?}");
+    let at = |ticks| Timestamp::new(ticks, timebase).as_millis();
+    seen.into_iter().map(|frame| (at(frame.ticks), frame.digest)).collect()
+}
+
+/// What ffprobe says of each packet of the first stream of a kind.
+fn packets(path: &Path, kind: &str) -> Vec<(Option<f64>, bool)> {
+    let path = path.to_str().expect("a plain name");
+    let entries = ["-show_entries", "packet=pts_time,flags", "-of", "csv=p=0", path];
+    let text = run("ffprobe", &[&["-v", "error", "-select_streams", kind], &entries[..]].concat());
+    let lines = text.lines().filter_map(|line| line.split_once(','));
+    lines.map(|(pts, flags)| (pts.parse().ok(), flags.starts_with('K'))).collect()
+}
+
+#[test]
+fn a_clip_has_the_pictures_of_its_source_from_the_keyframe_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    made(&[], |path, _| {
+        let source = pictures(path);
+        let (first, last) = (source[0].0, source.last().expect("pictures").0);
+        let keys = packets(path, "v:0").into_iter().filter(|(_, is_key)| *is_key);
+        let keys: Option<Vec<i64>> =
+            keys.map(|(pts, _)| pts.map(|pts| (pts * 1000.0).round() as i64)).collect();
+        let middle = (first + last) / 2;
+        for span in [
+            0..first + 700,
+            first..first + 1,
+            middle..middle + 900,
+            last - 900..last + 5000,
+            last..last + 1,
+        ] {
+            let name = format!("{path:?} at {span:?}");
+            let out = folder.path().join("part");
+            let start =
+                cut(path, span.clone(), &out).unwrap_or_else(|error| panic!("{name}: {error}"));
+            if let Some(keys) = &keys {
+                let before = keys.iter().filter(|key| **key <= span.start).max();
+                assert_eq!(Some(&start.starts_at_ms), before.or(keys.first()), "{name}");
+            }
+            let clip = pictures(&out);
+            let digests: Vec<String> = clip.iter().map(|(_, digest)| digest.clone()).collect();
+            assert!(digests == ffmpeg_digests(&out), "{name}: ffmpeg sees other pictures");
+            assert_eq!(clip[0].0, 0, "{name}: the keyframe is at zero");
+            // AVI has no show times: those of a GOP whose first pictures are shown before its keyframe are
+            // told by its decode times.
+            let slack = if path.ends_with("mpeg4.avi") { 70 } else { 1 };
+            let from = source.iter().position(|(ms, picture)| {
+                *ms >= start.starts_at_ms && (slack == 1 || *picture == digests[0])
+            });
+            let from = from.expect("its first picture");
+            let wanted = source[from..].iter().filter(|it| it.0 + slack <= span.end).count();
+            assert!(clip.len() >= wanted.max(1), "{name}: {} of {wanted}", clip.len());
+            for (at, (ms, digest)) in clip.iter().enumerate() {
+                let shown = start.starts_at_ms + ms;
+                let is_at = |it: &&(i64, String)| it.0.abs_diff(shown) <= slack as u64;
+                // Of those after the end only what others before it need.
+                let mut found = match at < wanted {
+                    true => source[from + at..=from + at].iter(),
+                    false => source[from..].iter(),
+                };
+                let found = found.any(|it| is_at(&it) && it.1 == *digest);
+                assert!(found, "{name}: picture {at} at {shown}");
+            }
+        }
+    });
+}

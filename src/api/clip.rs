@@ -1,0 +1,151 @@
+//! A part of a run's source as a file of its own, which a worker cuts out while it is sent.
+
+use std::{
+    ops::Range,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use axum::{Extension, body::Body, extract::State, response::IntoResponse};
+use bytes::Bytes;
+use decode::{DecodeError, ExcerptContainer, ExcerptStart};
+use http::header;
+use http_body::{Body as HttpBody, Frame};
+use utoipa::IntoParams;
+use worker::{ExcerptEvent, Fault, WorkerError};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Caller, Owned, Params},
+    openapi::{Fails, terms},
+    pieces::READING_BYTES,
+    source::find,
+    tickets::TicketQuery,
+    unsent::{self, Holds},
+};
+use crate::{
+    json::{Fields, Int},
+    session::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
+};
+
+/// A media time of a request.
+type ClipTime = Int<0, { i64::MAX as u64 }>;
+
+/// Tells where in the source a clip begins.
+const STARTS_AT: &str = "x-clip-starts-at-ms";
+
+/// Which part of the source.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `span` reads")]
+struct ClipQuery {
+    /// Media time in the source, as a signal's `pts_ms`: the clip begins with the keyframe before it.
+    #[param(inline)]
+    from_ms: ClipTime,
+    /// Media time after the last picture, ten minutes later at most; a source may end before it.
+    #[param(inline)]
+    to_ms: ClipTime,
+}
+
+fn span(mut fields: Fields<'_>) -> Result<Range<i64>, ApiError> {
+    let from = fields.required("from_ms", ClipTime::digits);
+    let to = fields.required("to_ms", ClipTime::digits);
+    if let (Some(from), Some(to)) = (from, to) {
+        if to <= from {
+            fields.refuse("to_ms", "must be after from_ms");
+        } else if to - from > EXCERPT_MS_MAX {
+            fields.refuse("to_ms", format!("must be at most {EXCERPT_MS_MAX} ms after from_ms"));
+        }
+    }
+    Ok(fields.finish(|| Some(from? as i64..to? as i64))?)
+}
+
+/// Where the range lies outside the source, that is what is wrong.
+fn told(error: IngestError) -> ApiError {
+    match &error {
+        IngestError::Worker(WorkerError::Fault(Fault::Decode(fault))) => match fault {
+            DecodeError::PastEnd { .. } => ApiError::field("from_ms", fault.to_string()),
+            DecodeError::BeforeStart { .. } => ApiError::field("to_ms", fault.to_string()),
+            _ => error.into(),
+        },
+        _ => error.into(),
+    }
+}
+
+/// Fetch a part of a run's source as a file of its own, with its sound: an MP4, or Matroska where a codec
+/// asks for it.
+///
+/// Pictures are copied as they are, so that it begins with the keyframe before the part, which is its time 0. What is
+/// damaged in the source is left out. The source is the one of `/source`, under the same rules.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/clip", operation_id = "getClip", tag = "timeline",
+    params(ClipQuery, TicketQuery),
+    responses(
+        (status = 200, description = "The bytes", content(
+            (terms::Bytes = "video/mp4"),
+            (terms::Bytes = "video/x-matroska"),
+        ), headers(
+            ("x-clip-starts-at-ms" = i64, description = "Media time in the source of the first picture"),
+        )),
+        Fails<503>,
+    ),
+)]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    params: Params,
+) -> ApiResult {
+    let span = span(params.fields()?)?;
+    let finder = Arc::clone(&app);
+    let found = app.blocking(move || find(&finder, &run)).await??;
+    unsent::check(&app, &caller.principal)?;
+    let cut = app.runner.excerpt(&caller.principal, found.file, span).await.map_err(told)?;
+    let Excerpt { start: ExcerptStart { container, starts_at_ms }, first, rest } = cut;
+    let kind = match container {
+        ExcerptContainer::Mp4 => "video/mp4",
+        ExcerptContainer::Matroska => "video/x-matroska",
+    };
+    let about = [(header::CONTENT_TYPE, kind)];
+    let body = Body::new(ClipBody { first: Some(first.into()), rest: Some(rest) });
+    let holds = Extension(Holds(READING_BYTES as u64));
+    Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
+}
+
+/// The bytes of a clip; dropping them ends the work.
+struct ClipBody {
+    first: Option<Bytes>,
+    rest: Option<ExcerptRest>,
+}
+
+impl HttpBody for ClipBody {
+    type Data = Bytes;
+    type Error = WorkerError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, WorkerError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let told = match ready!(rest.poll(cx)) {
+            Some(Ok(ExcerptEvent::Bytes(bytes))) => {
+                return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
+            }
+            Some(Ok(ExcerptEvent::Ended)) => None,
+            Some(Err(error)) => Some(error),
+            // Nobody took it for too long.
+            Some(Ok(ExcerptEvent::Begins(_))) | None => Some(WorkerError::Cancelled),
+        };
+        self.rest = None;
+        Poll::Ready(told.map(|error| {
+            // The status is out: only cutting the answer short tells the caller.
+            tracing::warn!(%error, "a clip ends early");
+            Err(error)
+        }))
+    }
+}

@@ -1,0 +1,173 @@
+//! Records as an Arrow IPC stream: a schema, then batches of rows, each a message of its own.
+//!
+//! The records are those that JSON is made of, each column a value of it by its path (`luma_mean.max`).
+//! Written out by hand from the format's schemas (Message.fbs, Schema.fbs; metadata version 5): the crates that
+//! could would take longer to build than all else here. What is in memory is one batch.
+
+mod flat;
+
+use flat::{Flat, Slot};
+use serde_json::{Map, Value};
+
+/// Rows of a batch.
+pub const ROWS_MAX: usize = 1024;
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number that is not negative; zero where the record has none.
+    Unsigned,
+    /// An integer.
+    Signed,
+    /// A double.
+    Number,
+    /// True or false.
+    Flag,
+    /// Words.
+    Text,
+}
+
+/// A column: the path of its values in a record, and what they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Keys, with dots between them.
+    pub path: &'static str,
+    /// What the values are.
+    pub kind: Kind,
+    /// A record may have null there.
+    pub is_nullable: bool,
+}
+
+/// What every message begins with (Columnar.rst, "Encapsulated message format").
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// `MetadataVersion.V5`.
+const VERSION: i16 = 4;
+/// Values of the union `MessageHeader`.
+const SCHEMA: u8 = 1;
+const RECORD_BATCH: u8 = 3;
+
+/// The first message: the columns, and what is said of all rows.
+pub fn schema(columns: &[Column], about: &Map<String, Value>) -> Vec<u8> {
+    let mut flat = Flat::default();
+    let root = flat.root();
+    let header = message(&mut flat, root, SCHEMA, 0);
+    // endianness, fields, custom_metadata.
+    let schema = flat.table(header, &[Slot::Absent, Slot::Ref, Slot::Ref]);
+    for (at, column) in flat.refs(schema[0], columns.len()).into_iter().zip(columns) {
+        field(&mut flat, at, column);
+    }
+    for (at, (key, value)) in flat.refs(schema[1], about.len()).into_iter().zip(about) {
+        let pair = flat.table(at, &[Slot::Ref, Slot::Ref]);
+        flat.text(pair[0], key);
+        match value {
+            Value::String(text) => flat.text(pair[1], text),
+            value => flat.text(pair[1], &value.to_string()),
+        }
+    }
+    encapsulated(flat, &[])
+}
+
+/// What comes after the last batch.
+pub fn end() -> Vec<u8> {
+    [CONTINUATION, [0; 4]].concat()
+}
+
+/// A batch of `rows`, which are objects.
+pub fn batch(columns: &[Column], rows: &[Value]) -> Vec<u8> {
+    let (mut nodes, mut buffers, mut body) = (Vec::new(), Vec::new(), Vec::new());
+    for column in columns {
+        let keys: Vec<&str> = column.path.split('.').collect();
+        let found = |row| keys.iter().try_fold(row, |value: &Value, key| value.get(key));
+        let values: Vec<&Value> =
+            rows.iter().map(|row| found(row).unwrap_or(&Value::Null)).collect();
+        let nulls = match column.is_nullable {
+            true => values.iter().filter(|value| value.is_null()).count(),
+            false => 0,
+        };
+        nodes.push((rows.len() as i64, nulls as i64));
+        let mut add = |bytes: Vec<u8>| {
+            buffers.push((body.len() as i64, bytes.len() as i64));
+            body.extend(bytes);
+            body.resize(body.len().next_multiple_of(8), 0);
+        };
+        add(if nulls > 0 { bits(values.iter().map(|value| !value.is_null())) } else { Vec::new() });
+        write(column.kind, &values, &mut add);
+    }
+    let mut flat = Flat::default();
+    let root = flat.root();
+    let header = message(&mut flat, root, RECORD_BATCH, body.len() as i64);
+    // length, nodes, buffers.
+    let batch = flat.table(header, &[Slot::Long(rows.len() as i64), Slot::Ref, Slot::Ref]);
+    flat.pairs(batch[0], &nodes);
+    flat.pairs(batch[1], &buffers);
+    encapsulated(flat, &body)
+}
+
+/// The buffers of a column but for that of its nulls.
+fn write(kind: Kind, values: &[&Value], add: &mut impl FnMut(Vec<u8>)) {
+    let plain = |bytes: &dyn Fn(&Value) -> [u8; 8]| {
+        values.iter().flat_map(|value| bytes(value)).collect::<Vec<u8>>()
+    };
+    match kind {
+        Kind::Unsigned => add(plain(&|value| value.as_u64().unwrap_or(0).to_le_bytes())),
+        Kind::Signed => add(plain(&|value| value.as_i64().unwrap_or(0).to_le_bytes())),
+        Kind::Number => add(plain(&|value| value.as_f64().unwrap_or(0.0).to_le_bytes())),
+        Kind::Flag => add(bits(values.iter().map(|value| value.as_bool().unwrap_or(false)))),
+        Kind::Text => {
+            let texts = || values.iter().map(|value| value.as_str().unwrap_or(""));
+            let ends = texts().scan(0i32, |end, text| {
+                *end += text.len() as i32;
+                Some(*end)
+            });
+            add(std::iter::once(0).chain(ends).flat_map(i32::to_le_bytes).collect());
+            add(texts().collect::<String>().into_bytes());
+        }
+    }
+}
+
+/// The first in the lowest bit.
+fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (at, flag) in flags.enumerate() {
+        if at % 8 == 0 {
+            bytes.push(0);
+        }
+        bytes[at / 8] |= u8::from(flag) << (at % 8);
+    }
+    bytes
+}
+
+/// A message without its header, whose place is told.
+fn message(flat: &mut Flat, root: usize, header: u8, body: i64) -> usize {
+    // version, header_type, header, bodyLength.
+    let slots = [Slot::Short(VERSION), Slot::Byte(header), Slot::Ref, Slot::Long(body)];
+    flat.table(root, &slots)[0]
+}
+
+fn field(flat: &mut Flat, at: usize, column: &Column) {
+    // Values of the union `Type`, and what its table holds.
+    let (kind, slots): (u8, &[Slot]) = match column.kind {
+        Kind::Unsigned => (2, &[Slot::Int(64), Slot::Byte(0)]),
+        Kind::Signed => (2, &[Slot::Int(64), Slot::Byte(1)]),
+        // DOUBLE.
+        Kind::Number => (3, &[Slot::Short(2)]),
+        Kind::Text => (5, &[]),
+        Kind::Flag => (6, &[]),
+    };
+    // name, nullable, type_type, type, dictionary, children.
+    let nullable = Slot::Byte(column.is_nullable.into());
+    let slots_of_field =
+        [Slot::Ref, nullable, Slot::Byte(kind), Slot::Ref, Slot::Absent, Slot::Ref];
+    let field = flat.table(at, &slots_of_field);
+    flat.text(field[0], column.path);
+    flat.table(field[1], slots);
+    flat.refs(field[2], 0);
+}
+
+/// The message as it goes over the wire.
+fn encapsulated(flat: Flat, body: &[u8]) -> Vec<u8> {
+    let mut metadata = flat.into_bytes();
+    metadata.resize(metadata.len().next_multiple_of(8), 0);
+    let length = (metadata.len() as u32).to_le_bytes();
+    [&CONTINUATION[..], &length, &metadata, body].concat()
+}

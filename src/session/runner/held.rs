@@ -1,0 +1,25 @@
+//! What a drain waits for besides jobs.
+
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
+
+use super::{IngestError, Runner};
+
+impl Runner {
+    /// Has a drain wait for the caller, who gives up when it is over.
+    pub fn hold(&self) -> Held {
+        Held { closing: self.closing.clone(), _job: self.jobs.token() }
+    }
+}
+
+/// A request that a drain waits for, as it does for jobs; see [`Runner::hold`].
+pub struct Held {
+    closing: CancellationToken,
+    _job: TaskTrackerToken,
+}
+
+impl Held {
+    /// What `work` comes to, unless the drain is over before.
+    pub async fn finish<T>(&self, work: impl Future<Output = T>) -> Result<T, IngestError> {
+        self.closing.run_until_cancelled(work).await.ok_or(IngestError::Shutdown)
+    }
+}

@@ -1,0 +1,262 @@
+//! Parts of a run's source as files of their own: pictures, times, sound, whose they are, and what ends them.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use clips::rendered;
+use serde_json::json;
+
+use crate::support::{ALICE, BOB, Reply, Server, Setup};
+
+const SOUND: &str = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=6 -f lavfi -i sine=duration=6 -pix_fmt yuv420p";
+const KINDS: [(&str, &str, &str); 4] = [
+    ("sound.mp4", "-c:v libx264 -preset ultrafast -g 30 -bf 2 -c:a aac", "video/mp4"),
+    ("open.mkv", "-c:v libx264 -x264-params open-gop=1:keyint=45:bframes=3 -c:a aac", "video/mp4"),
+    ("sound.ts", "-c:v libx264 -preset ultrafast -g 30 -bf 2 -c:a aac", "video/mp4"),
+    (
+        "sound.webm",
+        "-c:v libvpx -deadline realtime -cpu-used 8 -g 40 -c:a libopus",
+        "video/x-matroska",
+    ),
+];
+
+/// A server with a root of its own.
+fn served() -> (tempfile::TempDir, Server) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).own_root().start();
+    (dir, server)
+}
+
+/// A run of the file, which is put beneath the root.
+fn ingested(server: &Server, dir: &Path, file: &Path) -> String {
+    let name = file.file_name().expect("a name").to_str().expect("plain");
+    fs::copy(file, dir.join("root").join(name)).expect("copied");
+    let run = server.create_run();
+    let body = json!({"source_uri": name, "max_frames": 2});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    run
+}
+
+fn path(run: &str, from: i64, to: i64) -> String {
+    format!("/v1/runs/{run}/clip?from_ms={from}&to_ms={to}")
+}
+
+fn starts_at(reply: &Reply) -> i64 {
+    reply.header("x-clip-starts-at-ms").parse().expect("a time")
+}
+
+/// Milliseconds and hash of each frame, or packet, by ffmpeg's framemd5.
+fn frames(file: &Path, options: &[&str]) -> Vec<(i64, String)> {
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(file).args(options);
+    let output = ffmpeg.args(["-f", "framemd5", "-"]).output().expect("ffmpeg");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", file.display());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let base = text.lines().find_map(|line| line.strip_prefix("#tb 0: ")).expect("a time base");
+    let (num, den) = base.split_once('/').expect("a fraction");
+    let (num, den): (i64, i64) = (num.parse().expect("one"), den.parse().expect("one"));
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let rows = lines.map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
+    rows.map(|row| {
+        let ticks: i64 = row[2].parse().expect("a time");
+        ((2000 * ticks * num + den).div_euclid(2 * den), row[5].to_owned())
+    })
+    .collect()
+}
+
+const PICTURES: [&str; 4] = ["-map", "0:v:0", "-vsync", "passthrough"];
+const PACKETS: [&str; 4] = ["-map", "0:a:0", "-c", "copy"];
+
+#[test]
+fn a_clip_has_the_pictures_and_the_sound_of_its_source() {
+    let (dir, server) = served();
+    for (name, line, kind) in KINDS {
+        let source = rendered(name, &format!("{SOUND} {line}"));
+        let run = ingested(&server, dir.path(), &source);
+        // The service counts as the stream does; ffmpeg counts from its first time.
+        let offset = server.get(&format!("/v1/runs/{run}/signals")).json()["signals"][0]["pts_ms"]
+            .as_i64()
+            .expect("a time");
+        let pictures = frames(&source, &PICTURES);
+        let zero = pictures[0].0 - offset;
+        let sounds = frames(&source, &PACKETS);
+        for (from, to) in [(0, 2500), (2500, 4000), (5000, 9000)] {
+            let name = format!("{name} {from}..{to}");
+            let reply = server.get(&path(&run, from, to));
+            assert_eq!(
+                (reply.status, reply.header("content-type")),
+                (200, kind),
+                "{name}: {}",
+                reply.text
+            );
+            let starts = starts_at(&reply);
+            assert!(from == 0 || (from - 1600..=from).contains(&starts), "{name}: {starts}");
+            let clip = dir.path().join("clip");
+            fs::write(&clip, &reply.bytes).expect("written");
+            let found = frames(&clip, &PICTURES);
+            let at = |ms: i64| pictures.iter().find(|it| (it.0 - zero).abs_diff(ms) <= 1);
+            for (ms, hash) in &found {
+                let source = at(starts + ms - found[0].0).expect("a picture at the same time");
+                assert_eq!(source.1, *hash, "{name}: at {ms}");
+            }
+            let wanted = pictures.iter().filter(|it| (starts..to).contains(&(it.0 - zero))).count();
+            assert!(found.len() >= wanted && wanted > 20, "{name}: {} of {wanted}", found.len());
+            if name.starts_with("sound.ts") {
+                // Only a decoder tells the rate of AAC there, and none looks at it.
+                continue;
+            }
+            let sound: Vec<String> = frames(&clip, &PACKETS).into_iter().map(|it| it.1).collect();
+            let is_part =
+                sounds.windows(sound.len()).any(|some| some.iter().map(|it| &it.1).eq(&sound));
+            assert!(is_part, "{name}: the sound is the source's");
+            let length: i64 = to.min(6000) - starts;
+            let packets = sounds.len() as i64 * length / 6000;
+            assert!(
+                packets.abs_diff(sound.len() as i64) < 12,
+                "{name}: {} of {packets}",
+                sound.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
+    let (dir, server) = served();
+    let source = rendered(KINDS[0].0, &format!("{SOUND} {}", KINDS[0].1));
+    let run = ingested(&server, dir.path(), &source);
+    let at = format!("/v1/runs/{run}/clip");
+    let rows: [(&str, &[&str]); 11] = [
+        ("", &["from_ms", "to_ms"]),
+        ("?from_ms=0", &["to_ms"]),
+        ("?from_ms=5&to_ms=5", &["to_ms"]),
+        ("?from_ms=9&to_ms=5", &["to_ms"]),
+        ("?from_ms=0&to_ms=600001", &["to_ms"]),
+        ("?from_ms=-1&to_ms=5", &["from_ms"]),
+        ("?from_ms=x&to_ms=1e3", &["from_ms", "to_ms"]),
+        ("?from_ms=0.5&to_ms=5", &["from_ms"]),
+        ("?from_ms=0&to_ms=99999999999999999999", &["to_ms"]),
+        ("?from_ms=6000&to_ms=6001", &["from_ms"]),
+        ("?from_ms=9223372036854775000&to_ms=9223372036854775807", &["from_ms"]),
+    ];
+    for (query, fields) in rows {
+        let reply = server.get(&format!("{at}{query}"));
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (422, fields.iter().map(|it| it.to_string()).collect()),
+            "{query}"
+        );
+    }
+    let whole = path(&run, 1000, 2000);
+    let head = server.call("HEAD", &whole).send();
+    assert_eq!((head.status, head.header("content-type"), head.bytes.len()), (200, "video/mp4", 0));
+    assert_eq!(starts_at(&head), 1000);
+    let foreign = server.call("GET", &whole).key(Some(BOB)).send();
+    assert_eq!((foreign.status, foreign.code().as_str()), (404, "not_found"));
+    assert_eq!(server.call("GET", &whole).key(None).send().status, 401);
+    let ticket = server.call("POST", &format!("/v1/runs/{run}/media-ticket")).send().json();
+    let ticket = ticket["ticket"].as_str().expect("a ticket");
+    let shown = |method: &str, path: &str| {
+        server.call(method, &format!("{path}&ticket={ticket}")).key(None).send()
+    };
+    assert_eq!(shown("GET", &whole).bytes, server.get(&whole).bytes, "the same bytes each time");
+    assert_eq!(shown("HEAD", &whole).status, 200);
+    let other = ingested(&server, dir.path(), &source);
+    assert_eq!(shown("GET", &path(&other, 0, 1000)).status, 401, "another run's");
+    let fresh = server.create_run();
+    assert_eq!(server.get(&path(&fresh, 0, 1000)).status, 404, "nothing was decoded");
+    fs::remove_file(dir.path().join("root").join(KINDS[0].0)).expect("removed");
+    assert_eq!(server.get(&whole).status, 404, "the file is gone");
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{other}")).send().status, 200);
+    assert_eq!(server.get(&path(&other, 0, 1000)).status, 404, "the run is gone");
+}
+
+#[test]
+fn of_a_damaged_source_comes_what_can_be_copied() {
+    let (dir, server) = served();
+    for (name, line, _) in KINDS {
+        let source = rendered(name, &format!("{SOUND} {line}"));
+        let run = ingested(&server, dir.path(), &source);
+        let (file, bytes) = (dir.path().join("root").join(name), fs::read(&source).expect("there"));
+        fs::write(&file, &bytes[..bytes.len() / 2]).expect("written");
+        let reply = server.get(&path(&run, 0, 5000));
+        if name.ends_with("mp4") {
+            // Its index is at its end.
+            assert_eq!(
+                (reply.status, reply.fields()),
+                (422, vec!["source_uri".to_owned()]),
+                "{name}"
+            );
+        } else {
+            assert_eq!(reply.status, 200, "{name}: {}", reply.text);
+            let clip = dir.path().join("clip");
+            fs::write(&clip, &reply.bytes).expect("written");
+            let found = frames(&clip, &PICTURES).len();
+            assert!((30..140).contains(&found), "{name}: {found} pictures");
+        }
+        fs::write(&file, "<html>").expect("written");
+        let reply = server.get(&path(&run, 0, 5000));
+        assert_eq!((reply.status, reply.fields()), (422, vec!["source_uri".to_owned()]), "{name}");
+    }
+    assert_eq!(server.get("/v1/health").status, 200);
+}
+
+/// Asks for a clip and takes its first bytes.
+fn begin(server: &Server, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.addr()).expect("connects");
+    let key = server.key(ALICE);
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nx-api-key: {key}\r\n\r\n", server.addr())
+        .expect("sent");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 200");
+    stream
+}
+
+fn wait_for(server: &Server, workers: usize) {
+    let started = Instant::now();
+    while server.workers().len() != workers {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} workers", server.workers().len());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_ends_the_work_and_each_principal_has_so_many() {
+    let (dir, server) = served();
+    let noise = rendered(
+        "noise.mkv",
+        "-f lavfi -i testsrc2=size=640x360:rate=30:duration=3,noise=alls=60:allf=t -c:v libx264 -preset ultrafast -crf 10 -g 30",
+    );
+    let long = clips::rendered_from("long-noise.mkv", "-stream_loop 9 -i {0} -c copy", &[&noise]);
+    let run = ingested(&server, dir.path(), &long);
+    wait_for(&server, 0);
+    let limits = server.get("/v1/limits").json();
+    let own = limits["limits"]["principal_clips"]["max"].as_u64().expect("a number") as usize;
+    let whole = path(&run, 0, 30_000);
+    let mut open: Vec<TcpStream> = (0..own).map(|_| begin(&server, &whole)).collect();
+    assert_eq!(server.workers().len(), own, "they wait for whoever does not read");
+    let waiting = std::thread::scope(|scope| {
+        let next = scope.spawn(|| server.get(&path(&run, 0, 1000)).status);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!next.is_finished(), "one more waits");
+        open.pop();
+        next.join().expect("answered")
+    });
+    assert_eq!(waiting, 200, "and has the place of one that went away");
+    drop(open);
+    wait_for(&server, 0);
+    let mut one = begin(&server, &whole);
+    assert_eq!(server.kill_workers(), 1);
+    let mut rest = Vec::new();
+    one.read_to_end(&mut rest).expect("ended");
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "an answer that was cut does not end as whole");
+}

@@ -1,0 +1,146 @@
+//! A part of a file, cut out in a worker of its own: its container is read and another one written there.
+//!
+//! The bytes come as messages, and the worker waits while they are not taken: neither side holds more than
+//! a few of them.
+
+use std::{
+    fs::File,
+    io::{self, Stdin, Write},
+    ops::{ControlFlow, Range},
+    os::fd::AsFd,
+    sync::Arc,
+    time::Instant,
+};
+
+use decode::ExcerptStart;
+
+use crate::{
+    CancelToken, Limits, Supervisor, WorkerError,
+    line::Line,
+    process::{Life, Line as Link, Process},
+    protocol::{Reply, Request, Source},
+    source::{self, Trouble},
+    watchdog::Watchdog,
+    wire::ProtocolError,
+};
+
+/// A part of a file.
+#[derive(Debug)]
+pub struct ExcerptSpec {
+    /// A regular one.
+    pub file: File,
+    /// In milliseconds of media time.
+    pub span: Range<i64>,
+    /// What the worker may use.
+    pub limits: Limits,
+}
+
+/// What is said of an excerpt, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExcerptEvent {
+    /// What comes.
+    Begins(ExcerptStart),
+    /// The next bytes, not many of them.
+    Bytes(Vec<u8>),
+    /// There are no more.
+    Ended,
+}
+
+/// The worker's side: cuts the file whose descriptor is next on the line.
+pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<Line<Stdin>>) -> io::Result<()> {
+    let out = Box::new(Told(Arc::clone(line)));
+    let begin = |start| -> Box<dyn Write + Send> {
+        // Where nobody hears it, the first bytes fail as well.
+        line.send(&Reply::Excerpt(ExcerptEvent::Begins(start))).ok();
+        out
+    };
+    let trouble = Trouble::default();
+    let opened = source::open(Source::File { len }, line, &trouble);
+    let cut = opened.and_then(|demuxer| Ok(demuxer.excerpt(span, begin)?));
+    match trouble.explain(cut) {
+        Ok(()) => line.send(&Reply::Excerpt(ExcerptEvent::Ended)),
+        Err(fault) => line.send(&Reply::Failed(fault)),
+    }
+}
+
+/// Tells the server the bytes.
+struct Told(Arc<Line<Stdin>>);
+
+impl Write for Told {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(&Reply::Excerpt(ExcerptEvent::Bytes(bytes.to_vec())))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Supervisor {
+    /// Cuts a part out of a file in a worker of its own; returns when it is all told, or ended.
+    ///
+    /// Time spent in `on_event` is not the worker's, but for that of the whole job; `Break` means
+    /// cancelled. The cancel token is looked at between them.
+    pub fn excerpt(
+        &self,
+        spec: ExcerptSpec,
+        cancel: &CancelToken,
+        on_event: &mut dyn FnMut(ExcerptEvent) -> ControlFlow<()>,
+    ) -> Result<(), WorkerError> {
+        let ExcerptSpec { file, span, limits } = spec;
+        let metadata = file.metadata().map_err(WorkerError::Spawn)?;
+        if !metadata.is_file() {
+            return Err(WorkerError::NotAFile);
+        }
+        let cpu_seconds = limits.wall.as_secs();
+        let life = Life::Job { threads: 1, cpu_seconds, shows_views: false };
+        let mut process = self.process(&self.program.plain(), &limits, life)?;
+        let request =
+            Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
+        process.send_with(&request, file.as_fd())?;
+        let mut watchdog = Watchdog::new(&limits);
+        let mut has_begun = false;
+        loop {
+            if cancel.is_cancelled() {
+                return Err(WorkerError::Cancelled);
+            }
+            match next(&mut process, &mut has_begun)? {
+                Some(event) => {
+                    watchdog.heard(matches!(event, ExcerptEvent::Bytes(_)));
+                    let (told, is_last) = (Instant::now(), event == ExcerptEvent::Ended);
+                    if on_event(event).is_break() {
+                        return Err(WorkerError::Cancelled);
+                    }
+                    if is_last {
+                        return Ok(());
+                    }
+                    watchdog.resume(told);
+                }
+                None => {
+                    process.look()?;
+                    if process.wait(None)? == Link::Closed {
+                        return Err(process.death());
+                    }
+                }
+            }
+            watchdog.check()?;
+        }
+    }
+}
+
+/// The next that has arrived, in its order.
+fn next(process: &mut Process, has_begun: &mut bool) -> Result<Option<ExcerptEvent>, WorkerError> {
+    match process.next()? {
+        None => Ok(None),
+        Some(Reply::Excerpt(event)) => {
+            let begins = matches!(event, ExcerptEvent::Begins(_));
+            if std::mem::replace(has_begun, true) == begins {
+                return Err(ProtocolError::Unexpected("excerpt").into());
+            }
+            Ok(Some(event))
+        }
+        Some(Reply::Failed(fault)) => Err(fault.into()),
+        Some(_) => Err(ProtocolError::Unexpected("reply").into()),
+    }
+}
