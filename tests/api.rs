@@ -107,6 +107,8 @@ mod origins;
 mod paging;
 #[path = "api/parquet.rs"]
 mod parquet;
+#[path = "api/proxy.rs"]
+mod proxy;
 #[path = "api/reason.rs"]
 mod reason;
 #[path = "api/reason_backends.rs"]

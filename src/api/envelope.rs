@@ -21,6 +21,7 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{
     App, cors,
     error::{ApiError, Carried},
+    extract::Prefix,
     keyless, whip,
 };
 use crate::telemetry::{SPANS, continue_trace};
@@ -63,6 +64,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let template = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let span = span(&request, request_id, template);
     let origin = request.headers().get(header::ORIGIN).cloned();
+    let prefix = Prefix::of(&request);
     let mut response = match refused(&app, &request) {
         Some(response) => response,
         None => run(next, request).instrument(span.clone()).await,
@@ -81,6 +83,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     for (name, value) in DEFAULTS {
         headers.entry(name).or_insert(value);
     }
+    prefix.lead(headers);
     headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
     // An answer that is given again names the request that it was given to first, as its body.
     headers.entry(REQUEST_ID).or_insert_with(|| id_value(request_id));

@@ -1,12 +1,12 @@
 //! Validated extractors: who asks, which run, what the body and the query say.
 
-use std::{convert::Infallible, net::IpAddr, str::FromStr, sync::Arc};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
-use http::{HeaderMap, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use media::{ParseError, RequestId};
 use serde_json::{Map, Value};
 use timeline::JsonText;
@@ -44,22 +44,45 @@ impl FromRequestParts<Arc<App>> for Caller {
 
 /// Path prefix at which a proxy serves, from its `x-forwarded-prefix`; empty without one. Believed where the peer
 /// is this host or on a private network, as the proxy of an installation is.
-pub struct Prefix(pub String);
+pub struct Prefix(String);
 
 /// Longest prefix that is believed.
 const PREFIX_BYTES_MAX: usize = 256;
 
-impl<S: Sync> FromRequestParts<S> for Prefix {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Prefix, Infallible> {
-        let is_trusted = parts.extensions.get().is_some_and(|Peer(address)| match address {
+impl Prefix {
+    /// That of a request.
+    pub fn of(request: &Request) -> Prefix {
+        let is_trusted = request.extensions().get().is_some_and(|Peer(address)| match address {
             IpAddr::V4(address) => address.is_loopback() || address.is_private(),
             IpAddr::V6(address) => address.is_loopback() || address.is_unique_local(),
         });
-        let given = parts.headers.get("x-forwarded-prefix").and_then(|value| value.to_str().ok());
+        let given = request.headers().get("x-forwarded-prefix");
+        let given = given.and_then(|value| value.to_str().ok());
         let given = given.filter(|text| is_trusted && is_prefix(text)).unwrap_or_default();
-        Ok(Prefix(given.trim_end_matches('/').to_owned()))
+        Prefix(given.trim_end_matches('/').to_owned())
+    }
+
+    /// Puts it before the paths of this server that an answer's headers lead to.
+    pub fn lead(&self, headers: &mut HeaderMap) {
+        if self.0.is_empty() {
+            return;
+        }
+        for name in [header::LOCATION, header::LINK] {
+            let led: Vec<_> = headers.get_all(&name).iter().map(|value| self.led(value)).collect();
+            headers.remove(&name);
+            headers.extend(led.into_iter().map(|value| (name.clone(), value)));
+        }
+    }
+
+    fn led(&self, value: &HeaderValue) -> HeaderValue {
+        let Prefix(prefix) = self;
+        let text = value.to_str().unwrap_or_default();
+        let led = match text.strip_prefix("</") {
+            Some(rest) => format!("<{prefix}/{rest}"),
+            None if text.starts_with('/') => format!("{prefix}{text}"),
+            None => return value.clone(),
+        };
+        HeaderValue::from_str(&led).unwrap_or_else(|_| value.clone())
     }
 }
 

@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Prefix, check_body},
+    extract::{Body, Caller, check_body},
     openapi::terms,
 };
 use crate::{
@@ -82,7 +82,6 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
 pub async fn offer(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Prefix(prefix): Prefix,
     headers: HeaderMap,
     body: RawBody,
 ) -> ApiResult {
@@ -110,7 +109,7 @@ pub async fn offer(
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, OFFER_TYPE);
-    headers.insert(header::LOCATION, value(&format!("{prefix}{BASE}/{}", session.id())));
+    headers.insert(header::LOCATION, value(&format!("{BASE}/{}", session.id())));
     headers.insert(header::ETAG, value(&answer.etag));
     headers.insert(RUN_ID, value(&session.run().id().to_string()));
     headers.insert(ACCEPT_PATCH, FRAGMENT_TYPE);

@@ -11,7 +11,7 @@ use crate::support::{
     Server, Setup,
     whip::{
         browser::{Page, chromium},
-        metric, payloads,
+        eventually, metric, payloads,
         picture::{Picture, is_near},
         servers::{Neighbour, USER},
     },
@@ -164,4 +164,21 @@ fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
     let run = told["run"].as_str().expect("a run");
     assert!(!stills(&server, run).is_empty(), "{told}");
     assert_eq!(server.kinds(run).last().map(String::as_str), Some("run_completed"));
+}
+
+#[test]
+fn the_page_of_the_documentation_publishes_a_camera() {
+    let Some(chromium) = chromium("the_page_of_the_documentation_publishes_a_camera") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = Page::serve();
+    let server = setup(dir.path(), &page).start();
+    let _browser = page.open_documented(&chromium, &server);
+    let run = eventually("a run with a still", || {
+        let runs = server.get("/v1/runs").json();
+        let run = runs[0]["run_id"].as_str()?.to_owned();
+        (!payloads(&server, &run, "keyframe_stored").is_empty()).then_some(run)
+    });
+    assert!(!stills(&server, &run).is_empty());
 }

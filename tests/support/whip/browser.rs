@@ -19,6 +19,8 @@ use super::PATIENCE;
 use crate::support::{ALICE, Server, skip};
 
 const PAGE: &str = include_str!("publish.html");
+/// The page of the documentation, which tells nothing: its run does.
+const DOCUMENTED: &str = include_str!("../../../docs/publish.html");
 /// What a page may tell.
 const TOLD_BYTES_MAX: u64 = 64 << 10;
 
@@ -78,6 +80,12 @@ impl Page {
         self.told.recv_timeout(PATIENCE).expect("the page tells how it ended")
     }
 
+    /// Opens the documented page, which publishes until what is returned is dropped.
+    pub fn open_documented(&self, chromium: &Path, server: &Server) -> impl Drop + use<> {
+        let url = format!("http://{}/v1/stream/whip", server.addr());
+        Browser::open(chromium, &format!("{}/documented#url={url}&key={ALICE}", self.origin))
+    }
+
     /// The same, straight to `server`.
     pub fn publish(&self, chromium: &Path, server: &Server, parameters: &[(&str, &str)]) -> Value {
         self.publish_to(chromium, &format!("http://{}", server.addr()), parameters)
@@ -90,6 +98,7 @@ fn answer(stream: &TcpStream, tell: &mpsc::SyncSender<Value>) -> std::io::Result
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let (is_told, mut length) = (line.starts_with("POST /told "), 0);
+    let is_documented = line.starts_with("GET /documented ");
     loop {
         let mut header = String::new();
         reader.read_line(&mut header)?;
@@ -100,7 +109,11 @@ fn answer(stream: &TcpStream, tell: &mpsc::SyncSender<Value>) -> std::io::Result
     }
     let mut body = String::new();
     reader.take(TOLD_BYTES_MAX.min(length)).read_to_string(&mut body)?;
-    let (kind, page) = if is_told { ("application/json", "null") } else { ("text/html", PAGE) };
+    let (kind, page) = match () {
+        () if is_told => ("application/json", "null"),
+        () if is_documented => ("text/html", DOCUMENTED),
+        () => ("text/html", PAGE),
+    };
     let length = page.len();
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\

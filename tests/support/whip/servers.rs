@@ -70,6 +70,17 @@ impl Neighbour {
 
     /// An nginx that passes what is beneath `/video/` on to `server`; see [`program`].
     pub fn proxy(test: &str, server: &str) -> Option<Neighbour> {
+        Neighbour::nginx(test, |address| {
+            format!(
+                "server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; \
+                 proxy_set_header x-forwarded-prefix /video; }} }}"
+            )
+        })
+    }
+
+    /// An nginx whose `http` block has the text that `text` makes of an address to listen on; see
+    /// [`program`].
+    pub fn nginx(test: &str, text: impl FnOnce(&str) -> String) -> Option<Neighbour> {
         let mut command = Command::new(program(test, "nginx")?);
         let dir = tempfile::tempdir().expect("a directory");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -80,10 +91,9 @@ impl Neighbour {
         let kept = kept.join(" ");
         let text = format!(
             "daemon off; master_process off; pid {}/pid; events {{}}\n\
-             http {{ access_log off; {kept}\n\
-             server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; \
-             proxy_set_header x-forwarded-prefix /video; }} }} }}",
+             http {{ access_log off; {kept}\n{} }}",
             dir.path().display(),
+            text(&address.to_string()),
         );
         let config = dir.path().join("nginx.conf");
         std::fs::write(&config, text).expect("written");
