@@ -11,7 +11,6 @@ use std::{
 };
 
 use decode::Sampling;
-use gate::GateConfig;
 use media::{Rate, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor};
@@ -23,6 +22,7 @@ use crate::{
     export, interrupt, markers,
     output::{Out, grouped, printable},
     report::{Report, Shelf, Still},
+    thresholds::GateArgs,
     wire::{MarkerRecord, SignalRecord},
 };
 
@@ -39,7 +39,9 @@ The object that --json prints:
             loop_entered
   stills    with --stills, one a selected frame: frame_index, pts_ms, reason, width, height,
             bytes, path
-Scores lie in 0 to 1; the same file gives the same output.";
+Scores lie in 0 to 1; the same file gives the same output.
+
+What the types and statuses of markers mean: `sightline markers --help`.";
 
 /// Arguments of `analyze`.
 #[derive(clap::Args)]
@@ -65,6 +67,11 @@ pub struct AnalyzeArgs {
     /// Most frames to analyse
     #[arg(long, value_name = "N", default_value = "500000")]
     max_frames: NonZeroU64,
+    /// Also show markers that only say that nothing happened
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    gate: GateArgs,
     /// Decoding threads, 16 at most [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -161,7 +168,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         max_frames: args.max_frames.get(),
         threads: args.threads.map_or(cores, NonZeroUsize::get),
         stills: args.stills.is_some() || args.report.is_some(),
-        gate: GateConfig::default(),
+        gate: args.gate.config(),
     };
     let mut shelf = Shelf::default();
     let mut stills = Vec::new();
@@ -267,7 +274,7 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
 fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Result<(), CliError> {
     let mut out = Out::stdout();
     if !args.json {
-        out.table(&markers::table(&analysis.markers))?;
+        markers::print(&mut out, &analysis.markers, args.all)?;
         return out.finish();
     }
     let Analysis { stream, report, .. } = analysis;

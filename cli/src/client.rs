@@ -14,6 +14,7 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
     error::{ApiError, CliError},
@@ -29,6 +30,12 @@ pub const LONG: Duration = Duration::from_secs(6 * 3600);
 /// How long a connection may take.
 pub const CONNECT: Duration = Duration::from_secs(5);
 const KEPT_TEXT: usize = 300;
+const FILES: &str = "/v1/files/";
+
+const NO_KEY: &str = "; SIGHTLINE_API_KEY is not set: set it to one of the server's SERVICE_API_KEYS, \
+    without the name before the colon";
+const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's SERVICE_API_KEYS: it \
+    is what follows the name and the colon there";
 
 /// Where the server is and who is asking.
 #[derive(clap::Args, Clone)]
@@ -200,6 +207,28 @@ impl Client {
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
+    /// `POST path` with a JSON body, of which the server makes a job where it can.
+    pub fn post_async(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<Value, CliError> {
+        let request = self.request(Method::POST, self.url(path)?, patience).json(body);
+        let request = request.header("prefer", "respond-async");
+        self.exchange(request).and_then(|reply| self.parse(reply))
+    }
+
+    /// `PATCH path` with a JSON body.
+    pub fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CliError> {
+        let request = self.request(Method::PATCH, self.url(path)?, QUICK).json(body);
+        self.exchange(request).and_then(|reply| self.parse(reply))
+    }
+
     /// `POST path` with a form that holds one file of `len` bytes.
     pub fn upload<T: DeserializeOwned>(
         &self,
@@ -250,9 +279,23 @@ impl Client {
         if reply.status().is_success() {
             return Ok(reply);
         }
-        let status = reply.status();
+        let (status, path) = (reply.status(), reply.url().path().to_owned());
         let text = reply.text().map_err(|error| self.unreachable(&error))?;
-        Err(CliError::Api(api_error(status, &text)))
+        let mut error = api_error(status, &text);
+        match status {
+            StatusCode::UNAUTHORIZED if self.key.is_none() => error.message.push_str(NO_KEY),
+            StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
+            // Where a route is known, its 404 is an envelope; of files it is not.
+            StatusCode::NOT_FOUND if error.request_id.is_none() && !path.contains(FILES) => {
+                let known = printable(&path);
+                error.message = format!(
+                    "{} has no {known}: it is older than this command, or no Sightline server",
+                    self.server()
+                );
+            }
+            _ => {}
+        }
+        Err(CliError::Api(error))
     }
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {

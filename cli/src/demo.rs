@@ -207,7 +207,7 @@ fn work(
     .write(&report)?;
 
     let mut out = Out::stdout();
-    out.table(&markers::table(&markers))?;
+    markers::print(&mut out, &markers, false)?;
     out.finish()?;
     eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
     eprintln!("report: {}", printable(&report.to_string_lossy()));

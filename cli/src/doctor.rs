@@ -1,5 +1,5 @@
-//! `sightline doctor`: what this machine can decode, measure and embed, what a server here has for
-//! models, and why not.
+//! `sightline doctor`: what this machine can decode, measure and embed, what its server finds wrong
+//! with itself, and why not.
 //!
 //! Nothing is believed that can be tried: each backend decodes a tiny clip of every codec in a real,
 //! sandboxed worker, bit for bit, the worker tries what its sandbox must refuse, and the embedding

@@ -17,11 +17,20 @@ pub fn no_color() -> bool {
 
 /// Where an executable of the service would be taken from: the variable, else the search path.
 pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+    let named = (!variable.is_empty()).then(|| std::env::var_os(variable)).flatten();
+    if let Some(path) = named.filter(|value| !value.is_empty()) {
         return Some(PathBuf::from(path)).filter(|path| path.is_file());
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// The server beside this program, or else the one on the search path.
+pub fn server_program() -> Option<PathBuf> {
+    const NAME: &str = "sightline-server";
+    // Where this program is cannot always be told; then there is the path.
+    let beside = std::env::current_exe().ok().map(|this| this.with_file_name(NAME));
+    beside.filter(|path| path.is_file()).or_else(|| find_program("", NAME))
 }
 
 /// What the sandbox of media workers must be like, where somebody says it.

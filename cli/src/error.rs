@@ -68,7 +68,9 @@ pub enum CliError {
     #[error("{}: {source}", dir.display())]
     Log { dir: PathBuf, source: timeline::TimelineError },
     /// No HTTP exchange took place.
-    #[error("no answer from {server}: {reason}")]
+    #[error(
+        "no answer from {server}: {reason}; start sightline-server there, or name another with --server or SIGHTLINE_SERVER"
+    )]
     Unreachable { server: String, reason: String },
     /// The server answered with an error.
     #[error("{0}")]

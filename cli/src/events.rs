@@ -6,13 +6,14 @@
 use std::time::{Duration, Instant};
 
 use media::WallTime;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     client::{Client, QUICK, ServerArgs},
     error::CliError,
     output::{Out, Table, printable},
     wire::{EventRecord, QueryReply},
+    words,
 };
 
 const PAGE: u32 = 1000;
@@ -24,6 +25,7 @@ const ENDS: [&str; 5] =
 
 /// Arguments of `events`.
 #[derive(clap::Args)]
+#[command(after_long_help = words::of_events())]
 pub struct EventsArgs {
     /// Run id
     run: String,
@@ -55,12 +57,18 @@ pub struct Query<'a> {
     pub wait_ms: Option<u32>,
 }
 
+/// What is read of a run's state.
+#[derive(Deserialize)]
+struct State {
+    state: String,
+}
+
 /// Runs `events`.
 pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = Client::new(&args.server)?;
     let mut from_seq = args.from_seq;
-    let mut waiting = false;
-    let mut table = Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]);
+    let (mut waiting, mut over) = (false, false);
+    let mut table = heading();
     loop {
         let query = Query {
             run_id: &args.run,
@@ -70,22 +78,37 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
             wait_ms: waiting.then_some(WAIT_MS),
         };
         let reply = ask(&client, &query, args.follow)?;
-        print(args, &reply.matches, &mut table)?;
+        print(args.json, &reply.matches, &mut table)?;
         from_seq = reply.next_from_seq;
         let whole = !reply.has_more;
         let ended = reply.matches.iter().any(|event| ENDS.contains(&event.kind.as_str()));
-        if whole && (!args.follow || ended) {
+        if whole && (!args.follow || ended || over) {
             return Ok(());
         }
-        waiting = args.follow && whole;
+        // An end that is not among the events asked for is in the state; what came before it is read
+        // once more.
+        over = whole && has_ended(&client, &args.run)?;
+        waiting = args.follow && whole && !over;
     }
 }
 
+/// Whether nothing comes any more.
+fn has_ended(client: &Client, run: &str) -> Result<bool, CliError> {
+    let state: State = patiently(true, || client.get(&client.run_path(run, "/state")?, &[]))?;
+    Ok(!matches!(state.state.as_str(), "pending" | "processing"))
+}
+
 /// One poll; while following, a server that went away gets some time to come back.
-fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
+pub fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
+    let patience = QUICK + Duration::from_millis(WAIT_MS.into());
+    patiently(patient, || client.post("v1/query", query, patience))
+}
+
+/// Asks again where nobody answers, if that is worth some time.
+pub fn patiently<T>(patient: bool, ask: impl Fn() -> Result<T, CliError>) -> Result<T, CliError> {
     let give_up = Instant::now() + RECONNECT;
     loop {
-        match client.post("v1/query", query, QUICK + Duration::from_millis(WAIT_MS.into())) {
+        match ask() {
             Err(CliError::Unreachable { reason, .. }) if patient && Instant::now() < give_up => {
                 eprintln!("sightline: {}; trying again", printable(&reason));
                 std::thread::sleep(RETRY_EVERY);
@@ -95,9 +118,15 @@ fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, 
     }
 }
 
-fn print(args: &EventsArgs, events: &[EventRecord], table: &mut Table) -> Result<(), CliError> {
+/// The table of events.
+pub fn heading() -> Table {
+    Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"])
+}
+
+/// Prints events as JSON lines, or as further rows of `table`.
+pub fn print(json: bool, events: &[EventRecord], table: &mut Table) -> Result<(), CliError> {
     let mut out = Out::stdout();
-    if args.json {
+    if json {
         events.iter().try_for_each(|event| out.json_line(event))?;
         return out.finish();
     }
@@ -113,6 +142,9 @@ fn print(args: &EventsArgs, events: &[EventRecord], table: &mut Table) -> Result
     out.finish()
 }
 
+/// Fields that the table leaves out, or has first.
+const SKIPPED: [&str; 3] = ["request_id", "session_id", "description"];
+
 /// The scalars of a payload, as many as fit on a line.
 fn brief(payload: &str) -> String {
     const KEPT: usize = 100;
@@ -120,7 +152,10 @@ fn brief(payload: &str) -> String {
         return printable(&payload.chars().take(KEPT).collect::<String>());
     };
     let mut line = String::new();
-    for (name, value) in fields.iter().filter(|(name, _)| *name != "request_id") {
+    // What was said is what a person looks for; ids are in the JSON.
+    let said = fields.get_key_value("description").filter(|(_, said)| **said != "");
+    let others = fields.iter().filter(|(name, _)| !SKIPPED.contains(&name.as_str()));
+    for (name, value) in said.into_iter().chain(others) {
         let text = match value {
             serde_json::Value::Null => continue,
             serde_json::Value::Array(list) => format!("{name}=[{}]", list.len()),
@@ -128,7 +163,11 @@ fn brief(payload: &str) -> String {
             serde_json::Value::String(text) => format!("{name}={text}"),
             scalar => format!("{name}={scalar}"),
         };
-        if line.chars().count() + text.chars().count() > KEPT {
+        let text = match text.char_indices().nth(KEPT) {
+            Some((end, _)) if line.is_empty() => format!("{}..", &text[..end]),
+            _ => text,
+        };
+        if line.chars().count() + text.chars().count() > KEPT + 2 {
             line.push_str(" ..");
             break;
         }
@@ -148,6 +187,10 @@ mod tests {
     fn a_payload_becomes_one_line_of_its_scalars() {
         let payload = "{\"request_id\":\"req-1\",\"frames\":3,\"signals\":[{},{}],\"tenant_id\":null,\"mode\":\"balanced\"}";
         assert_eq!(brief(payload), "frames=3 signals=[2] mode=balanced");
+        let said = "{\"session_id\":\"sess-1\",\"frame_index\":4,\"description\":\"a van\"}";
+        assert_eq!(brief(said), "description=a van frame_index=4");
+        let long = format!("{{\"a\":1,\"description\":\"{}\"}}", "ä".repeat(200));
+        assert!(brief(&long).starts_with("description=ää") && brief(&long).ends_with(".. .."));
         assert_eq!(brief("not json"), "not json");
     }
 }

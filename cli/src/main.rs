@@ -17,20 +17,30 @@ mod environment;
 mod error;
 mod events;
 mod export;
+mod files;
+mod interactions;
 mod interrupt;
+mod jobs;
+mod keyframes;
 mod log;
 mod markers;
 mod mcp;
+mod models;
 mod output;
 mod progress;
 mod report;
+mod run;
 mod runs;
 mod search;
+mod thresholds;
 mod trust;
 mod upload;
 mod verify;
+mod webhooks;
 mod whip;
 mod wire;
+mod words;
+mod work;
 
 use std::process::ExitCode;
 
@@ -50,23 +60,39 @@ struct Cli {
 enum Command {
     /// Analyse a video file without a server
     Analyze(analyze::AnalyzeArgs),
-    /// Upload a media file to a server
-    Upload(upload::UploadArgs),
-    /// Manage runs on a server
+    /// Have a server analyse a file, a URL or a camera, and say what it finds
+    Run(run::RunArgs),
+    /// Manage runs on a server, step by step
     Runs(runs::RunsArgs),
     /// Show the events of a run
     Events(events::EventsArgs),
+    /// Show what models said of a run
+    Interactions(interactions::InteractionsArgs),
     /// Find descriptions that have a text in them
     Search(search::SearchArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
     /// Write a run's frames, markers and events as Parquet files
     Export(export::ExportArgs),
+    /// List the stills of a run
+    Keyframes(keyframes::KeyframesArgs),
+    /// Save a still of a run as JPEG
+    Keyframe(keyframes::KeyframeArgs),
+    /// Show the work of a run under way, or cancel it
+    Jobs(jobs::JobsArgs),
+    /// List the models of a server and what its backends have
+    Models(models::ModelsArgs),
+    /// Upload a media file to a server
+    Upload(upload::UploadArgs),
+    /// Manage your uploads on a server
+    Files(files::FilesArgs),
+    /// Have events sent to a URL
+    Webhooks(webhooks::WebhooksArgs),
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs),
     /// Decode a run's source again and prove every signal, decision and still of it
     Verify(verify::VerifyArgs),
-    /// Say what this machine can decode, measure and embed, and why not
+    /// Say what this machine and its server can do, what is wrong, and what to do about it
     Doctor(doctor::DoctorArgs),
     /// Measure what this machine can carry
     Bench(bench::BenchArgs),
@@ -90,12 +116,20 @@ fn main() -> ExitCode {
     }
     let outcome = match Cli::parse().command {
         Command::Analyze(args) => analyze::run(&args),
-        Command::Upload(args) => upload::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Events(args) => events::run(&args),
+        Command::Interactions(args) => interactions::run(&args),
         Command::Search(args) => search::run(&args),
         Command::Markers(args) => markers::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Keyframes(args) => keyframes::list(&args),
+        Command::Keyframe(args) => keyframes::get(&args),
+        Command::Jobs(args) => jobs::run(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Upload(args) => upload::run(&args),
+        Command::Files(args) => files::run(&args),
+        Command::Webhooks(args) => webhooks::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),

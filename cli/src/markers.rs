@@ -5,10 +5,15 @@ use crate::{
     error::CliError,
     output::{Out, Table, clock},
     wire::{MarkerRecord, MarkersReply},
+    words,
 };
+
+/// The type of markers that only say that nothing happened.
+const NOTHING: &str = "context_observation";
 
 /// Arguments of `markers`.
 #[derive(clap::Args)]
+#[command(after_long_help = words::of_markers())]
 pub struct MarkersArgs {
     /// Run id
     run: String,
@@ -24,7 +29,16 @@ pub struct MarkersArgs {
     /// Only markers that start at or before this frame
     #[arg(long, value_name = "N")]
     to_frame: Option<u64>,
-    /// Print a JSON array
+    /// Markers of the gate, of the model where one spoke, or of both [default: as the analysis has them]
+    #[arg(long, value_parser = ["gate", "model", "all"])]
+    origin: Option<String>,
+    /// Markers of this analysis, or of "all", instead of the newest
+    #[arg(long, value_name = "ID")]
+    analysis: Option<String>,
+    /// Also show those that only say that nothing happened
+    #[arg(long)]
+    all: bool,
+    /// Print a JSON array of all of them
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -40,6 +54,8 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
         ("event_type", args.event_type.clone()),
         ("from_frame", number(args.from_frame)),
         ("to_frame", number(args.to_frame)),
+        ("origin", args.origin.clone()),
+        ("analysis_id", args.analysis.clone()),
     ];
     let query: Vec<(&str, String)> =
         filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -48,9 +64,23 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&markers)?;
     } else {
-        out.table(&table(&markers))?;
+        // Who names a type wants to see it.
+        print(&mut out, &markers, args.all || args.event_type.is_some())?;
     }
     out.finish()
+}
+
+/// Prints a table of markers; without `all`, of those that say that something happened.
+pub fn print(out: &mut Out, markers: &[MarkerRecord], all: bool) -> Result<(), CliError> {
+    let shown = markers.iter().filter(|marker| all || marker.event_type != NOTHING);
+    let shown: Vec<&MarkerRecord> = shown.collect();
+    out.table(&table(&shown))?;
+    out.flush()?;
+    match markers.len() - shown.len() {
+        0 => {}
+        left => eprintln!("sightline: {left} of {NOTHING} are left out (--all)"),
+    }
+    Ok(())
 }
 
 /// Every marker of `run` that the filters of `query` let through.
@@ -66,7 +96,7 @@ pub fn fetch(
 }
 
 /// One line a marker.
-pub fn table(markers: &[MarkerRecord]) -> Table {
+fn table(markers: &[&MarkerRecord]) -> Table {
     let mut table = Table::new(&["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"]);
     for marker in markers {
         table.push([

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use media::{escaped, is_hidden};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{environment, error::CliError};
 
@@ -184,6 +185,11 @@ pub fn printable(text: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+/// A JSON value as a cell: strings without quotes.
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), printable)
 }
 
 /// Media time as `m:ss.mmm`, with hours when there are any.

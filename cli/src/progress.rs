@@ -10,23 +10,6 @@ const BYTES: &str =
     "{prefix:.bold} [{bar:32.cyan/dim}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner:.cyan} {prefix:.bold} {msg}";
 
-/// Something that takes a while and cannot say how long.
-pub struct Spinner(ProgressBar);
-
-impl Spinner {
-    /// Starts turning.
-    pub fn start(what: &'static str) -> Spinner {
-        let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
-        bar.enable_steady_tick(REDRAW);
-        Spinner(bar)
-    }
-
-    /// Leaves no trace.
-    pub fn clear(self) {
-        self.0.finish_and_clear();
-    }
-}
-
 /// Progress through media time.
 pub struct Through {
     bar: ProgressBar,
@@ -55,6 +38,38 @@ impl Through {
     /// Leaves no trace.
     pub fn clear(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Progress through the frames of a job.
+pub struct Frames(ProgressBar);
+
+impl Frames {
+    /// A spinner, until it is told how many frames there are.
+    pub fn start(what: &'static str) -> Frames {
+        let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
+        bar.enable_steady_tick(REDRAW);
+        Frames(bar)
+    }
+
+    /// Moves to `done` of `total` and says how it goes.
+    pub fn at(&mut self, done: u64, total: Option<u64>, message: String) {
+        if let Some(total) = total.filter(|total| self.0.length() != Some(*total)) {
+            self.0.set_style(style(BAR));
+            self.0.set_length(total);
+        }
+        self.0.set_position(done);
+        self.0.set_message(message);
+    }
+
+    /// Prints something while the bar is out of the way.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
+    /// Leaves no trace.
+    pub fn clear(self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -1,18 +1,17 @@
-//! `sightline runs`: the life of a run over HTTP: create, ingest, analyze, look, stop, delete.
+//! `sightline runs`: the life of a run over HTTP, step by step.
 
-use std::path::Path;
+mod steps;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    client::{Client, LONG, QUICK, ServerArgs},
+    client::{Client, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable},
-    progress::Spinner,
-    upload,
+    output::{Out, Table, printable, text},
     wire::RunRecord,
+    work::post_nothing,
 };
+pub use steps::{AnalyzeBody, IngestBody};
 
 /// Arguments of `runs`.
 #[derive(clap::Args)]
@@ -45,14 +44,38 @@ enum RunsCommand {
         /// Model of the server's catalog
         #[arg(long)]
         model: Option<String>,
+        /// What to call it
+        #[arg(long)]
+        label: Option<String>,
     },
     /// Show one run
     Show {
         /// Run id
         run: String,
     },
-    /// Stop a run; its events stay
+    /// Say what to call a run
+    Label {
+        /// Run id
+        run: String,
+        /// The label; nothing takes it away
+        label: Option<String>,
+    },
+    /// End a run well: nothing more comes
+    Finish {
+        /// Run id
+        run: String,
+    },
+    /// Stop a run, or all that are active; their events stay
     Stop {
+        /// Run id
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        run: Option<String>,
+        /// Every active run of yours
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show how a live run goes: loss, jitter, bit rate, and a word for it
+    Health {
         /// Run id
         run: String,
     },
@@ -66,164 +89,83 @@ enum RunsCommand {
         /// Run id
         run: String,
     },
-    /// Decode a file that the server can read into a run
-    Ingest(IngestArgs),
+    /// Decode a source that the server can read into a run
+    Ingest(steps::IngestArgs),
     /// Derive markers from the frames of a run
-    Analyze(AnalyzeArgs),
-}
-
-/// Arguments of `runs ingest`.
-#[derive(clap::Args)]
-struct IngestArgs {
-    /// Run id
-    run: String,
-    /// Path or URL as the server sees it, under one of its ingest roots
-    source: String,
-    /// The source is a file of this machine: upload it first
-    #[arg(long)]
-    upload: bool,
-    /// Analyse so many frames a second instead of all
-    #[arg(long, value_name = "RATE")]
-    fps: Option<f64>,
-    /// Most frames to analyse, 500000 at most [default: the server's, 512]
-    #[arg(long, value_name = "N")]
-    max_frames: Option<u64>,
-    /// Name of the stream
-    #[arg(long, value_name = "NAME")]
-    stream_id: Option<String>,
-}
-
-/// Arguments of `runs analyze`.
-#[derive(clap::Args)]
-struct AnalyzeArgs {
-    /// Run id
-    run: String,
-    /// Model to record; the run's own when not given
-    #[arg(long)]
-    model: Option<String>,
-    /// Frames in a window, 2 to 256
-    #[arg(long, value_name = "N")]
-    window_size: Option<u32>,
-    /// Length of a segment in milliseconds, 50 to 60000
-    #[arg(long, value_name = "MS")]
-    segment_ms: Option<u32>,
-    /// Frames within which a segment confirms the one before
-    #[arg(long, value_name = "N")]
-    correction_window: Option<u32>,
-}
-
-/// The body of `POST /v1/runs/{id}/ingest`.
-#[derive(Serialize, Default)]
-pub struct IngestBody {
-    pub source_uri: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampling_policy: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fixed_fps: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_frames: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream_id: Option<String>,
-}
-
-/// The body of `POST /v1/runs/{id}/analyze`.
-#[derive(Serialize, Default)]
-pub struct AnalyzeBody {
-    pub model: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_size: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub segment_ms: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub marker_correction_window_frames: Option<u32>,
+    Analyze(steps::AnalyzeArgs),
+    /// Decode a source, ask a model about it chunk by chunk, derive markers, end the run
+    Reason(steps::ReasonArgs),
 }
 
 /// Runs `runs`.
 pub fn run(args: &RunsArgs) -> Result<(), CliError> {
     let client = Client::new(&args.server)?;
-    let nothing = Map::new();
+    let json = args.json;
     let path = |run: &str, rest| client.run_path(run, rest);
     match &args.command {
-        RunsCommand::List { status, limit } => list(&client, args.json, status.clone(), *limit),
-        RunsCommand::Create { mode, model } => {
-            let fields = [("mode", mode), ("model", model)];
+        RunsCommand::List { status, limit } => list(&client, json, status.clone(), *limit),
+        RunsCommand::Create { mode, model, label } => {
+            let fields = [("mode", mode), ("model", model), ("label", label)];
             let body: Map<String, Value> = fields
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())))
                 .collect();
             let reply: Value = client.post("v1/runs", &body, QUICK)?;
-            say(args.json, &reply, |reply| reply["run_id"].as_str().unwrap_or_default().to_owned())
+            say(json, &reply, |reply| text(&reply["run_id"]))
         }
-        RunsCommand::Show { run } => {
-            show(args.json, &client.get::<Map<_, _>>(&path(run, "")?, &[])?)
+        RunsCommand::Show { run } => show(json, &client.get::<Map<_, _>>(&path(run, "")?, &[])?),
+        RunsCommand::Label { run, label } => {
+            let reply = client.patch(&path(run, "")?, &json!({ "label": label }))?;
+            say(json, &reply, |_| format!("{run} labelled"))
         }
-        RunsCommand::Stop { run } => {
-            let reply = client.post(&path(run, "/stop")?, &nothing, QUICK)?;
-            say(args.json, &reply, |_| format!("{run} stopped"))
+        RunsCommand::Finish { run } => {
+            let reply = post_nothing(&client, run, "/finish")?;
+            say(json, &reply, |_| format!("{run} finished"))
+        }
+        RunsCommand::Stop { run: Some(run), .. } => {
+            let reply = post_nothing(&client, run, "/stop")?;
+            say(json, &reply, |_| format!("{run} stopped"))
+        }
+        RunsCommand::Stop { run: None, .. } => stop_all(&client, json),
+        RunsCommand::Health { run } => {
+            show(json, &client.get::<Map<_, _>>(&path(run, "/health")?, &[])?)
         }
         RunsCommand::Keepalive { run } => {
-            let reply = client.post(&path(run, "/keepalive")?, &nothing, QUICK)?;
-            say(args.json, &reply, |_| format!("{run} kept alive"))
+            let reply = post_nothing(&client, run, "/keepalive")?;
+            say(json, &reply, |_| format!("{run} kept alive"))
         }
         RunsCommand::Delete { run } => {
             let reply = client.delete(&path(run, "")?)?;
-            say(args.json, &reply, |_| format!("{run} deleted"))
+            say(json, &reply, |_| format!("{run} deleted"))
         }
-        RunsCommand::Ingest(ingest) => {
-            let source_uri = match ingest.upload {
-                true => {
-                    let kept = upload::send(&client, Path::new(&ingest.source))?;
-                    kept["file_path"].as_str().unwrap_or_default().to_owned()
-                }
-                false => ingest.source.clone(),
-            };
-            let body = IngestBody {
-                source_uri,
-                sampling_policy: ingest.fps.map(|_| "fixed"),
-                fixed_fps: ingest.fps,
-                max_frames: ingest.max_frames,
-                stream_id: ingest.stream_id.clone(),
-            };
-            let spinner = Spinner::start("decoding on the server");
-            let reply = client.post(&path(&ingest.run, "/ingest")?, &body, LONG);
-            spinner.clear();
-            say(args.json, &reply?, ingested)
-        }
-        RunsCommand::Analyze(analyze) => self::analyze(&client, args.json, analyze),
+        RunsCommand::Ingest(ingest) => ingest.run(&client, json),
+        RunsCommand::Analyze(analyze) => analyze.run(&client, json),
+        RunsCommand::Reason(reason) => reason.run(&client, json),
     }
 }
 
-/// What an ingest came to, and that there is more where it stopped at its limit.
-fn ingested(reply: &Value) -> String {
-    let frames = &reply["decoded_frames"];
-    let line = format!("{frames} frames decoded ({})", text(&reply["decoder"]));
-    match reply["more_frames"].as_bool() {
-        Some(true) => format!("{line}; the source has more: --max-frames asks for them"),
-        _ => line,
+/// Stops every active run of the caller.
+fn stop_all(client: &Client, json: bool) -> Result<(), CliError> {
+    let mut runs = Vec::new();
+    for status in ["pending", "processing"] {
+        let query = [("status", status.to_owned()), ("limit", "1000".to_owned())];
+        client.pages("v1/runs", &query, |page: Vec<RunRecord>| runs.extend(page))?;
     }
-}
-
-fn analyze(client: &Client, json: bool, args: &AnalyzeArgs) -> Result<(), CliError> {
-    let model = match &args.model {
-        Some(model) => model.clone(),
-        None => {
-            let run: RunRecord = client.get(&client.run_path(&args.run, "")?, &[])?;
-            run.model.ok_or_else(|| {
-                CliError::Usage("the run names no model; give one with --model".to_owned())
-            })?
+    let mut out = Out::stdout();
+    for RunRecord { run_id, .. } in &runs {
+        match post_nothing(client, run_id, "/stop") {
+            Ok(reply) if json => out.json_line(&reply)?,
+            Ok(_) => out.line(format!("{run_id} stopped"))?,
+            // It has ended meanwhile.
+            Err(CliError::Api(error)) if matches!(error.status, 404 | 409) => {}
+            Err(error) => return Err(error),
         }
-    };
-    let body = AnalyzeBody {
-        model,
-        window_size: args.window_size,
-        segment_ms: args.segment_ms,
-        marker_correction_window_frames: args.correction_window,
-    };
-    let reply = client.post(&client.run_path(&args.run, "/analyze")?, &body, LONG)?;
-    say(json, &reply, |reply| {
-        let markers = reply["markers"].as_array().map_or(0, Vec::len);
-        format!("{} frames analysed, {markers} markers", reply["generated"])
-    })
+    }
+    out.finish()?;
+    if runs.is_empty() {
+        eprintln!("sightline: no run of yours is active");
+    }
+    Ok(())
 }
 
 fn list(client: &Client, json: bool, status: Option<String>, limit: u32) -> Result<(), CliError> {
@@ -235,14 +177,17 @@ fn list(client: &Client, json: bool, status: Option<String>, limit: u32) -> Resu
         out.json(&runs)?;
         return out.finish();
     }
-    let mut table = Table::new(&["RUN", "STATUS", "MODE", "CREATED", "SOURCE"]);
+    let mut table = Table::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for run in runs {
+        let now = run.active_job.as_ref().and_then(under_way);
+        let live = || run.source.clone().filter(|_| run.session_id.is_some());
         table.push([
             run.run_id,
             run.status,
-            or_dash(run.mode),
+            now.or_else(live).unwrap_or_else(|| "-".to_owned()),
             or_dash(run.created_at),
+            or_dash(run.label),
             or_dash(run.source_uri),
         ]);
     }
@@ -264,7 +209,7 @@ fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
 }
 
 /// How far a job has come, if `value` is one.
-fn under_way(value: &Value) -> Option<String> {
+pub fn under_way(value: &Value) -> Option<String> {
     let done = value["frames_done"].as_u64()?;
     let (kind, status) = (text(&value["kind"]), text(&value["status"]));
     let mut line = match value["frames_total"].as_u64() {
@@ -281,7 +226,7 @@ fn under_way(value: &Value) -> Option<String> {
 }
 
 /// Prints the server's answer, or the one line that a person wants of it.
-fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
+pub fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
     let mut out = Out::stdout();
     if json {
         out.json(reply)?
@@ -289,10 +234,6 @@ fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result
         out.line(printable(&line(reply)))?
     }
     out.finish()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), printable)
 }
 
 #[cfg(test)]

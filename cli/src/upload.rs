@@ -34,9 +34,14 @@ pub fn run(args: &UploadArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&reply)?;
     } else {
-        out.line(printable(reply["file_path"].as_str().unwrap_or_default()))?;
+        out.line(printable(&path_of(&reply)))?;
     }
     out.finish()
+}
+
+/// The path that an upload's answer gives it.
+pub fn path_of(reply: &Value) -> String {
+    reply["file_path"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Uploads the file at `path`; the server's answer names what it is called there.

@@ -4,7 +4,7 @@
 
 use media::{EventType, Marker, Score, Signal};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 /// A marker as `GET /v1/runs/{id}/markers` gives it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,7 +112,11 @@ impl SignalRecord {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     pub run_id: String,
+    #[serde(default)]
+    pub label: Option<String>,
     pub status: String,
+    #[serde(default)]
+    pub active_job: Option<Value>,
     #[serde(default)]
     pub mode: Option<String>,
     #[serde(default)]

@@ -1,87 +1,90 @@
-//! Checks of a running server: that it answers, and the models that its backends have.
+//! What a running server finds wrong with itself; where none runs, whether one would start here.
+
+use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
 use super::{Check, State};
 use crate::{
     client::{Client, ServerArgs},
+    environment,
     error::CliError,
     output::printable,
 };
 
+/// Answer of `GET /v1/doctor`.
 #[derive(Deserialize)]
-struct Models {
-    models: Vec<Model>,
-    providers: Vec<Provider>,
+struct Diagnosis {
+    checks: Vec<Found>,
 }
 
 #[derive(Deserialize)]
-struct Model {
-    id: String,
-    providers_available: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Provider {
+struct Found {
     name: String,
-    reachable: bool,
-    last_error: Option<String>,
-    #[serde(default)]
-    asked_for: Option<String>,
-    #[serde(default)]
-    lists: Option<Vec<String>>,
+    status: String,
+    message: String,
+    advice: Option<String>,
 }
 
-/// Checks that the server answers, and its model backends.
+/// That the server answers, and its own checks.
 pub fn checks(args: &ServerArgs) -> Vec<Check> {
     let check = |state, detail: String| Check::new("server", "answers", state, detail);
     let client = match Client::new(args) {
         Ok(client) => client,
         Err(error) => return vec![check(State::Fail, error.to_string())],
     };
-    let server = printable(&client.server());
-    let models: Models = match client.get("v1/models", &[]) {
-        Ok(models) => models,
-        Err(CliError::Api(error)) if error.status == 401 => {
-            let said =
-                format!("{server} refuses the key: SIGHTLINE_API_KEY has that of the client");
-            return vec![check(State::Warn, said)];
-        }
+    let found: Diagnosis = match client.get("v1/doctor", &[]) {
+        Ok(found) => found,
         Err(error @ CliError::Unreachable { .. }) => {
-            return vec![check(State::Absent, error.to_string())];
+            return vec![check(State::Absent, error.to_string()), configuration()];
+        }
+        Err(CliError::Api(error)) if matches!(error.status, 401 | 404) => {
+            return vec![check(State::Warn, error.message)];
+        }
+        Err(error @ CliError::Reply { .. }) => {
+            let said = format!("{error}; another program has the port (SERVICE_BIND_ADDR)");
+            return vec![check(State::Fail, said)];
         }
         Err(error) => return vec![check(State::Fail, error.to_string())],
     };
-    let mut checks = vec![check(State::Ok, server)];
-    checks.extend(models.providers.iter().map(|provider| models.backend(provider)));
-    if models.providers.is_empty() {
-        let detail = "no model backend is configured: SERVICE_VLLM_BASE_URL names one";
-        checks.push(Check::new("models", "backends", State::Absent, detail));
-    }
+    let mut checks = vec![check(State::Ok, printable(&client.server()))];
+    checks.extend(found.checks.into_iter().map(Check::from));
     checks
 }
 
-impl Models {
-    fn backend(&self, provider: &Provider) -> Check {
-        let check = |state, detail: String| {
-            Check::new("models", &printable(&provider.name), state, printable(&detail))
+impl From<Found> for Check {
+    fn from(found: Found) -> Check {
+        let state = match found.status.as_str() {
+            "ok" => State::Ok,
+            "problem" => State::Fail,
+            _ => State::Warn,
         };
-        let Provider { name, reachable, last_error, asked_for, lists } = provider;
-        let ready = self.models.iter().filter(|model| model.providers_available.contains(name));
-        let ready: Vec<&str> = ready.map(|model| model.id.as_str()).collect();
-        let lists = lists.as_ref().map_or("nothing".to_owned(), |lists| lists.join(", "));
-        let failed = last_error.as_ref().map(|error| format!("; its last answer: it {error}"));
-        let failed = failed.unwrap_or_default();
-        match asked_for {
-            _ if !reachable => check(State::Fail, format!("cannot be reached{failed}")),
-            Some(asked) if ready.is_empty() => check(
-                State::Fail,
-                format!("asked for {asked}, which it does not list; it lists {lists}"),
-            ),
-            None if ready.is_empty() => {
-                check(State::Fail, format!("has no model that the server knows; it lists {lists}"))
-            }
-            _ => check(State::Ok, format!("serves {}; it lists {lists}{failed}", ready.join(", "))),
+        let advice = found.advice.map_or_else(String::new, |advice| format!(": {advice}"));
+        let detail = printable(&format!("{}{advice}", found.message));
+        Check::new("server", &printable(&found.name), state, detail)
+    }
+}
+
+/// What a server that is started here, with this environment, would say of its settings.
+fn configuration() -> Check {
+    let check = |state, detail: &str| Check::new("server", "settings", state, printable(detail));
+    let Some(server) = environment::server_program() else {
+        return check(State::Absent, "no sightline-server beside this program or on PATH to ask");
+    };
+    let asked = Command::new(&server).arg("--check-config").stdin(Stdio::null()).output();
+    let said = match asked {
+        Ok(said) => said,
+        Err(error) => {
+            let said = format!("{} does not start: {error}", server.display());
+            return check(State::Fail, &said);
         }
+    };
+    let text = String::from_utf8_lossy(&said.stderr);
+    let text: Vec<&str> =
+        text.lines().map(|line| line.trim_start_matches("sightline-server: ")).collect();
+    match (said.status.success(), text.is_empty()) {
+        (true, true) => check(State::Ok, "a server would start with this environment's"),
+        (true, false) => check(State::Warn, &text.join("; ")),
+        (false, _) => check(State::Warn, &format!("a server would not start: {}", text.join("; "))),
     }
 }

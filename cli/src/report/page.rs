@@ -14,6 +14,7 @@ use super::{Report, shelf::Tone};
 use crate::{
     output::{clock, grouped},
     wire::MarkerRecord,
+    words,
 };
 
 const PAGE: &str = include_str!("page.html");
@@ -43,6 +44,7 @@ fn fill(slot: &str, report: &Report<'_>, out: &mut impl Write) -> io::Result<()>
         "film" => film(report, out),
         "curves" => lanes(report, out),
         "gallery" => gallery(report, out),
+        "words" => words(out),
         "version" => out.write_all(env!("CARGO_PKG_VERSION").as_bytes()),
         "made_at" => out.write_all(text(&report.made_at).as_bytes()),
         "data" => data(report, out),
@@ -176,6 +178,16 @@ fn lanes(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
             out,
             r#"<div class="lane curve {id}" id="lane-{id}" data-label="{label}"><div class="name">{label} <span class="now">–</span><small>{hint}</small></div><div class="track curve"></div></div>"#
         )?;
+    }
+    Ok(())
+}
+
+/// What the words of the page mean.
+fn words(out: &mut impl Write) -> io::Result<()> {
+    let rows = words::table("event_type").into_iter().chain(words::table("status"));
+    let confidence = ("confidence".to_owned(), words::confidence());
+    for (word, means) in rows.chain([confidence]) {
+        write!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", text(&word), text(&means))?;
     }
     Ok(())
 }

@@ -52,10 +52,17 @@ fn a_real_clip_gives_table_json_report_and_stills() {
     let page = std::fs::read_to_string(&report).expect("a report");
     assert_eq!(page.matches("<figure").count(), listed.len());
 
-    let table = sightline(&["analyze", &clip]).stdout;
-    assert!(table.starts_with("TYPE"), "{table}");
     let markers = document["markers"].as_array().expect("a list");
-    assert_eq!(table.lines().count(), 1 + markers.len());
+    let says_nothing = |marker: &&Value| marker["event_type"] == "context_observation";
+    let nothing = markers.iter().filter(says_nothing).count();
+    assert!(0 < nothing && nothing < markers.len(), "{markers:?}");
+    for (all, rows) in [(false, markers.len() - nothing), (true, markers.len())] {
+        let args: &[&str] = if all { &["analyze", &clip, "--all"] } else { &["analyze", &clip] };
+        let outcome = sightline(args);
+        assert!(outcome.stdout.starts_with("TYPE"), "{}", outcome.stdout);
+        assert_eq!(outcome.stdout.lines().count(), 1 + rows, "{}", outcome.stdout);
+        assert_eq!(outcome.stderr.contains("left out (--all)"), !all, "{}", outcome.stderr);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod arguments;
+mod commands;
 mod demo;
 mod export;
 mod gpu_check;
@@ -11,6 +12,7 @@ mod log;
 mod no_landlock;
 mod places;
 mod remote;
+mod run;
 mod sandbox;
 mod support;
 mod terminal;

@@ -18,10 +18,10 @@ const KEY: &str = "verysecretkey";
 pub type Answer = (u16, String);
 
 /// What a client sent.
-struct Asked {
-    line: String,
+pub struct Asked {
+    pub line: String,
     key: Option<String>,
-    body: String,
+    pub body: String,
 }
 
 /// Answers one request after the other, each on its own connection.
@@ -50,13 +50,17 @@ impl Script {
         Script { address, asked }
     }
 
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub fn run(&self, args: &[&str]) -> Outcome {
         let mut command = command(args);
         command.env("SIGHTLINE_SERVER", &self.address).env("SIGHTLINE_API_KEY", KEY);
         finish(command)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().expect("no panic"))
     }
 }
@@ -106,9 +110,10 @@ fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
         .to_string()
     };
     let cases = [
-        (401, envelope("missing key"), 6, "missing key"),
+        (401, envelope("missing key"), 6, "missing key; SIGHTLINE_API_KEY (or --key) is none of"),
         (404, envelope("no such run"), 3, "no such run"),
         (422, envelope("refused"), 5, "source_uri: outside the roots"),
+        (404, "nothing here".to_owned(), 3, "older than this command, or no Sightline server"),
         (429, "slow down".to_owned(), 1, "slow down"),
         (500, envelope("odd\u{1b}[2J"), 1, "odd\u{fffd}[2J (HTTP 500, req-0011223344556677)"),
         (302, String::new(), 1, "HTTP 302"),
@@ -128,39 +133,41 @@ fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
 }
 
 #[test]
-fn doctor_says_what_model_backends_lack() {
-    let provider = |name: &str, reachable: bool, more: Value| {
-        let mut provider = json!({ "name": name, "reachable": reachable, "last_error": null });
-        provider.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
-        provider
-    };
-    let models = json!({
-        "models": [{ "id": "qwen3-vl-8b", "providers_available": ["stock"] }],
-        "providers": [
-            provider("stock", true, json!({ "asked_for": null, "lists": ["Qwen/Qwen3-VL-8B-Instruct"] })),
-            provider("wrong", true, json!({ "asked_for": "qwen3", "lists": ["acme/a", "acme/b"] })),
-            provider("gone", false, json!({ "last_error": "refused the connection", "lists": null })),
-        ],
-    });
-    let script = Script::start(vec![(200, models.to_string())]);
+fn doctor_prints_what_the_server_finds_wrong_with_itself() {
+    let row = |name: &str, status: &str, advice: Option<&str>| json!({ "name": name, "status": status, "message": format!("{name} looked at"), "advice": advice });
+    let checks = [
+        row("keys", "ok", None),
+        row("disk", "advice", Some("make\u{1b}[2J room")),
+        row("model backend gpu", "problem", Some("start it")),
+        row("later kind", "unheard of", None),
+    ];
+    let script =
+        Script::start(vec![(200, json!({ "request_id": "r", "checks": checks }).to_string())]);
     let outcome = script.run(&["doctor", "--json"]);
+    assert_eq!(script.asked()[0].line, "GET /v1/doctor HTTP/1.1");
     let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
-    let find = |name: &str| {
-        let mut checks = findings["checks"].as_array().expect("a list").iter();
-        let check = checks.find(|check| check["area"] == "models" && check["name"] == name);
-        let check = check.unwrap_or_else(|| panic!("no check of {name}"));
-        (check["state"].clone(), check["detail"].as_str().unwrap_or_default().to_owned())
-    };
-    for (name, state, words) in [
-        ("stock", "ok", "serves qwen3-vl-8b; it lists Qwen/Qwen3-VL-8B-Instruct"),
-        ("wrong", "fail", "asked for qwen3, which it does not list; it lists acme/a, acme/b"),
-        ("gone", "fail", "refused the connection"),
+    for (name, state, detail) in [
+        ("answers", "ok", "http://127.0.0.1"),
+        ("keys", "ok", "keys looked at"),
+        ("disk", "warn", "disk looked at: make\u{fffd}[2J room"),
+        ("model backend gpu", "fail", "looked at: start it"),
+        ("later kind", "warn", "looked at"),
     ] {
-        let (found, detail) = find(name);
-        assert_eq!(found, state, "{name}: {detail}");
-        assert!(detail.contains(words), "{name}: {detail}");
+        let mut checks = findings["checks"].as_array().expect("a list").iter();
+        let check = checks.find(|check| check["area"] == "server" && check["name"] == name);
+        let check = check.unwrap_or_else(|| panic!("no check {name}: {}", outcome.stdout));
+        assert_eq!(check["state"], state, "{check}");
+        assert!(check["detail"].as_str().unwrap_or_default().contains(detail), "{check}");
     }
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    for (answer, words) in [
+        ((404, "no such route".to_owned()), "older than this command"),
+        ((200, "<html>".to_owned()), "another program has the port"),
+    ] {
+        let outcome = Script::start(vec![answer]).run(&["doctor"]);
+        let line = outcome.stdout.lines().find(|line| line.contains("answers")).expect("a line");
+        assert!(line.contains(words), "{line}");
+    }
 }
 
 #[test]
@@ -196,9 +203,12 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
     let first = page(&[event(3, "ingest_received", json!({ "source_uri": "a" }))], 4)
         .1
         .replace("{\"source_uri\":\"a\"}", exact);
+    let state = |state: &str| (200, json!({ "request_id": "r", "state": state }).to_string());
     let script = Script::start(vec![
         (200, first),
+        state("processing"),
         page(&[], 4),
+        state("processing"),
         page(&[event(9, "run_completed", json!({ "frames": 1 }))], 10),
     ]);
     let outcome = script.run(&["events", RUN, "--follow", "--json", "--from-seq", "2"]);
@@ -206,9 +216,9 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines.len(), 2);
     assert!(lines[0].contains(exact), "payloads are printed as they came: {}", lines[0]);
-    let cursors: Vec<(Value, Value)> = script
-        .asked()
-        .iter()
+    let asked = script.asked();
+    let queries = asked.iter().filter(|asked| asked.line.starts_with("POST"));
+    let cursors: Vec<(Value, Value)> = queries
         .map(|asked| serde_json::from_str(&asked.body).expect("JSON"))
         .map(|body: Value| (body["from_seq"].clone(), body["wait_ms"].clone()))
         .collect();
@@ -216,6 +226,15 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
         cursors,
         [(2.into(), Value::Null), (4.into(), 20_000.into()), (4.into(), 20_000.into())]
     );
+}
+
+#[test]
+fn following_a_run_that_has_ended_ends() {
+    // Its end is not among the events that are asked for.
+    let ended = (200, json!({ "request_id": "r", "state": "completed" }).to_string());
+    let script = Script::start(vec![page(&[], 4), ended, page(&[], 4)]);
+    let outcome = script.run(&["events", RUN, "--follow", "--kind", "vlm", "--json"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, ""), "{}", outcome.stderr);
 }
 
 #[test]

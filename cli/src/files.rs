@@ -1,0 +1,108 @@
+//! `sightline files`: your uploads on a server.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, Table, bytes, printable, text},
+};
+
+/// Arguments of `files`.
+#[derive(clap::Args)]
+pub struct FilesArgs {
+    #[command(subcommand)]
+    command: FilesCommand,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum FilesCommand {
+    /// List your uploads
+    List,
+    /// Save an upload
+    Get {
+        /// Its name in the list
+        name: String,
+        /// Where to; standard output when missing
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Delete an upload
+    Delete {
+        /// Its name in the list
+        name: String,
+    },
+}
+
+/// Runs `files`.
+pub fn run(args: &FilesArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    match &args.command {
+        FilesCommand::List => list(&client, args.json),
+        FilesCommand::Get { name, out } => save(&client.bytes(&path(name)?)?, out.as_deref()),
+        FilesCommand::Delete { name } => {
+            let reply: Value = client.delete(&path(name)?)?;
+            let mut out = Out::stdout();
+            match args.json {
+                true => out.json(&reply)?,
+                false => out.line(format!("{} deleted", printable(name)))?,
+            }
+            out.finish()
+        }
+    }
+}
+
+/// The path of an upload, refusing names that would lead elsewhere.
+fn path(name: &str) -> Result<String, CliError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    match name.bytes().all(is_plain) && !name.starts_with('.') && !name.is_empty() {
+        true => Ok(format!("v1/files/{name}")),
+        false => Err(CliError::Usage(format!(
+            "no name of an upload, which `sightline files list` shows: {}",
+            printable(name)
+        ))),
+    }
+}
+
+/// Writes `content` to a file, or to standard output.
+pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError> {
+    if let Some(path) = to {
+        let failed = |source| CliError::Write { path: path.to_owned(), source };
+        return std::fs::write(path, content).map_err(failed);
+    }
+    let mut out = Out::stdout();
+    out.bytes(content)?;
+    out.finish()
+}
+
+fn list(client: &Client, json: bool) -> Result<(), CliError> {
+    let mut files = Vec::new();
+    client.pages("v1/files", &[], |page: Value| {
+        files.extend(page["files"].as_array().cloned().unwrap_or_default());
+    })?;
+    let mut out = Out::stdout();
+    if json {
+        out.json(&files)?;
+        return out.finish();
+    }
+    let mut table = Table::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
+    for file in &files {
+        table.push([
+            text(&file["file_name"]),
+            text(&file["uploaded_at"]),
+            bytes(file["bytes"].as_u64().unwrap_or(0)),
+            text(&file["media_type"]),
+            text(&file["original_name"]),
+            text(&file["file_path"]),
+        ]);
+    }
+    out.table(&table)?;
+    out.finish()
+}

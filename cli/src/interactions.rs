@@ -1,0 +1,64 @@
+//! `sightline interactions`: what models said of a run.
+
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, Table, clock, text},
+};
+
+/// Arguments of `interactions`.
+#[derive(clap::Args)]
+pub struct InteractionsArgs {
+    /// Run id
+    run: String,
+    /// Only those of this index
+    #[arg(long, value_name = "NAME")]
+    index: Option<String>,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Runs `interactions`.
+pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let said = fetch(&client, &args.run, args.index.as_deref())?;
+    let mut out = Out::stdout();
+    match args.json {
+        true => out.json(&said)?,
+        false => out.table(&table(&said))?,
+    }
+    out.finish()
+}
+
+/// Everything that models said of `run`, or what belongs to an index.
+pub fn fetch(client: &Client, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
+    let mut said = Vec::new();
+    let query: Vec<_> = index.map(|index| ("index", index.to_owned())).into_iter().collect();
+    let path = client.run_path(run, "/interactions")?;
+    client.pages(&path, &query, |page: Value| {
+        said.extend(page["interactions"].as_array().cloned().unwrap_or_default());
+    })?;
+    Ok(said)
+}
+
+/// One line an answer.
+pub fn table(said: &[Value]) -> Table {
+    let mut table = Table::new(&[">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"]);
+    let at = |value: &Value| value.as_i64().map_or_else(|| "-".to_owned(), clock);
+    for one in said {
+        let confidence = one["confidence"].as_f64();
+        table.push([
+            at(&one["start_pts_ms"]),
+            at(&one["end_pts_ms"]),
+            text(&one["event_type"]),
+            confidence.map_or_else(|| "-".to_owned(), |confidence| format!("{confidence:.3}")),
+            text(&one["description"]),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,63 @@
+//! `sightline jobs`: the work of a run, under way and done, and its end.
+
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, Table, printable, text},
+    runs::under_way,
+};
+
+/// Arguments of `jobs`.
+#[derive(clap::Args)]
+pub struct JobsArgs {
+    /// Run id
+    run: String,
+    /// Cancel this job: what it recorded stays, the run goes on
+    #[arg(long, value_name = "JOB", conflicts_with = "show")]
+    cancel: Option<String>,
+    /// Show this job with what came of it
+    #[arg(long, value_name = "JOB")]
+    show: Option<String>,
+    /// Print the server's JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Runs `jobs`.
+pub fn run(args: &JobsArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let path = |job: &str| {
+        let is_id = job.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let wrong = || CliError::Usage(format!("no job id: {}", printable(job)));
+        is_id.then(|| client.run_path(&args.run, &format!("/jobs/{job}"))).ok_or_else(wrong)?
+    };
+    let mut out = Out::stdout();
+    let reply: Value = match (&args.cancel, &args.show) {
+        (Some(job), _) => client.delete(&path(job)?)?,
+        (_, Some(job)) => client.get(&path(job)?, &[])?,
+        _ => client.get(&client.run_path(&args.run, "/jobs")?, &[])?,
+    };
+    if args.json {
+        out.json(&reply)?;
+    } else if let Some(jobs) = reply["jobs"].as_array() {
+        let mut table = Table::new(&["JOB", "STARTED", "PROGRESS"]);
+        for job in jobs {
+            let progress = under_way(job).unwrap_or_default();
+            table.push([text(&job["job_id"]), text(&job["started_at"]), progress]);
+        }
+        out.table(&table)?;
+    } else {
+        out.line(under_way(&reply).unwrap_or_else(|| text(&reply)))?;
+        for (name, value) in [("result", &reply["result"]), ("error", &reply["error"])] {
+            if !value.is_null() {
+                out.line(format!("{name}:"))?;
+                out.json(value)?;
+            }
+        }
+    }
+    out.finish()
+}

@@ -1,0 +1,100 @@
+//! `sightline keyframes` and `keyframe`: the stills of a run, listed, and one of them as JPEG.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    files::save,
+    output::{Out, Table, bytes, clock, printable, text},
+};
+
+/// Arguments of `keyframes`.
+#[derive(clap::Args)]
+pub struct KeyframesArgs {
+    /// Run id
+    run: String,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Arguments of `keyframe`.
+#[derive(clap::Args)]
+pub struct KeyframeArgs {
+    /// Run id
+    run: String,
+    /// SHA-256 of the still, as `keyframes` lists it; its first digits are enough
+    hash: String,
+    /// Where to; standard output when missing
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Scale it down to so many pixels of its longer edge, 32 to 4096
+    #[arg(long, value_name = "PIXELS")]
+    max_edge: Option<u32>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+fn fetch(client: &Client, run: &str) -> Result<Vec<Value>, CliError> {
+    let mut stills = Vec::new();
+    client.pages(&client.run_path(run, "/keyframes")?, &[], |page: Value| {
+        stills.extend(page["keyframes"].as_array().cloned().unwrap_or_default());
+    })?;
+    Ok(stills)
+}
+
+/// Runs `keyframes`.
+pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
+    let stills = fetch(&Client::new(&args.server)?, &args.run)?;
+    let mut out = Out::stdout();
+    if args.json {
+        out.json(&stills)?;
+        return out.finish();
+    }
+    let mut table = Table::new(&[">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"]);
+    for still in &stills {
+        table.push([
+            clock(still["pts_ms"].as_i64().unwrap_or(0)),
+            text(&still["frame_index"]),
+            text(&still["event_type"]),
+            bytes(still["image_bytes"].as_u64().unwrap_or(0)),
+            text(&still["image_sha256"]),
+            text(&still["description"]),
+        ]);
+    }
+    out.table(&table)?;
+    out.finish()
+}
+
+/// Runs `keyframe`.
+pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let hash = whole(&client, &args.run, &args.hash.to_ascii_lowercase())?;
+    let edge = args.max_edge.map_or_else(String::new, |edge| format!("?max_edge={edge}"));
+    let path = client.run_path(&args.run, &format!("/keyframes/{hash}{edge}"))?;
+    save(&client.bytes(&path)?, args.out.as_deref())
+}
+
+/// The one hash of the run's stills that begins with these digits.
+fn whole(client: &Client, run: &str, digits: &str) -> Result<String, CliError> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(CliError::Usage(format!("no hexadecimal digits: {}", printable(digits))));
+    }
+    if digits.len() == 64 {
+        return Ok(digits.to_owned());
+    }
+    let mut hashes: Vec<String> =
+        fetch(client, run)?.iter().map(|still| text(&still["image_sha256"])).collect();
+    hashes.retain(|hash| hash.starts_with(digits));
+    hashes.dedup();
+    match hashes.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(CliError::Usage(format!("no still of the run begins with {digits}"))),
+        many => Err(CliError::Usage(format!("{} stills begin with {digits}", many.len()))),
+    }
+}

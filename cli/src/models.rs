@@ -1,0 +1,103 @@
+//! `sightline models`: the models of a server, and whether its backends have them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, Table, text},
+};
+
+const READY: &str = "ready";
+
+/// Arguments of `models`.
+#[derive(clap::Args)]
+pub struct ModelsArgs {
+    /// Also list models that no backend has
+    #[arg(long)]
+    all: bool,
+    /// Print the server's JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What is read of a model.
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    tier: String,
+    availability: String,
+    providers_available: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    models: Vec<Model>,
+    providers: Vec<Value>,
+}
+
+/// Runs `models`.
+pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let mut out = Out::stdout();
+    if args.json {
+        out.json(&client.get::<Value>("v1/models", &[])?)?;
+        return out.finish();
+    }
+    let found: Models = client.get("v1/models", &[])?;
+    let mut table = Table::new(&["MODEL", "TIER", "AVAILABILITY", "BACKENDS"]);
+    let total = found.models.len();
+    let is_there = |model: &Model| matches!(&*model.availability, READY | "unreachable");
+    let shown = |model: &Model| args.all || is_there(model);
+    let listed: Vec<Model> = found.models.into_iter().filter(shown).collect();
+    let left_out = total - listed.len();
+    for Model { id, tier, availability, providers_available } in listed {
+        table.push([id, tier, availability, providers_available.join(", ")]);
+    }
+    out.table(&table)?;
+    let mut table =
+        Table::new(&["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"]);
+    let or_dash = |value: &Value| if value.is_null() { "-".to_owned() } else { text(value) };
+    for provider in &found.providers {
+        let lists = provider["lists"].as_array().map_or_else(
+            || "-".to_owned(),
+            |names| names.iter().map(text).collect::<Vec<_>>().join(", "),
+        );
+        table.push([
+            text(&provider["name"]),
+            text(&provider["type"]),
+            text(&provider["reachable"]),
+            or_dash(&provider["asked_for"]),
+            lists,
+            or_dash(&provider["last_error"]),
+        ]);
+    }
+    if found.providers.is_empty() {
+        eprintln!("sightline: no model backend: SERVICE_VLLM_BASE_URL of the server names one");
+    } else {
+        out.line("")?;
+        out.table(&table)?;
+    }
+    out.finish()?;
+    if left_out > 0 {
+        eprintln!("sightline: {left_out} models that no backend has are left out (--all)");
+    }
+    Ok(())
+}
+
+/// The model that is named, or else the first that is ready; where nobody is asked, any.
+pub fn choose(client: &Client, named: Option<&str>, asks: bool) -> Result<String, CliError> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let found: Models = client.get("v1/models", &[])?;
+    let ready = found.models.iter().find(|model| model.availability == READY);
+    let any = || found.models.first().filter(|_| !asks);
+    ready.or_else(any).map(|model| model.id.clone()).ok_or_else(|| {
+        let problem = "no model of the server is ready to be asked; `sightline models` says why";
+        CliError::Check(problem.to_owned())
+    })
+}

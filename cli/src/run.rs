@@ -1,0 +1,262 @@
+//! `sightline run`: from a source to what was found in it, in one step: create, ingest and analyze, or
+//! reason where there is a question, finish.
+//!
+//! Promises that the run is ended when the command ends, whatever came between, and deleted where
+//! nothing came of it.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use worker::CancelToken;
+
+use crate::{
+    client::{Client, QUICK, ServerArgs},
+    error::CliError,
+    events, interactions, interrupt, markers, models,
+    output::{Out, clock, printable},
+    runs::{AnalyzeBody, IngestBody},
+    thresholds::GateArgs,
+    upload,
+    wire::{EventRecord, MarkerRecord},
+    work::{self, Cursor, Ended, explained, post_nothing},
+};
+
+/// Arguments of `run`.
+#[derive(clap::Args)]
+pub struct RunArgs {
+    /// A file beneath the server's ingest roots, or a URL: https, rtsps, and http, HLS or rtsp where the
+    /// server allows them
+    source: String,
+    /// Ask a model this about the footage; without it the gate alone looks at it
+    #[arg(long, short, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Model to ask [default: the first that is ready]
+    #[arg(long, short)]
+    model: Option<String>,
+    /// Print every event as it comes, instead of what was found at the end
+    #[arg(long, short)]
+    follow: bool,
+    /// The source is a file of this machine: upload it first
+    #[arg(long)]
+    upload: bool,
+    /// Analyse so many frames a second instead of all
+    #[arg(long, value_name = "RATE")]
+    fps: Option<f64>,
+    /// Most frames to analyse; a camera goes on until then, or until Ctrl-C
+    #[arg(long, value_name = "N", default_value_t = 500_000)]
+    max_frames: u64,
+    /// What to call the run
+    #[arg(long)]
+    label: Option<String>,
+    /// Also show markers that only say that nothing happened
+    #[arg(long)]
+    all: bool,
+    /// Print JSON: one object at the end, or with --follow one event a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    gate: GateArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The body of `POST /v1/runs/{id}/reason`.
+#[derive(Serialize)]
+pub struct ReasonBody {
+    #[serde(flatten)]
+    pub ingest: IngestBody,
+    pub model: String,
+    pub semantic_prompt: String,
+    /// An object a frame, which nobody here reads.
+    pub include_frame_metadata: bool,
+}
+
+/// Runs `run`.
+pub fn run(args: &RunArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let cancel = CancelToken::new();
+    interrupt::on_signal(&cancel)?;
+    let asks = args.prompt.is_some();
+    let model = models::choose(&client, args.model.as_deref(), asks)?;
+    let source = match args.upload {
+        true => upload::path_of(&upload::send(&client, Path::new(&args.source))?),
+        false => as_the_server_sees(&args.source),
+    };
+    let created: Value =
+        client.post("v1/runs", &json!({ "model": model, "label": args.label }), QUICK)?;
+    let run = created["run_id"].as_str().unwrap_or_default();
+    eprintln!("sightline: {} of {}", printable(run), printable(&source));
+    let outcome = carry_out(args, &client, (run, &model), source, &cancel);
+    let is_refused = matches!(&outcome, Err(CliError::Api(error)) if error.status == 422);
+    let ended = end(&client, run, is_refused);
+    let was_cut = outcome?;
+    tell(args, &client, run, &ended?)?;
+    // A camera ends like that.
+    if was_cut && !is_live(&args.source) { Err(CliError::Interrupted) } else { Ok(()) }
+}
+
+/// A path that leads to a file here is made absolute, as a server on this machine takes it.
+fn as_the_server_sees(source: &str) -> String {
+    let path = Path::new(source);
+    let here = !source.contains("://") && path.is_file();
+    let absolute = here.then(|| std::path::absolute(path).ok()).flatten();
+    absolute.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+fn is_live(source: &str) -> bool {
+    let source = source.to_ascii_lowercase();
+    source.starts_with("rtsp://") || source.starts_with("rtsps://") || source.contains(".m3u8")
+}
+
+/// Does the work; true where Ctrl-C cut it short.
+fn carry_out(
+    args: &RunArgs,
+    client: &Client,
+    (run, model): (&str, &str),
+    source_uri: String,
+    cancel: &CancelToken,
+) -> Result<bool, CliError> {
+    let ingest = IngestBody {
+        source_uri,
+        sampling_policy: args.fps.map(|_| "fixed"),
+        fixed_fps: args.fps,
+        max_frames: Some(args.max_frames),
+        gate: args.gate.chosen(),
+        ..IngestBody::default()
+    };
+    let mut cursor = Cursor::start(run);
+    let mut table = events::heading();
+    let mut on_event = |event: &EventRecord| match args.follow {
+        true => events::print(args.json, std::slice::from_ref(event), &mut table),
+        false => {
+            found(event);
+            Ok(())
+        }
+    };
+    let mut carry_out = |work, body: &Value| {
+        work::carry_out(client, (run, work), body, cancel, &mut cursor, &mut on_event)
+    };
+    let body = |body: Result<Value, serde_json::Error>| {
+        body.map_err(|error| CliError::Usage(error.to_string()))
+    };
+    let ended = match &args.prompt {
+        Some(prompt) => {
+            let reason = ReasonBody {
+                ingest,
+                model: model.to_owned(),
+                semantic_prompt: prompt.clone(),
+                include_frame_metadata: false,
+            };
+            carry_out("reason", &body(serde_json::to_value(reason))?)
+        }
+        None => carry_out("ingest", &body(serde_json::to_value(ingest))?),
+    };
+    let ended = ended.map_err(|error| explained(error, &args.source))?;
+    let was_cut = matches!(ended, Ended::Cancelled);
+    if let Ended::Done(answer) = ended
+        && answer["more_frames"] == true
+    {
+        eprintln!(
+            "sightline: the source goes on after {} frames: --max-frames asks for more",
+            args.max_frames
+        );
+    }
+    if args.prompt.is_none() {
+        let analyze = AnalyzeBody { model: model.to_owned(), ..AnalyzeBody::default() };
+        // Ctrl-C has ended the source: what came of it is looked at all the same.
+        let never = CancelToken::new();
+        let body = body(serde_json::to_value(analyze))?;
+        work::carry_out(client, (run, "analyze"), &body, &never, &mut cursor, &mut on_event)?;
+    }
+    Ok(was_cut)
+}
+
+/// Says what an event found, where it found something.
+fn found(event: &EventRecord) {
+    let Ok(payload) = serde_json::from_str::<Value>(event.payload.get()) else { return };
+    let text = |name: &str| payload[name].as_str().unwrap_or_default();
+    let said = match event.kind.as_str() {
+        "semantic_chunk_inferred" if !text("description").is_empty() => text("description"),
+        "semantic_chunk_inferred" => text("semantic_error"),
+        "semantic_fallback_activated" | "run_failed" => text("reason"),
+        "loop_detected" => "the pictures repeat",
+        "source_reconnected" => "the source came back after a gap",
+        "keyframe_stored" if text("event_type") == "scene_cut" => "scene cut",
+        "keyframe_stored" if text("event_type") == "artifact_suspected" => "artifact suspected",
+        _ => return,
+    };
+    let at = ["pts_ms", "start_pts_ms"].iter().find_map(|name| payload[*name].as_i64());
+    let at = at.map_or_else(|| "-".to_owned(), clock);
+    if !said.is_empty() {
+        eprintln!("{at:>12}  {}", printable(said));
+    }
+}
+
+/// Ends the run, or deletes it where nothing came of it, as of a source that is refused; answers its
+/// record.
+fn end(client: &Client, run: &str, is_refused: bool) -> Result<Value, CliError> {
+    let path = client.run_path(run, "")?;
+    let record: Value = events::patiently(true, || client.get(&path, &[]))?;
+    match record["status"].as_str() {
+        Some("pending") => client.delete(&path),
+        Some("processing") if is_refused => client.delete(&path),
+        Some("processing") => {
+            post_nothing(client, run, "/finish")?;
+            client.get(&path, &[])
+        }
+        _ => Ok(record),
+    }
+}
+
+/// Prints what was found.
+fn tell(args: &RunArgs, client: &Client, run: &str, record: &Value) -> Result<(), CliError> {
+    let all = markers::fetch(client, run, &[])?;
+    let said = interactions::fetch(client, run, None)?;
+    let mut out = Out::stdout();
+    match (args.follow, args.json) {
+        (true, _) => {}
+        (false, true) => {
+            out.json(&json!({ "run": record, "markers": all, "interactions": said }))?;
+        }
+        (false, false) if args.prompt.is_some() && !said.is_empty() => {
+            out.table(&interactions::table(&said))?;
+        }
+        (false, false) => markers::print(&mut out, &all, args.all)?,
+    }
+    out.finish()?;
+    let status = record["status"].as_str().unwrap_or("ended");
+    eprintln!(
+        "sightline: {run} {}: {}; `sightline markers {run}` and `keyframes {run}` show more",
+        printable(status),
+        counts(&all)
+    );
+    semantic(&record["semantic"])
+}
+
+/// Markers by their type, in words.
+fn counts(all: &[MarkerRecord]) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for marker in all {
+        *counts.entry(&marker.event_type).or_default() += 1;
+    }
+    let each: Vec<String> =
+        counts.iter().map(|(kind, count)| format!("{count} {}", printable(kind))).collect();
+    if each.is_empty() { "no markers".to_owned() } else { each.join(", ") }
+}
+
+/// A model that answered nothing is no success.
+pub fn semantic(semantic: &Value) -> Result<(), CliError> {
+    let count = |name: &str| semantic[name].as_u64().unwrap_or(0);
+    let (asked, failed) = (count("chunks_asked"), count("chunks_failed"));
+    let error = semantic["error"].as_str().unwrap_or("no model could be asked");
+    let said = format!("the model failed for {failed} of {asked} chunks: {}", printable(error));
+    let asked_for = semantic["requested"] == true;
+    if asked_for && failed >= asked {
+        return Err(CliError::Check(said));
+    }
+    if failed > 0 {
+        eprintln!("sightline: {said}");
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! The steps of a run that do its work: ingest, analyze, reason.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+use worker::CancelToken;
+
+use super::say;
+use crate::{
+    client::{Client, LONG},
+    error::CliError,
+    interrupt,
+    output::text,
+    run::{ReasonBody, semantic},
+    thresholds::GateArgs,
+    upload,
+    wire::RunRecord,
+    work::{self, Cursor, Ended, explained},
+};
+
+/// What to decode, and how.
+#[derive(clap::Args)]
+struct SourceArgs {
+    /// Path or URL as the server sees it, under one of its ingest roots
+    source: String,
+    /// The source is a file of this machine: upload it first
+    #[arg(long)]
+    upload: bool,
+    /// Analyse so many frames a second instead of all
+    #[arg(long, value_name = "RATE")]
+    fps: Option<f64>,
+    /// Most frames to analyse, 500000 at most [default: the server's, 512]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<u64>,
+    /// Name of the stream
+    #[arg(long, value_name = "NAME")]
+    stream_id: Option<String>,
+    #[command(flatten)]
+    gate: GateArgs,
+}
+
+/// Arguments of `runs ingest`.
+#[derive(clap::Args)]
+pub struct IngestArgs {
+    /// Run id
+    run: String,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Arguments of `runs analyze`.
+#[derive(clap::Args)]
+pub struct AnalyzeArgs {
+    /// Run id
+    run: String,
+    /// Model to record; the run's own when not given
+    #[arg(long)]
+    model: Option<String>,
+    /// Frames in a window, 2 to 256
+    #[arg(long, value_name = "N")]
+    window_size: Option<u32>,
+    /// Length of a segment in milliseconds, 50 to 60000
+    #[arg(long, value_name = "MS")]
+    segment_ms: Option<u32>,
+    /// Frames within which a segment confirms the one before
+    #[arg(long, value_name = "N")]
+    correction_window: Option<u32>,
+    /// Say what these thresholds would change, and record nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    gate: GateArgs,
+}
+
+/// Arguments of `runs reason`.
+#[derive(clap::Args)]
+pub struct ReasonArgs {
+    /// Run id
+    run: String,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// What to ask about the footage
+    #[arg(long, short, value_name = "TEXT")]
+    prompt: String,
+    /// Model to ask; the run's own when not given
+    #[arg(long)]
+    model: Option<String>,
+}
+
+/// The body of `POST /v1/runs/{id}/ingest`.
+#[derive(Serialize, Default)]
+pub struct IngestBody {
+    pub source_uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling_policy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed_fps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_frames: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateArgs>,
+}
+
+/// The body of `POST /v1/runs/{id}/analyze`.
+#[derive(Serialize, Default)]
+pub struct AnalyzeBody {
+    pub model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_size: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment_ms: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marker_correction_window_frames: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateArgs>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+impl SourceArgs {
+    fn body(&self, client: &Client) -> Result<IngestBody, CliError> {
+        let source_uri = match self.upload {
+            true => upload::path_of(&upload::send(client, Path::new(&self.source))?),
+            false => self.source.clone(),
+        };
+        Ok(IngestBody {
+            source_uri,
+            sampling_policy: self.fps.map(|_| "fixed"),
+            fixed_fps: self.fps,
+            max_frames: self.max_frames,
+            stream_id: self.stream_id.clone(),
+            gate: self.gate.chosen(),
+        })
+    }
+
+    /// Has the server do `work` on the source, and shows how far it is; Ctrl-C keeps what came.
+    fn work(
+        &self,
+        client: &Client,
+        (run, work): (&str, &'static str),
+        body: &impl Serialize,
+    ) -> Result<Value, CliError> {
+        let cancel = CancelToken::new();
+        interrupt::on_signal(&cancel)?;
+        let mut quietly = |_: &_| Ok(());
+        let order = (run, work);
+        let ended =
+            work::carry_out(client, order, body, &cancel, &mut Cursor::start(run), &mut quietly);
+        match ended.map_err(|error| explained(error, &self.source))? {
+            Ended::Done(answer) => Ok(answer),
+            Ended::Cancelled => Err(CliError::Interrupted),
+        }
+    }
+}
+
+impl IngestArgs {
+    /// Runs `runs ingest`.
+    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+        let body = self.source.body(client)?;
+        let reply = self.source.work(client, (&self.run, "ingest"), &body)?;
+        say(json, &reply, |reply| {
+            let frames = &reply["decoded_frames"];
+            more(reply, format!("{frames} frames decoded ({})", text(&reply["decoder"])))
+        })
+    }
+}
+
+/// Says that there is more where a source goes on after its limit.
+fn more(reply: &Value, line: String) -> String {
+    match reply["more_frames"].as_bool() {
+        Some(true) => format!("{line}; the source has more: --max-frames asks for them"),
+        _ => line,
+    }
+}
+
+/// The model that is named, or the run's own.
+fn model(client: &Client, run: &str, named: Option<&String>) -> Result<String, CliError> {
+    if let Some(named) = named {
+        return Ok(named.clone());
+    }
+    let run: RunRecord = client.get(&client.run_path(run, "")?, &[])?;
+    run.model
+        .ok_or_else(|| CliError::Usage("the run names no model; give one with --model".to_owned()))
+}
+
+impl AnalyzeArgs {
+    /// Runs `runs analyze`.
+    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+        let body = AnalyzeBody {
+            model: model(client, &self.run, self.model.as_ref())?,
+            window_size: self.window_size,
+            segment_ms: self.segment_ms,
+            marker_correction_window_frames: self.correction_window,
+            gate: self.gate.chosen(),
+            dry_run: self.dry_run,
+        };
+        let reply: Value = client.post(&client.run_path(&self.run, "/analyze")?, &body, LONG)?;
+        say(json, &reply, |reply| match self.dry_run {
+            true => tried(&reply["dry_run"]),
+            false => {
+                let markers = reply["markers"].as_array().map_or(0, Vec::len);
+                format!("{} frames analysed, {markers} markers", reply["generated"])
+            }
+        })
+    }
+}
+
+/// What other thresholds would change, in words.
+fn tried(trial: &Value) -> String {
+    let (before, after) = (&trial["before"]["kept"], &trial["after"]["kept"]);
+    let types = trial["marker_types"].as_object().into_iter().flatten();
+    let types: Vec<String> = types.map(|(kind, count)| format!("{count} {kind}")).collect();
+    format!(
+        "{after} frames kept instead of {before}, {} decided otherwise; markers: {}",
+        trial["changed_frames"],
+        types.join(", ")
+    )
+}
+
+impl ReasonArgs {
+    /// Runs `runs reason`.
+    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+        let body = ReasonBody {
+            model: model(client, &self.run, self.model.as_ref())?,
+            ingest: self.source.body(client)?,
+            semantic_prompt: self.prompt.clone(),
+            include_frame_metadata: false,
+        };
+        let reply = self.source.work(client, (&self.run, "reason"), &body)?;
+        say(json, &reply, |reply| {
+            let described = &reply["tokens"]["chunks_analyzed"];
+            let line = format!(
+                "{} frames decoded, {described} chunks described, {} markers",
+                reply["decoded_frames"], reply["markers_emitted"]
+            );
+            more(reply, line)
+        })?;
+        semantic(&reply["semantic"])
+    }
+}

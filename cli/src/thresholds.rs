@@ -1,0 +1,66 @@
+//! Thresholds of the gate as options: of a recording, of an analysis, of a file analysed here.
+
+use gate::GateConfig;
+use media::Score;
+use serde::Serialize;
+
+const KEEPALIVE_FRAMES_MAX: i64 = 1_000_000;
+
+/// Thresholds in place of the defaults; the server knows each by the same name in `gate`.
+#[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[command(next_help_heading = "Thresholds")]
+pub struct GateArgs {
+    /// Keep a frame at least every so many frames; 0 is never [default: 30]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keepalive_frames: Option<u32>,
+    /// Least scene score of a cut, 0 to 1 [default: 0.5]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scene_cut: Option<f64>,
+    /// Least change of mean luma that is an exposure shift, 0 to 1 [default: 0.15]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    luma_shift: Option<f64>,
+    /// Least score of suspected flicker, 0 to 1 [default: 0.55]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flicker: Option<f64>,
+    /// Least score of suspected ghosting, 0 to 1 [default: 0.55]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ghosting: Option<f64>,
+    /// Least score of a noise spike, 0 to 1 [default: 0.55]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise: Option<f64>,
+}
+
+fn score(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|found| Score::from_f64(*found).is_ok());
+    found.ok_or_else(|| "must lie in 0 to 1".to_owned())
+}
+
+impl GateArgs {
+    /// What to send as `gate`; `None` leaves it to the server.
+    pub fn chosen(self) -> Option<GateArgs> {
+        (self != GateArgs::default()).then_some(self)
+    }
+
+    /// The defaults with what was chosen.
+    pub fn config(self) -> GateConfig {
+        let base = GateConfig::default();
+        // The parser has taken scores only.
+        let or = |chosen: Option<f64>, base| {
+            chosen.and_then(|chosen| Score::from_f64(chosen).ok()).unwrap_or(base)
+        };
+        GateConfig {
+            keepalive_frames: self.keepalive_frames.unwrap_or(base.keepalive_frames),
+            scene_cut: or(self.scene_cut, base.scene_cut),
+            luma_shift: or(self.luma_shift, base.luma_shift),
+            flicker: or(self.flicker, base.flicker),
+            ghosting: or(self.ghosting, base.ghosting),
+            noise: or(self.noise, base.noise),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `sightline webhooks`: where the events of a run, or of all of yours, are sent.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    client::{Client, QUICK, ServerArgs},
+    error::CliError,
+    output::{Out, Table, printable, text},
+};
+
+/// Arguments of `webhooks`.
+#[derive(clap::Args)]
+pub struct WebhooksArgs {
+    #[command(subcommand)]
+    command: WebhooksCommand,
+    /// Those of this run; without it, those of all your runs
+    #[arg(long, global = true, value_name = "RUN")]
+    run: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Print the server's JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum WebhooksCommand {
+    /// List webhooks
+    List,
+    /// Have events sent to a URL; prints the secret that they are signed with, once
+    Create {
+        /// An https URL of a public host, or of one in SERVICE_EGRESS_ALLOWED_NETWORKS of the server
+        url: String,
+        /// Only events of these kinds
+        #[arg(long, value_name = "KIND", value_delimiter = ',')]
+        kinds: Vec<String>,
+        /// Your own words
+        #[arg(long)]
+        description: Option<String>,
+    },
+    /// Send no more to a webhook
+    Delete {
+        /// Webhook id
+        webhook: String,
+    },
+    /// List events that a webhook's target never took
+    DeadLetters {
+        /// Webhook id
+        webhook: String,
+    },
+    /// Send those again
+    Redeliver {
+        /// Webhook id
+        webhook: String,
+    },
+}
+
+/// Runs `webhooks`.
+pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.server)?;
+    let base = match &args.run {
+        Some(run) => client.run_path(run, "/webhooks")?,
+        None => "v1/webhooks".to_owned(),
+    };
+    let of = |webhook: &str, rest: &str| {
+        let is_id = webhook.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let wrong = || CliError::Usage(format!("no webhook id: {}", printable(webhook)));
+        is_id.then(|| format!("{base}/{webhook}{rest}")).ok_or_else(wrong)
+    };
+    let reply: Value = match &args.command {
+        WebhooksCommand::List => client.get(&base, &[])?,
+        WebhooksCommand::Create { url, kinds, description } => {
+            let mut body = Map::from_iter([("url".to_owned(), url.clone().into())]);
+            if !kinds.is_empty() {
+                body.insert("kinds".to_owned(), kinds.clone().into());
+            }
+            body.extend(description.clone().map(|text| ("description".to_owned(), text.into())));
+            client.post(&base, &body, QUICK)?
+        }
+        WebhooksCommand::Delete { webhook } => client.delete(&of(webhook, "")?)?,
+        WebhooksCommand::DeadLetters { webhook } => {
+            client.get(&of(webhook, "/dead-letters")?, &[])?
+        }
+        WebhooksCommand::Redeliver { webhook } => {
+            client.post(&of(webhook, "/redeliver")?, &Map::new(), QUICK)?
+        }
+    };
+    let mut out = Out::stdout();
+    match &args.command {
+        _ if args.json => out.json(&reply)?,
+        WebhooksCommand::List => out.table(&listed(&reply))?,
+        WebhooksCommand::DeadLetters { .. } => out.table(&dead(&reply))?,
+        WebhooksCommand::Create { .. } => {
+            for name in ["webhook_id", "url", "secret"] {
+                out.line(format!("{name:<12}{}", text(&reply[name])))?;
+            }
+        }
+        WebhooksCommand::Delete { webhook } => out.line(format!("{webhook} deleted"))?,
+        WebhooksCommand::Redeliver { webhook } => {
+            out.line(format!("{webhook} is sent them again"))?
+        }
+    }
+    out.finish()
+}
+
+fn listed(reply: &Value) -> Table {
+    let mut table = Table::new(&["WEBHOOK", "STATUS", ">DEAD", "KINDS", "URL", "LAST ERROR"]);
+    for hook in reply["webhooks"].as_array().into_iter().flatten() {
+        let kinds = hook["kinds"].as_array().map_or_else(
+            || "all".to_owned(),
+            |kinds| kinds.iter().map(text).collect::<Vec<_>>().join(", "),
+        );
+        let error = &hook["last_error"]["message"];
+        table.push([
+            text(&hook["webhook_id"]),
+            text(&hook["status"]),
+            text(&hook["dead_letters"]),
+            kinds,
+            text(&hook["url"]),
+            if error.is_null() { "-".to_owned() } else { text(error) },
+        ]);
+    }
+    table
+}
+
+fn dead(reply: &Value) -> Table {
+    let mut table = Table::new(&[">SEQ", "KIND", ">ATTEMPTS", "ERROR"]);
+    for letter in reply["dead_letters"].as_array().into_iter().flatten() {
+        let cells = ["seq", "kind", "attempts", "error"];
+        table.push(cells.map(|name| text(&letter[name])));
+    }
+    table
+}

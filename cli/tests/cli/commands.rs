@@ -1,0 +1,227 @@
+//! One row a command: what it asks of a server, and what a person is shown of the answer.
+
+use serde_json::{Value, json};
+
+use crate::{
+    remote::{Answer, RUN, Script},
+    support::{command, finish},
+};
+
+const HASH: &str = "aaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbb";
+const JOB: &str = "job-000102030405060708090a0b0c0d0eff";
+
+/// The command, the answers, what is asked, what is shown.
+type Row<'a> = (Vec<&'a str>, Vec<Answer>, Vec<(String, Value)>, &'a str);
+
+#[test]
+fn each_command_asks_for_one_thing_and_shows_what_came() {
+    let ok = |value: Value| -> Answer { (200, value.to_string()) };
+    let run = |rest: &str| format!("/v1/runs/{RUN}{rest}");
+    let job = json!({ "job_id": JOB, "kind": "ingest", "status": "running", "frames_done": 7,
+        "frames_total": 9, "frames_per_second": 3.0, "eta_ms": 900, "started_at": "2026-01-01T00:00:00Z",
+        "result": null, "error": null });
+    let still = json!({ "pts_ms": 1000, "frame_index": 30, "event_type": "scene_cut", "image_bytes": 2048,
+        "image_sha256": HASH, "description": "a van" });
+    let said = json!({ "start_pts_ms": 0, "end_pts_ms": 960, "event_type": "van", "confidence": 0.5,
+        "description": "a van\u{1b}[2J waits" });
+    let file = json!({ "file_name": "1.mp4", "uploaded_at": "2026-01-01T00:00:00Z", "bytes": 2048,
+        "media_type": "video/mp4", "original_name": "a.mp4", "file_path": "/data/1.mp4" });
+    let hook = json!({ "webhook_id": "wh-1", "status": "active", "dead_letters": 2, "kinds": null,
+        "url": "https://example.org/", "last_error": { "seq": 4, "message": "refused" } });
+    let models = json!({
+        "models": [
+            { "id": "m-ready", "tier": "small", "availability": "ready", "providers_available": ["gpu"] },
+            { "id": "m-other", "tier": "small", "availability": "name_not_served", "providers_available": [] },
+        ],
+        "providers": [{ "name": "gpu", "type": "openai_compat", "reachable": true, "asked_for": null,
+            "lists": ["acme/a"], "last_error": null }],
+    });
+    let active = json!([{ "run_id": RUN, "status": "pending" }]);
+    let stopped = json!({ "run_id": RUN, "status": "cancelled" });
+    let rows: Vec<Row<'_>> = vec![
+        (
+            vec!["interactions", RUN],
+            vec![ok(json!({ "interactions": [said] }))],
+            vec![(format!("GET {}", run("/interactions")), Value::Null)],
+            "a van\u{fffd}[2J waits",
+        ),
+        (
+            vec!["keyframes", RUN],
+            vec![ok(json!({ "keyframes": [still] }))],
+            vec![(format!("GET {}", run("/keyframes")), Value::Null)],
+            HASH,
+        ),
+        (
+            vec!["keyframe", RUN, "AAAAB", "--max-edge", "64"],
+            vec![ok(json!({ "keyframes": [still] })), (200, "jpeg".to_owned())],
+            vec![
+                (format!("GET {}", run("/keyframes")), Value::Null),
+                (format!("GET {}", run(&format!("/keyframes/{HASH}?max_edge=64"))), Value::Null),
+            ],
+            "jpeg",
+        ),
+        (
+            vec!["jobs", RUN],
+            vec![ok(json!({ "jobs": [job] }))],
+            vec![(format!("GET {}", run("/jobs")), Value::Null)],
+            "ingest running, 7 of 9 frames",
+        ),
+        (
+            vec!["jobs", RUN, "--cancel", JOB],
+            vec![ok(job.clone())],
+            vec![(format!("DELETE {}", run(&format!("/jobs/{JOB}"))), Value::Null)],
+            "ingest running",
+        ),
+        (
+            vec!["models"],
+            vec![ok(models.clone())],
+            vec![("GET /v1/models".to_owned(), Value::Null)],
+            "m-ready",
+        ),
+        (
+            vec!["models", "--all"],
+            vec![ok(models)],
+            vec![("GET /v1/models".to_owned(), Value::Null)],
+            "m-other",
+        ),
+        (
+            vec!["files", "list"],
+            vec![ok(json!({ "files": [file] }))],
+            vec![("GET /v1/files".to_owned(), Value::Null)],
+            "2.0 KiB",
+        ),
+        (
+            vec!["files", "delete", "1.mp4"],
+            vec![ok(json!({ "file_name": "1.mp4" }))],
+            vec![("DELETE /v1/files/1.mp4".to_owned(), Value::Null)],
+            "1.mp4 deleted",
+        ),
+        (
+            vec!["files", "get", "1.mp4"],
+            vec![(200, "the bytes".to_owned())],
+            vec![("GET /v1/files/1.mp4".to_owned(), Value::Null)],
+            "the bytes",
+        ),
+        (
+            vec!["webhooks", "list", "--run", RUN],
+            vec![ok(json!({ "webhooks": [hook] }))],
+            vec![(format!("GET {}", run("/webhooks")), Value::Null)],
+            "refused",
+        ),
+        (
+            vec!["webhooks", "create", "https://example.org/", "--kinds", "vlm,clip_vlm"],
+            vec![ok(
+                json!({ "webhook_id": "wh-1", "url": "https://example.org/", "secret": "whsec_x" }),
+            )],
+            vec![(
+                "POST /v1/webhooks".to_owned(),
+                json!({ "url": "https://example.org/", "kinds": ["vlm", "clip_vlm"] }),
+            )],
+            "whsec_x",
+        ),
+        (
+            vec!["webhooks", "redeliver", "wh-1", "--run", RUN],
+            vec![ok(json!({}))],
+            vec![(format!("POST {}", run("/webhooks/wh-1/redeliver")), json!({}))],
+            "sent them again",
+        ),
+        (
+            vec!["runs", "finish", RUN],
+            vec![ok(json!({}))],
+            vec![(format!("POST {}", run("/finish")), json!({}))],
+            "finished",
+        ),
+        (
+            vec!["runs", "label", RUN, "gate 3"],
+            vec![ok(json!({}))],
+            vec![(format!("PATCH {}", run("")), json!({ "label": "gate 3" }))],
+            "labelled",
+        ),
+        (
+            vec!["runs", "health", RUN],
+            vec![ok(json!({ "word": "good" }))],
+            vec![(format!("GET {}", run("/health")), Value::Null)],
+            "good",
+        ),
+        (
+            vec!["runs", "stop", "--all"],
+            vec![ok(active), ok(json!([])), ok(stopped)],
+            vec![
+                ("GET /v1/runs?status=pending&limit=1000".to_owned(), Value::Null),
+                ("GET /v1/runs?status=processing&limit=1000".to_owned(), Value::Null),
+                (format!("POST {}", run("/stop")), json!({})),
+            ],
+            "stopped",
+        ),
+        (
+            vec!["runs", "analyze", RUN, "--model", "m", "--dry-run", "--scene-cut", "0.4"],
+            vec![ok(
+                json!({ "generated": 9, "dry_run": { "before": { "kept": 3 }, "after": { "kept": 5 },
+                "changed_frames": 2, "marker_types": { "scene_cut": 2 } } }),
+            )],
+            vec![(
+                format!("POST {}", run("/analyze")),
+                json!({ "model": "m", "gate": { "scene_cut": 0.4 }, "dry_run": true }),
+            )],
+            "5 frames kept instead of 3, 2 decided otherwise; markers: 2 scene_cut",
+        ),
+    ];
+    for (args, answers, expected, shown) in rows {
+        let script = Script::start(answers);
+        let outcome = script.run(&args);
+        assert_eq!(outcome.code, 0, "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stdout.contains(shown), "{args:?}: {}", outcome.stdout);
+        let asked: Vec<(String, Value)> = script
+            .asked()
+            .into_iter()
+            .map(|asked| {
+                let line = asked.line.trim_end_matches(" HTTP/1.1").to_owned();
+                (line, serde_json::from_str(&asked.body).unwrap_or_default())
+            })
+            .collect();
+        assert_eq!(asked, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_missing_key_names_the_variable() {
+    let refused = json!({ "error": { "code": "unauthorized", "message": "missing or invalid API key",
+        "request_id": "req-1", "details": [] } });
+    let script = Script::start(vec![(401, refused.to_string())]);
+    let mut command = command(&["runs", "list", "--server", script.address()]);
+    command.env_remove("SIGHTLINE_API_KEY");
+    let outcome = finish(command);
+    assert_eq!(outcome.code, 6);
+    assert!(outcome.stderr.contains("SIGHTLINE_API_KEY is not set"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_source_that_the_server_does_not_find_says_what_to_do() {
+    for (found, words) in [
+        ("not found", "not found beneath the server's ingest roots; --upload sends a local file"),
+        ("is outside the ingest roots", "not found beneath the server's ingest roots; --upload"),
+        ("no ingest root is configured", "no ingest root (SERVICE_INGEST_FILE_ROOTS); --upload"),
+        ("is empty", "source_uri: is empty"),
+    ] {
+        let said = format!("source_uri: {found}");
+        let refused = json!({ "error": { "code": "validation_error", "message": said,
+            "request_id": "req-1", "details": [{ "field": "source_uri", "message": found }] } });
+        let script = Script::start(vec![(422, refused.to_string())]);
+        let outcome = script.run(&["runs", "ingest", RUN, "clip.mp4"]);
+        assert_eq!(outcome.code, 5, "{found}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "{found}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn the_help_says_what_the_words_mean() {
+    for (command, words) in [
+        ("markers", ["scene_cut", "provisional", "confidence lies in 0 to 1"]),
+        ("events", ["ingest_started", "semantic_chunk_inferred", "the pictures began to repeat"]),
+    ] {
+        let help = crate::support::sightline(&[command, "--help"]).stdout;
+        for word in words {
+            assert!(help.contains(word), "{command}: {word}: {help}");
+        }
+    }
+}
