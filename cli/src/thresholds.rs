@@ -6,11 +6,12 @@ use serde::Serialize;
 
 const KEEPALIVE_FRAMES_MAX: i64 = 1_000_000;
 
-/// Thresholds in place of the defaults; the server knows each by the same name in `gate`.
+/// Thresholds in place of the defaults, which are 30 frames and the scores named here, or what the
+/// server is set to; it knows each by the same name in `gate`.
 #[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[command(next_help_heading = "Thresholds")]
 pub struct GateArgs {
-    /// Keep a frame at least every so many frames; 0 is never [default: 30]
+    /// Keep a frame at least every so many frames; 0 is never [default: 30, or the server's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
     #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_frames: Option<u32>,
