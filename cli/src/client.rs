@@ -2,16 +2,17 @@
 //!
 //! Follows no redirect, so the key goes to the named server only, and never prints the key.
 
-use std::{fmt, io::Read, time::Duration};
+mod target;
 
-use media::RunId;
+use std::{io::Read, time::Duration};
+
 use reqwest::{
     Method, StatusCode, Url,
     blocking::{
         Client as Http, RequestBuilder, Response,
         multipart::{Form, Part},
     },
-    header::{HeaderMap, HeaderName, HeaderValue, LINK},
+    header::{HeaderMap, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -19,8 +20,8 @@ use serde_json::Value;
 use crate::{
     error::{ApiError, CliError},
     output::printable,
-    trust::{self, Trust},
 };
+pub use target::{ServerArgs, Target};
 
 /// How long an exchange may take that does no work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
@@ -36,104 +37,6 @@ const NO_KEY: &str = "; SIGHTLINE_API_KEY is not set: set it to one of the serve
     without the name before the colon";
 const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's SERVICE_API_KEYS: it \
     is what follows the name and the colon there";
-
-/// Where the server is and who is asking.
-#[derive(clap::Args, Clone)]
-pub struct ServerArgs {
-    /// Base URL of the server
-    #[arg(
-        long,
-        global = true,
-        env = "SIGHTLINE_SERVER",
-        default_value = "http://127.0.0.1:8080",
-        value_name = "URL",
-        help_heading = "Server"
-    )]
-    pub server: String,
-    /// API key; prefer the variable, arguments are visible to other users
-    #[arg(
-        long,
-        global = true,
-        env = "SIGHTLINE_API_KEY",
-        hide_env_values = true,
-        value_name = "KEY",
-        help_heading = "Server"
-    )]
-    pub key: Option<String>,
-    /// Tenant to name in each request, where the server wants one
-    #[arg(
-        long,
-        global = true,
-        env = "SIGHTLINE_TENANT_ID",
-        value_name = "ID",
-        help_heading = "Server"
-    )]
-    pub tenant: Option<String>,
-    /// Whom to trust
-    #[command(flatten)]
-    pub trust: Trust,
-}
-
-impl fmt::Debug for ServerArgs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerArgs").field("server", &self.server).finish_non_exhaustive()
-    }
-}
-
-/// Where requests go and what they carry.
-pub struct Target {
-    base: Url,
-    key: Option<HeaderValue>,
-    tenant: Option<HeaderValue>,
-}
-
-impl Target {
-    /// Checks the address and what goes into headers.
-    pub fn new(args: &ServerArgs) -> Result<Target, CliError> {
-        let usage =
-            |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
-        let mut base = Url::parse(&args.server)
-            .map_err(|error| usage(&format!("the server address is no URL ({error})")))?;
-        if !trust::is_served(&base) {
-            return Err(usage("the server address must begin with http:// or https://"));
-        }
-        if !base.path().ends_with('/') {
-            base.set_path(&format!("{}/", base.path()));
-        }
-        let key = header("API key", args.key.as_deref())?.map(|mut value| {
-            value.set_sensitive(true);
-            value
-        });
-        let tenant = header("tenant", args.tenant.as_deref())?;
-        Ok(Target { base, key, tenant })
-    }
-
-    /// The server's address, for messages.
-    pub fn server(&self) -> String {
-        self.base.to_string()
-    }
-
-    /// Where `path` is served.
-    pub fn url(&self, path: &str) -> Result<Url, CliError> {
-        self.base
-            .join(path)
-            .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
-    }
-
-    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
-    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
-        let run: RunId =
-            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
-        Ok(format!("v1/runs/{run}{rest}"))
-    }
-
-    /// Who asks.
-    pub fn headers(&self) -> HeaderMap {
-        let named = [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)];
-        let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
-        named.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
-    }
-}
 
 /// A server and the key to use it.
 pub struct Client {
@@ -214,7 +117,7 @@ impl Client {
         body: &impl Serialize,
         patience: Duration,
     ) -> Result<Value, CliError> {
-        let request = self.request(Method::POST, self.url(path)?, patience).json(body);
+        let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
         let request = request.header("prefer", "respond-async");
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
@@ -225,7 +128,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, CliError> {
-        let request = self.request(Method::PATCH, self.url(path)?, QUICK).json(body);
+        let request = self.request(Method::PATCH, self.target.url(path)?, QUICK).json(body);
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
@@ -253,7 +156,7 @@ impl Client {
 
     /// The bytes of `GET path`.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
-        let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, QUICK))?;
+        let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, LONG))?;
         reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.unreachable(&error))
     }
 
@@ -283,7 +186,7 @@ impl Client {
         let text = reply.text().map_err(|error| self.unreachable(&error))?;
         let mut error = api_error(status, &text);
         match status {
-            StatusCode::UNAUTHORIZED if self.key.is_none() => error.message.push_str(NO_KEY),
+            StatusCode::UNAUTHORIZED if !self.target.has_key() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
             // Where a route is known, its 404 is an envelope; of files it is not.
             StatusCode::NOT_FOUND if error.request_id.is_none() && !path.contains(FILES) => {
@@ -307,12 +210,6 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
-}
-
-fn header(what: &str, text: Option<&str>) -> Result<Option<HeaderValue>, CliError> {
-    text.map(HeaderValue::from_str).transpose().map_err(|_| {
-        CliError::Usage(format!("the {what} holds characters that no header can carry"))
-    })
 }
 
 /// The query of the link to the next page.
@@ -380,7 +277,10 @@ pub fn api_error(status: StatusCode, text: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderValue;
+
     use super::*;
+    use crate::trust::Trust;
 
     #[test]
     fn answers_outside_the_envelope_still_say_something() {

@@ -1,0 +1,124 @@
+//! Where requests go, and who is asking.
+
+use std::fmt;
+
+use media::RunId;
+use reqwest::{
+    Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+
+use crate::{
+    error::CliError,
+    output::printable,
+    trust::{self, Trust},
+};
+
+/// Where the server is and who is asking.
+#[derive(clap::Args, Clone)]
+pub struct ServerArgs {
+    /// Base URL of the server
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_SERVER",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL",
+        help_heading = "Server"
+    )]
+    pub server: String,
+    /// API key; prefer the variable, arguments are visible to other users
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY",
+        help_heading = "Server"
+    )]
+    pub key: Option<String>,
+    /// Tenant to name in each request, where the server wants one
+    #[arg(
+        long,
+        global = true,
+        env = "SIGHTLINE_TENANT_ID",
+        value_name = "ID",
+        help_heading = "Server"
+    )]
+    pub tenant: Option<String>,
+    /// Whom to trust
+    #[command(flatten)]
+    pub trust: Trust,
+}
+
+impl fmt::Debug for ServerArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerArgs").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Where requests go and what they carry.
+pub struct Target {
+    base: Url,
+    key: Option<HeaderValue>,
+    tenant: Option<HeaderValue>,
+}
+
+impl Target {
+    /// Checks the address and what goes into headers.
+    pub fn new(args: &ServerArgs) -> Result<Target, CliError> {
+        let usage =
+            |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
+        let mut base = Url::parse(&args.server)
+            .map_err(|error| usage(&format!("the server address is no URL ({error})")))?;
+        if !trust::is_served(&base) {
+            return Err(usage("the server address must begin with http:// or https://"));
+        }
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let key = header("API key", args.key.as_deref())?.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        let tenant = header("tenant", args.tenant.as_deref())?;
+        Ok(Target { base, key, tenant })
+    }
+
+    /// The server's address, for messages.
+    pub fn server(&self) -> String {
+        self.base.to_string()
+    }
+
+    /// Where `path` is served.
+    pub fn url(&self, path: &str) -> Result<Url, CliError> {
+        self.base
+            .join(path)
+            .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
+    }
+
+    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
+    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
+        let run: RunId =
+            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
+        Ok(format!("v1/runs/{run}{rest}"))
+    }
+
+    /// Whether a key goes with requests.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Who asks.
+    pub fn headers(&self) -> HeaderMap {
+        let named = [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        named.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
+    }
+}
+
+fn header(what: &str, text: Option<&str>) -> Result<Option<HeaderValue>, CliError> {
+    text.map(HeaderValue::from_str).transpose().map_err(|_| {
+        CliError::Usage(format!("the {what} holds characters that no header can carry"))
+    })
+}
