@@ -1,4 +1,4 @@
-//! What models said of the chunks of a run, without the figures that its events carry.
+//! What models said of the chunks of a run, or while it was live, without the figures that its events carry.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use http::Uri;
 use media::{EventType, Label, Score, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use timeline::{Event, SemanticChunkInferred, Timeline};
+use timeline::{Event, Finding, SemanticChunkInferred, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -26,9 +26,10 @@ use crate::{
     session::registry::{NoSuchChunk, Run},
 };
 
-/// What a model said of a chunk.
+/// What a model said of a chunk, or of a picture or clip of a live session.
 #[derive(Serialize, ToSchema)]
 struct Interaction {
+    /// Of a live session the frame, of a clip the first one.
     chunk_index: u64,
     /// Position of the event that tells of it.
     seq: u64,
@@ -38,9 +39,10 @@ struct Interaction {
     /// Media time of the chunk's last frame; null likewise.
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
+    /// Null where the model named none.
     #[serde(serialize_with = "named")]
-    #[schema(value_type = String)]
-    event_type: EventType,
+    #[schema(value_type = Option<String>, required = true)]
+    event_type: Option<EventType>,
     #[schema(required = true)]
     object_label: Option<String>,
     summary: String,
@@ -59,10 +61,17 @@ struct Interaction {
     #[serde(serialize_with = "label")]
     #[schema(value_type = Option<terms::Label>, required = true)]
     index_name: Option<Label>,
+    /// The live description that this one repeats; absent elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    reused_from_seq: Option<u64>,
 }
 
-fn named<S: serde::Serializer>(value: &EventType, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(value.as_str())
+fn named<S: serde::Serializer>(
+    value: &Option<EventType>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(EventType::as_str).serialize(serializer)
 }
 
 fn label<S: serde::Serializer>(value: &Option<Label>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -76,7 +85,7 @@ impl Interaction {
             seq: seq.0,
             start_pts_ms: chunk.start_pts_ms,
             end_pts_ms: chunk.end_pts_ms,
-            event_type: chunk.event_type,
+            event_type: Some(chunk.event_type),
             object_label: chunk.object_label,
             summary: chunk.summary,
             description: chunk.description,
@@ -87,6 +96,25 @@ impl Interaction {
             confidence: chunk.confidence,
             provider: chunk.provider,
             index_name: chunk.index_name,
+            reused_from_seq: None,
+        }
+    }
+
+    fn of_live(seq: Seq, found: Finding) -> Interaction {
+        Interaction {
+            chunk_index: found.frame_index,
+            seq: seq.0,
+            start_pts_ms: Some(found.pts_ms),
+            end_pts_ms: found.end_pts_ms.or(Some(found.pts_ms)),
+            event_type: found.event_type,
+            object_label: found.object_label,
+            summary: found.summary.unwrap_or_default(),
+            description: found.description,
+            output: None,
+            confidence: Some(found.confidence),
+            provider: found.provider,
+            index_name: found.index_name,
+            reused_from_seq: found.reused_from_seq.map(|seq| seq.0),
         }
     }
 }
@@ -103,13 +131,13 @@ fn said(
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
         }
-        let Some(Event::SemanticChunkInferred(chunk)) =
-            stored.map(|stored| stored.decode()).transpose()?
-        else {
-            return Ok(None);
+        let interaction = match stored.map(|stored| stored.decode()).transpose()? {
+            Some(Event::SemanticChunkInferred(chunk)) => Interaction::of(seq, chunk),
+            Some(Event::Found(_, found)) => Interaction::of_live(seq, found),
+            _ => return Ok(None),
         };
-        let is_wanted = index.is_none() || chunk.index_name == index;
-        Ok(is_wanted.then(|| Interaction::of(seq, chunk)))
+        let is_wanted = index.is_none() || interaction.index_name == index;
+        Ok(is_wanted.then_some(interaction))
     };
     seqs.into_iter().filter_map(move |seq| read(seq).transpose())
 }
@@ -130,11 +158,11 @@ struct RunInteractions {
     run_id: terms::RunId,
     /// Number of `interactions` in this answer.
     count: usize,
-    /// In the order of their chunks.
+    /// In the order of their chunks, or frames.
     interactions: Vec<Interaction>,
 }
 
-/// List what models said of the chunks of a run.
+/// List what models said of the chunks of a run, or of the pictures and clips of a live session.
 ///
 /// Chunks that no model answered for are among the run's events only. Models answer in any order:
 /// of a run under way, a chunk before the page that was read last may be answered later, so read

@@ -21,6 +21,7 @@ export async function startSite(server: { port: number }, prefix = ''): Promise<
       const on = ask({ port: server.port, method: request.method, path: (request.url ?? '').slice(prefix.length), headers: request.headers }, (answer) => {
         response.writeHead(answer.statusCode ?? 502, answer.headers);
         answer.pipe(response);
+        answer.on('close', () => { if (!answer.complete) response.destroy(); });
       });
       on.on('error', () => response.destroy());
       response.on('close', () => on.destroy());

@@ -1,4 +1,4 @@
-//! The chunks of a run that a model answered for, in their order: answers come in any.
+//! The chunks of a run, or the looks of a live session, that a model answered for, in their order: answers come in any.
 //!
 //! Holds two numbers a chunk, and reads each event once.
 
@@ -12,10 +12,20 @@ use super::run::{Run, lock};
 /// Events read from the log at a time; a payload is at most a MiB.
 const READ: usize = 16;
 
-/// Positions of chunks and of the events that tell of them, among the events before `next`.
+/// The kinds of events that tell what a model said of pictures.
+const KINDS: [EventKind; 5] = [
+    EventKind::SemanticChunkInferred,
+    EventKind::Vlm,
+    EventKind::VlmTiered,
+    EventKind::ClipVlm,
+    EventKind::ClipVlmTiered,
+];
+
+/// Positions of chunks (of a live session, frames) and of the events that tell of them, among the events of each kind
+/// before its `next`.
 #[derive(Default)]
 pub(super) struct ChunkOrder {
-    next: Seq,
+    next: [Seq; KINDS.len()],
     order: BTreeSet<(u64, Seq)>,
 }
 
@@ -40,19 +50,23 @@ impl Run {
 impl ChunkOrder {
     /// Takes in some of what `run` has been told since; false once that is all.
     fn follow(&mut self, timeline: &Timeline, run: RunId) -> Result<bool, TimelineError> {
-        let kind = Some(EventKind::SemanticChunkInferred);
-        let page = timeline.read(run, self.next, READ, kind)?;
-        let Some(last) = page.last() else { return Ok(false) };
-        let next = Seq(last.head.seq.0 + 1);
-        for stored in page {
-            let Event::SemanticChunkInferred(chunk) = stored.decode()? else { continue };
-            // Of a chunk without an answer nobody said anything.
-            if !chunk.semantic_fallback_used {
-                self.order.insert((chunk.chunk_index, stored.head.seq));
+        let mut is_news = false;
+        for (kind, next) in KINDS.into_iter().zip(&mut self.next) {
+            for stored in timeline.read(run, *next, READ, Some(kind))? {
+                is_news = true;
+                *next = Seq(stored.head.seq.0 + 1);
+                // Of what is without an answer nobody said anything.
+                let place = match stored.decode()? {
+                    Event::SemanticChunkInferred(chunk) if !chunk.semantic_fallback_used => {
+                        chunk.chunk_index
+                    }
+                    Event::Found(_, finding) if finding.summary.is_some() => finding.frame_index,
+                    _ => continue,
+                };
+                self.order.insert((place, stored.head.seq));
             }
         }
-        self.next = next;
-        Ok(true)
+        Ok(is_news)
     }
 
     /// The events in the order of their chunks, from the event `from` on where one is given.

@@ -1,0 +1,161 @@
+/** What a live run says as it happens: its newest still, its words and its other events, the newest first. */
+import { SvelteMap } from 'svelte/reactivity';
+import type { RunEvent } from 'sightline-client';
+import { causeOf, client, isGone, type Run } from '../api/client';
+import { heard } from '../api/connection.svelte';
+import { t } from '../app/messages.svelte';
+
+/** Items that the page keeps; older ones are on the run's own page. */
+const ITEMS_MAX = 2000;
+const STILLS_MAX = 5000;
+const DESCRIBED = new Set(['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered']);
+const ENDS = new Set(['run_completed', 'run_failed', 'stop_requested', 'run_expired', 'run_deleted']);
+
+export interface LiveStill { frame: number; pts: number; sha: string; type: string; at: number }
+
+export type Item = { seq: number; pts: number | null; at: number } & (
+  | { kind: 'words'; text: string; label: string; confidence: number | null; frame: number; reused: boolean; error: string | null }
+  | { kind: 'cut' | 'artifact' | 'loop' | 'still' | 'other'; text: string; frame: number | null }
+);
+
+export class LiveFeed {
+  items = $state.raw<readonly Item[]>([]);
+  stills = $state.raw<readonly LiveStill[]>([]);
+  counts = new SvelteMap<'words' | 'cut' | 'artifact', number>();
+  /** Nothing is known yet. */
+  first = $state(true);
+  ended = $state(false);
+  gone = $state(false);
+  error = $state.raw<unknown>();
+  #shas = new Map<number, string>();
+  #wallStart: number | null = null;
+  #seq = 0;
+  /** Words that were loaded and come again as events. */
+  #known: ReadonlySet<number> = new Set();
+  #abort = new AbortController();
+  #pending: RunEvent[] = [];
+  #frame = 0;
+
+  constructor(readonly run: string) {}
+
+  get newest(): LiveStill | undefined { return this.stills[this.stills.length - 1]; }
+  get newestWords(): (Item & { kind: 'words' }) | undefined {
+    return this.items.find((item): item is Item & { kind: 'words' } => item.kind === 'words');
+  }
+
+  /** The still of a frame, where it was kept. */
+  shaOf(frame: number): string | undefined { return this.#shas.get(frame); }
+
+  /** Wall time of a moment of the media, epoch milliseconds. */
+  at(pts: number, fallback: number): number { return this.#wallStart === null ? fallback : this.#wallStart + pts; }
+
+  /** Loads what there is, then follows until `stop`; comes back by itself after the last event that it has. */
+  async start(): Promise<void> {
+    const { signal } = this.#abort;
+    try {
+      const [record, { keyframes }] = await Promise.all([client.getRun(this.run, { signal }), client.getKeyframes(this.run, {}, { signal })]);
+      // After the stills, so that every word before the last of them is in: what follows it comes as events.
+      const { interactions } = await client.getInteractions(this.run, {}, { signal });
+      this.#begin(record, keyframes, interactions);
+      const after = this.#seq;
+      for await (const event of client.subscribeEvents({ runId: this.run, after, signal, maxOutageMs: Infinity, onConnection: (state) => { if (state === 'open') heard(); } })) {
+        this.#pending.push(event);
+        this.#frame ||= requestAnimationFrame(() => this.#flush());
+      }
+      this.#flush();
+      this.ended = true;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (isGone(error)) this.gone = true;
+      else this.error = causeOf(error);
+    }
+  }
+
+  stop(): void {
+    this.#abort.abort();
+    cancelAnimationFrame(this.#frame);
+  }
+
+  #begin(record: Run, keyframes: readonly Keyframe[], interactions: readonly Interaction[]): void {
+    this.#wallStart = Object.values(record.wall_start_ms).find((start) => start !== null) ?? null;
+    const created = Date.parse(record.created_at);
+    const stills = keyframes.map((still) => this.#still(still, this.at(still.pts_ms, created + still.pts_ms)));
+    const frames = new Map(keyframes.map((still) => [still.pts_ms, still.frame_index]));
+    const words = interactions.map((said) => {
+      const pts = said.start_pts_ms ?? 0;
+      return this.#words(said.seq, pts, this.at(pts, created + pts), { ...said, frame_index: frames.get(pts) ?? -1 });
+    });
+    const moments = keyframes.flatMap((still) => this.#moment(still.seq, still.pts_ms, this.at(still.pts_ms, created), still.event_type, still.frame_index));
+    this.#seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), 0);
+    this.#known = new Set(interactions.map((said) => said.seq));
+    this.stills = stills.slice(-STILLS_MAX);
+    this.#add([...words, ...moments].sort((a, b) => b.seq - a.seq));
+    this.first = false;
+    this.ended = record.status !== 'processing' && record.status !== 'pending';
+  }
+
+  /** Takes what came since the last picture of the screen, at once. */
+  #flush(): void {
+    this.#frame = 0;
+    const events = this.#pending.splice(0).filter((event) => event.seq > this.#seq && !this.#known.has(event.seq));
+    if (events.length === 0) return;
+    this.#seq = events[events.length - 1]?.seq ?? this.#seq;
+    const stills: LiveStill[] = [];
+    const items: Item[] = [];
+    for (const event of events) {
+      const kind: string = event.kind;
+      const payload = event.payload as Record<string, unknown>;
+      const pts = typeof payload['pts_ms'] === 'number' ? payload['pts_ms'] : null;
+      if (this.#wallStart === null && pts !== null) this.#wallStart = event.pts_ms - pts;
+      const at = pts === null ? event.pts_ms : this.at(pts, event.pts_ms);
+      if (kind === 'keyframe_stored') {
+        const still = payload as unknown as Keyframe;
+        stills.push(this.#still(still, at));
+        items.push(...this.#moment(event.seq, still.pts_ms, at, still.event_type, still.frame_index));
+      } else if (DESCRIBED.has(kind)) items.push(this.#words(event.seq, pts ?? 0, at, payload as unknown as Said));
+      else if (kind === 'loop_detected') items.push({ seq: event.seq, pts, at, kind: 'loop', text: t('feed.loop'), frame: Number(payload['frame_index']) });
+      else {
+        if (ENDS.has(kind)) this.ended = true;
+        if (kind === 'run_deleted') this.gone = true;
+        items.push({ seq: event.seq, pts, at, kind: 'other', text: kind.replaceAll('_', ' '), frame: null });
+      }
+    }
+    if (stills.length > 0) this.stills = [...this.stills, ...stills].slice(-STILLS_MAX);
+    this.#add(items.reverse());
+  }
+
+  #add(newer: Item[]): void {
+    for (const { kind } of newer) if (kind === 'words' || kind === 'cut' || kind === 'artifact') this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
+    this.items = [...newer, ...this.items].slice(0, ITEMS_MAX);
+  }
+
+  #still(still: Keyframe, at: number): LiveStill {
+    this.#shas.set(still.frame_index, still.image_sha256);
+    return { frame: still.frame_index, pts: still.pts_ms, sha: still.image_sha256, type: still.event_type, at };
+  }
+
+  #moment(seq: number, pts: number, at: number, type: string, frame: number): Item[] {
+    const kind = type === 'scene_cut' ? 'cut' : type === 'artifact_suspected' ? 'artifact' : 'still';
+    return [{ seq, pts, at, kind, text: t(`feed.${kind}`), frame }];
+  }
+
+  #words(seq: number, pts: number, at: number, said: Said): Item {
+    const label = (said.object_label || said.event_type || '').replaceAll('_', ' ');
+    const error = said.semantic_error ?? null;
+    const text = said.description || said.summary || '';
+    return { seq, pts, at, kind: 'words', text, label, confidence: said.confidence, frame: said.frame_index, reused: said.reused_from_seq != null, error };
+  }
+}
+
+interface Keyframe { seq: number; frame_index: number; pts_ms: number; event_type: string; image_sha256: string }
+interface Interaction extends Omit<Said, 'frame_index'> { seq: number; start_pts_ms: number | null }
+interface Said {
+  frame_index: number;
+  description: string;
+  summary?: string | undefined;
+  event_type?: string | undefined;
+  object_label?: string | null | undefined;
+  confidence: number | null;
+  reused_from_seq?: number | null | undefined;
+  semantic_error?: string | null | undefined;
+}

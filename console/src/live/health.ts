@@ -1,0 +1,25 @@
+/** How a live session does, in words: the server's figures, and what to do about the one that is over. */
+import type { Key } from '../app/messages.svelte';
+
+export interface Health {
+  word: 'good' | 'fair' | 'poor' | 'silent';
+  rule: string;
+  lost_percent: number;
+  jitter_ms: number;
+  behind_ms: number;
+  bits_per_second: number;
+  dropped: number;
+  since_packet_ms: number | null;
+}
+
+/** Figures past these are said, as the server's rule has them. */
+const BOUNDS = { lost_percent: 1, jitter_ms: 30, behind_ms: 1000 } as const;
+
+/** What to do: about the figure that is the most over its bound. */
+export function advice(health: Health): Key {
+  if (health.word === 'silent') return 'health.silent_do';
+  const over = (Object.keys(BOUNDS) as (keyof typeof BOUNDS)[]).map((name) => ({ name, times: health[name] / BOUNDS[name] }));
+  const worst = over.reduce((a, b) => (b.times > a.times ? b : a));
+  if (worst.times < 1) return health.dropped > 0 ? 'health.behind_ms_do' : 'health.good_do';
+  return `health.${worst.name}_do`;
+}

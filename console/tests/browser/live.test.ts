@@ -1,0 +1,114 @@
+/** The Live page: published from this browser's fake camera, watched from another program, asked about. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { axe, expect, picture, signIn, test, theme } from '../support/test';
+import { clip } from '../support/clips';
+import { api } from '../support/runs';
+
+const CLI = process.env.SIGHTLINE_CLI_BINARY ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
+
+test.use({
+  permissions: ['camera'],
+  launchOptions: {
+    executablePath: '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream', '--auto-select-desktop-capture-source=Entire screen'],
+  },
+});
+
+let publishers: ChildProcess[] = [];
+test.afterEach(() => {
+  publishers.forEach((child) => child.kill('SIGKILL'));
+  publishers = [];
+});
+
+/** Another program publishes a clip over and over. */
+function publish(server: { url: string; keys: Record<string, string> }, file: string, ...more: string[]): void {
+  const args = ['whip', 'publish', file, `${server.url}/v1/stream/whip`, '--loop', ...more];
+  publishers.push(spawn(CLI, args, { env: { ...process.env, SIGHTLINE_API_KEY: server.keys['tester'] ?? '' }, stdio: 'ignore' }));
+}
+
+test('a camera is published: words, stills and figures come, a prompt is changed, the session is ended', async ({ page, site }) => {
+  await page.goto(`${site}live`);
+  await expect(page.getByRole('heading', { name: 'Nothing is live' })).toBeVisible();
+  expect(await axe(page)).toEqual([]);
+  await page.getByRole('button', { name: 'Camera' }).click();
+  await expect(page).toHaveURL(/\/live\/run-[0-9a-f]{32}/);
+  await expect(page.getByText('Your camera')).toBeVisible();
+  await expect(page.locator('figcaption')).toContainText(/lorries|van|car|view|woman|man/, { timeout: 30_000 });
+  await expect(page.getByRole('region', { name: 'Connection' })).toContainText('Good', { timeout: 15_000 });
+  await page.getByText('All events').click();
+  await expect(page.getByText('Still kept').first()).toBeVisible();
+
+  const prompt = page.getByRole('textbox', { name: 'Prompt' });
+  await prompt.fill('Say when a person <b>waves</b>.');
+  await page.getByRole('button', { name: 'Apply to new frames' }).click();
+  await expect(page.getByText(/in force since frame [\d,]+/)).toBeVisible();
+
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await page.getByRole('link', { name: 'Live', exact: false }).first().click();
+  await expect(page.getByText('Your camera')).toBeVisible();
+  for (const scheme of ['dark', 'light'] as const) {
+    await theme(page, scheme);
+    expect(await axe(page)).toEqual([]);
+    await picture(page, `live-${scheme}`);
+  }
+  await page.getByRole('button', { name: 'End session' }).last().click();
+  await expect(page.getByText('Ended', { exact: true })).toBeVisible();
+  await page.getByRole('link', { name: 'Open timeline' }).first().click();
+  await expect(page).toHaveURL(/\/runs\/run-/);
+});
+
+test('another program is watched, and a model is asked about its newest still', async ({ page, site, server }) => {
+  publish(server, clip('cuts.mp4'));
+  await page.goto(`${site}live`);
+  await expect(page.locator('.card').first()).toBeVisible({ timeout: 20_000 });
+  await page.locator('.card').first().click();
+  await expect(page.getByText(/Still of .* ago/)).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByText('Scene cut').first()).toBeVisible({ timeout: 30_000 });
+  for (const scheme of ['dark', 'light'] as const) {
+    await theme(page, scheme);
+    await picture(page, `live-watched-${scheme}`);
+  }
+  await page.locator('body').press('a');
+  await page.getByRole('textbox', { name: 'Question' }).fill('What is this?');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.answers li').first()).toContainText('tokens');
+  expect(await axe(page)).toEqual([]);
+  await picture(page, 'ask-light');
+  await page.keyboard.press('Escape');
+  await page.setViewportSize({ width: 390, height: 844 });
+  expect(await axe(page)).toEqual([]);
+  await picture(page, 'live-phone-light');
+
+  const { run_id } = (await api<{ run_id: string }[]>(server, 'GET', 'runs?status=processing'))[0] ?? { run_id: '' };
+  await page.goto(`${site}live/${run_id}`);
+  await expect(page.getByText(/Still of .* ago/)).toBeVisible();
+  await api(server, 'DELETE', `runs/${run_id}`);
+  await expect(page.getByText('This run was deleted.')).toBeVisible({ timeout: 15_000 });
+});
+
+test('a camera that may not be used is said, and what to do', async ({ page, site, server }) => {
+  await page.addInitScript(() => {
+    navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('Permission denied', 'NotAllowedError'));
+  });
+  await signIn(page, server.keys['tester'] ?? '');
+  await page.goto(`${site}live`);
+  await page.getByRole('button', { name: 'Camera' }).click();
+  await expect(page.getByRole('alert')).toContainText('Allow it beside the address');
+  await expect(page.getByRole('button', { name: 'Camera' })).toBeEnabled();
+});
+
+test('the server goes and comes back: no word is lost or twice', async ({ page, site, server }) => {
+  publish(server, clip('cuts.mp4'));
+  await page.goto(`${site}live`);
+  await page.locator('.card').first().click({ timeout: 20_000 });
+  await expect(page.getByText('Scene cut').first()).toBeVisible({ timeout: 30_000 });
+  await server.stop('SIGKILL');
+  await expect(page.getByText('The server does not answer.')).toBeVisible({ timeout: 15_000 });
+  await expect(page.getByText('Scene cut').first()).toBeVisible();
+  await server.start();
+  await expect(page.getByText('Ended', { exact: true })).toBeVisible({ timeout: 30_000 });
+  const run = /run-[0-9a-f]{32}/.exec(page.url())?.[0] ?? '';
+  const { count } = await api<{ count: number }>(server, 'GET', `runs/${run}/interactions`);
+  await expect(page.getByRole('region', { name: 'Seen' }).locator('.head .dim')).toHaveText(String(count));
+});
