@@ -102,7 +102,8 @@ fn what_cannot_be_accepted_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
     let server = model.behind(Setup::new(dir.path())).start();
-    let still = json!({"keyframe": {"run_id": "r", "sha256": "ab"}});
+    let (run, hash) = (format!("run-{}", "0".repeat(32)), "ab".repeat(32));
+    let still = |run: &str, hash: &str| json!([{"keyframe": {"run_id": run, "sha256": hash}}]);
     let deep = (0..40).fold(json!({}), |inner, _| json!({"not": inner}));
     let rows = [
         ("model", json!("no-such-model")),
@@ -123,9 +124,14 @@ fn what_cannot_be_accepted_is_named() {
         ("output_schema", json!({"$ref": "https://example.com/schema"})),
         ("output_schema", json!({"$ref": "file:///etc/passwd"})),
         ("output_schema", deep),
-        ("images", json!(vec![still.clone(); 9])),
-        ("images[0].keyframe", json!([still])),
+        ("run_id", json!("run-1")),
+        ("run_id", json!(1)),
+        ("images", json!(vec![json!({}); 9])),
         ("images[0].keyframe", json!([{}])),
+        ("images[0].keyframe", json!([{"keyframe": run}])),
+        ("images[0].keyframe.run_id", still("run-1", &hash)),
+        ("images[0].keyframe.run_id", json!([{"keyframe": {"sha256": hash}}])),
+        ("images[0].keyframe.sha256", still(&run, "ab")),
         ("primary_provider", json!("gemini")),
     ];
     for (named, value) in rows {
@@ -210,7 +216,7 @@ fn gone(server: &Server) -> Vec<Value> {
     let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
     let deleted = server.create_run();
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
-    vec![bobs.json()["run_id"].clone(), json!(deleted), json!("nonsense")]
+    vec![bobs.json()["run_id"].clone(), json!(deleted), json!(format!("run-{}", "0".repeat(32)))]
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use infer::{OutputSchema, ProviderKind, Request};
-use media::BlobHash;
+use media::{BlobHash, RunId};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
     api::{openapi::terms, reason::model_name},
     catalog::Catalog,
-    json::{Fields, Int, Problem, Text, boolean, name, number, said, text},
+    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said},
 };
 
 /// A prompt.
@@ -20,7 +20,6 @@ pub type MaxTokens = Int<1, 4096>;
 /// Time for a whole answer.
 pub type TimeoutMs = Int<1, 120_000>;
 type ModelText = Text<1, 128>;
-type IdText = Text<1, 128>;
 /// Sampling temperatures.
 pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 /// Pictures of a question.
@@ -37,8 +36,7 @@ pub struct InferRequest {
     #[schema(inline)]
     prompt: PromptText,
     /// A run of the caller's whose timeline tells of the answer.
-    #[schema(inline)]
-    run_id: Option<IdText>,
+    run_id: Option<terms::RunId>,
     /// Most tokens of the answer; when missing the backend's own limit or, on a server that gives out
     /// tokens by the day, 4096.
     #[schema(inline)]
@@ -69,8 +67,8 @@ struct ImageRequest {
 /// A still of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The run, as the caller names it.
-    pub run: String,
+    /// The run that it is of.
+    pub run: RunId,
     /// The still.
     pub hash: BlobHash,
 }
@@ -80,8 +78,8 @@ pub struct Picture {
 pub struct Asked {
     /// What goes to the model, without its pictures.
     pub request: Request,
-    /// The run that it is for, as the caller names it.
-    pub run: Option<String>,
+    /// The run that it is for.
+    pub run: Option<RunId>,
     /// Its pictures.
     pub pictures: Vec<Picture>,
 }
@@ -92,15 +90,14 @@ impl Asked {
         let model = fields.required("model", |value| model_name(catalog, value));
         let model = model.map(|model| model.as_str().to_owned());
         let prompt = fields.required("prompt", said(PromptText::read));
-        let run = fields.optional("run_id", IdText::read).map(str::to_owned);
+        let run = fields.optional("run_id", parsed);
         let max_tokens = fields.optional("max_tokens", MaxTokens::read);
         let temperature = fields.optional("temperature", number(TEMPERATURE));
         let timeout = fields.optional("timeout_ms", TimeoutMs::read).map(Duration::from_millis);
         let allow_fallback = fields.optional("allow_fallback", boolean).unwrap_or(true);
         let primary = fields.optional("primary_provider", name(PROVIDERS, ProviderKind::from_name));
         let schema = fields.optional("output_schema", schema);
-        let pictures =
-            fields.objects("images", IMAGES, |fields| fields.required("keyframe", picture));
+        let pictures = fields.objects("images", IMAGES, picture);
         let request = Request {
             model: model?,
             prompt: prompt?.to_owned(),
@@ -123,11 +120,13 @@ fn schema(value: &Value) -> Result<Arc<OutputSchema>, Problem> {
     OutputSchema::compile(value.clone()).map(Arc::new).map_err(|error| error.to_string().into())
 }
 
-fn picture(value: &Value) -> Result<Picture, Problem> {
-    let wanted = || Problem::from("must be an object of run_id and sha256 (64 lower-case digits)");
-    let Value::Object(object) = value else { return Err(wanted()) };
-    let field = |name: &str| object.get(name).ok_or_else(wanted);
-    let run = text(IdText::BYTES)(field("run_id")?).map_err(|_| wanted())?.to_owned();
-    let hash = field("sha256")?.as_str().and_then(|hash| hash.parse().ok()).ok_or_else(wanted)?;
-    Ok(Picture { run, hash })
+fn picture(fields: &mut Fields<'_>) -> Option<Picture> {
+    fields.required("keyframe", |value| {
+        let object = value.as_object();
+        object.ok_or_else(|| "must be an object of run_id and sha256 (64 lower-case digits)".into())
+    })?;
+    fields.object("keyframe", |fields| {
+        let (run, hash) = (fields.required("run_id", parsed), fields.required("sha256", parsed));
+        Some(Picture { run: run?, hash: hash? })
+    })
 }

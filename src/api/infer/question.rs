@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use infer::Request;
+use media::RunId;
 
 use super::{
     asked::{Asked, MaxTokens},
@@ -35,7 +36,7 @@ impl Question {
         asked: Asked,
     ) -> Result<Question, Unaccepted> {
         let Asked { mut request, run, pictures } = asked;
-        let run = run.as_deref().map(|id| Question::run(app, caller, id)).transpose();
+        let run = run.map(|id| Question::run(app, caller, id)).transpose();
         let run = run.map_err(Unaccepted::of("run_id"))?;
         let pictures = Pictures::find(app, caller, &pictures).await;
         let pictures = pictures.map_err(Unaccepted::of("images"))?;
@@ -48,7 +49,7 @@ impl Question {
         Ok(Question { request, run, pictures, tokens })
     }
 
-    fn run(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
+    fn run(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
         let run = owned(app, caller, id)?;
         run.check_active()?;
         app.quota.check(&caller.principal)?;
@@ -56,10 +57,9 @@ impl Question {
     }
 }
 
-/// The caller's visible run of this name.
-pub(super) fn owned(app: &App, caller: &Caller, id: &str) -> Result<Arc<Run>, ApiError> {
-    let found = id.parse().ok().and_then(|id| app.registry.find(id, &caller.principal));
-    found.ok_or(ApiError::RUN_NOT_FOUND)
+/// The caller's visible run of this id.
+pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
+    app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)
 }
 
 /// Why a question is not accepted.
