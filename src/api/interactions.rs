@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     json::parsed,
-    session::registry::{NoSuchChunk, Run},
+    session::registry::{NoSuchChunk, Run, readable},
 };
 
 /// What a model said of a chunk, or of a picture or clip of a live session.
@@ -131,7 +131,7 @@ fn said(
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
         }
-        let interaction = match stored.map(|stored| stored.decode()).transpose()? {
+        let interaction = match stored.as_ref().and_then(readable) {
             Some(Event::SemanticChunkInferred(chunk)) => Interaction::of(seq, chunk),
             Some(Event::Found(_, found)) => Interaction::of_live(seq, found),
             _ => return Ok(None),

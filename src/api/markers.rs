@@ -15,7 +15,7 @@ use super::{
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
-    pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     wire::MarkerRecord,
 };
 use crate::{
@@ -108,7 +108,8 @@ fn order(
     wanted: &Wanted,
 ) -> Result<Vec<(Key, Seq)>, ApiError> {
     let mut order = Vec::new();
-    for event in Snapshot::new(timeline, run, Seq(0), Some(EventKind::MarkerEmitted)) {
+    let events = Snapshot::new(timeline, run, Seq(0), Some(EventKind::MarkerEmitted));
+    for event in events.filter(intact) {
         let event = event?;
         let Event::MarkerEmitted(marker) = event.decode()? else { continue };
         if wanted.has(&marker) {

@@ -19,7 +19,7 @@ use super::{
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
-    pieces::{READING_BYTES, Snapshot, list as listed, record_texts},
+    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     tickets::TicketQuery,
     wire::KeyframeRecord,
 };
@@ -38,7 +38,7 @@ fn stills(
     from: Seq,
 ) -> impl Iterator<Item = Result<KeyframeRecord, ApiError>> + Send + 'static {
     let events = Snapshot::new(timeline, run, from, Some(EventKind::KeyframeStored));
-    events.filter_map(|event| {
+    events.filter(intact).filter_map(|event| {
         let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
         match read {
             Ok((seq, Event::KeyframeStored(still))) => Some(Ok(KeyframeRecord::new(seq, still))),

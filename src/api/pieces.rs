@@ -88,6 +88,13 @@ impl Iterator for Snapshot {
     }
 }
 
+/// The events that can be read: those that cannot are told in the log and are in no list of what they would
+/// say.
+pub fn intact(event: &Result<EventParts, ApiError>) -> bool {
+    let damage = event.as_ref().ok().and_then(EventParts::damage);
+    damage.inspect(|error| tracing::error!(%error, "an event cannot be read")).is_none()
+}
+
 /// The text of `events` as the items of a JSON array, each with its run where asked.
 pub fn event_texts(
     events: impl Iterator<Item = Result<EventParts, ApiError>> + Send + 'static,
@@ -110,7 +117,14 @@ impl<I: Iterator<Item = Result<EventParts, ApiError>>> Iterator for EventTexts<I
     fn next(&mut self) -> Option<Text> {
         if let Some(payload) = &mut self.payload {
             return Some(match payload.next() {
-                Some(piece) => piece.map_err(ApiError::Log),
+                Some(Ok(piece)) => Ok(piece),
+                // Its own damage, and no other event's.
+                Some(Err(error)) => {
+                    tracing::error!(%error, "signals of an event cannot be read");
+                    let closing = payload.closing();
+                    self.payload = None;
+                    Ok(closing + "}")
+                }
                 None => {
                     self.payload = None;
                     Ok("}".to_owned())
@@ -121,6 +135,9 @@ impl<I: Iterator<Item = Result<EventParts, ApiError>>> Iterator for EventTexts<I
             Ok(event) => event,
             Err(error) => return Some(Err(error)),
         };
+        if let Some(error) = event.damage() {
+            tracing::error!(%error, seq = %event.head.seq, "an event cannot be read");
+        }
         let text = self.open(event.head);
         self.payload = Some(event.into_payload());
         Some(Ok(text))
@@ -341,6 +358,10 @@ mod tests {
 
         let column = std::fs::read_dir(dir.path().join("columns")).expect("there").next();
         std::fs::remove_file(column.expect("one").expect("readable").path()).expect("removed");
-        assert!(answer(&log, run).is_err(), "a lost column is told before the status");
+        let body = answer(&log, run).expect("read").into_body().collect().await.expect("read");
+        let json: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+        let lost = &json["events"][0]["payload"];
+        assert_eq!((&lost["signals"], &lost["damaged"]), (&Value::Null, &Value::Bool(true)));
+        assert_eq!(json["events"][2]["payload"]["reason"], "no", "the others are sound");
     }
 }

@@ -43,6 +43,7 @@ use change::Change;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
+pub use lookup::readable;
 pub use origin::Origin;
 pub use run::{JobGuard, Run};
 pub use snapshot::Snapshot;
@@ -133,7 +134,7 @@ impl Registry {
         let mut tables = self.tables();
         for head in created {
             let Some(stored) = self.timeline.get(head.seq)? else { continue };
-            if let Some(mut origin) = Origin::of(&stored.decode()?) {
+            if let Some(mut origin) = readable(&stored).as_ref().and_then(Origin::of) {
                 origin.principal =
                     former.get(&origin.principal).cloned().unwrap_or(origin.principal);
                 let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
@@ -151,11 +152,11 @@ impl Registry {
             let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get(seq)?) else {
                 continue;
             };
-            match stored.decode()? {
-                Event::IngestStarted(started) => run.take_up(&started.ingest),
-                Event::IngestReceived(received) => run.take_up(&received.ingest),
-                Event::RunLabelled(labelled) => run.set_label(labelled.label),
-                Event::RunCompleted(completed) => {
+            match readable(&stored) {
+                Some(Event::IngestStarted(started)) => run.take_up(&started.ingest),
+                Some(Event::IngestReceived(received)) => run.take_up(&received.ingest),
+                Some(Event::RunLabelled(labelled)) => run.set_label(labelled.label),
+                Some(Event::RunCompleted(completed)) => {
                     completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
                 }
                 _ => {}

@@ -28,12 +28,29 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
     assert!(removed > 0, "the signals are in files of their own");
     let server = setup.start();
     let analyze = json!({"model": "qwen3-vl-8b"});
+    // An event without its signals is an error of that event alone.
+    let events = server.events(&run);
+    let query = server.post("/v1/query", &json!({"run_id": run}));
+    for events in [&events, query.json()["matches"].as_array().expect("an array")] {
+        let lost: Vec<_> =
+            events.iter().filter(|event| event["payload"]["damaged"] == true).collect();
+        assert_eq!(lost.len(), 1, "{events:?}");
+        assert_eq!(
+            (&lost[0]["kind"], &lost[0]["payload"]["signals"]),
+            (&json!("frames_decoded"), &Value::Null)
+        );
+        assert_eq!(lost[0]["payload"]["decoded_frames"], 1100);
+        assert_eq!(
+            events.len() as u64,
+            query.json()["next_from_seq"].as_u64().expect("a number") - 1
+        );
+    }
     let rows = [
-        ("GET", format!("/v1/runs/{run}/events"), Value::Null),
-        ("POST", "/v1/query".to_owned(), json!({"run_id": run})),
-        ("POST", format!("/v1/runs/{run}/analyze"), analyze),
+        (format!("/v1/runs/{run}/analyze"), "POST", analyze),
+        (format!("/v1/runs/{run}/frames/3"), "GET", Value::Null),
+        (format!("/v1/runs/{run}/signals"), "GET", Value::Null),
     ];
-    for (method, path, body) in rows {
+    for (path, method, body) in rows {
         let call = server.call(method, &path);
         let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
         let told = (reply.status, reply.code(), reply.json()["error"]["message"].clone());

@@ -444,8 +444,7 @@ fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) 
     let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
     for file in std::fs::read_dir(dir.join("data/log/journal")).expect("readable") {
         let file = std::fs::File::options().write(true).open(file.expect("readable").path());
-        std::os::unix::fs::FileExt::write_all_at(&file.expect("open"), &[0xa5; 1 << 20], 0)
-            .expect("written over");
+        file.and_then(|file| file.set_len(0)).expect("cut");
     }
     std::fs::remove_dir_all(dir.join("data/uploads")).expect("removed");
     let rows = [

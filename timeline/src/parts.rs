@@ -3,10 +3,12 @@
 //! Half a million signals are a hundred megabytes of text; a reader that sends them on needs
 //! one piece at a time in memory.
 
+use std::path::PathBuf;
+
 use media::BlobHash;
 
 use crate::{
-    EventHead, Result, StoredEvent,
+    EventHead, Result, StoredEvent, TimelineError,
     column::{ColumnReader, Columns},
     entry::{ColumnRef, StoredPayload, decode_stored, put_signal},
     event::Event,
@@ -16,6 +18,8 @@ use crate::{
 const PIECE_SIGNALS: usize = 256;
 /// Bytes of JSON that a signal takes, about.
 const SIGNAL_JSON_BYTES: u64 = 250;
+/// The end of a payload that could not be read whole.
+const DAMAGED: &str = r#""damaged":true}"#;
 
 /// A stored event, its signals where they are stored.
 pub struct EventParts {
@@ -23,6 +27,8 @@ pub struct EventParts {
     pub head: EventHead,
     text: Box<str>,
     column: Option<(Columns, ColumnRef)>,
+    /// Where its record is damaged, and what was found there.
+    damage: Option<(PathBuf, u64, &'static str)>,
 }
 
 impl EventParts {
@@ -36,7 +42,25 @@ impl EventParts {
         head: EventHead,
         StoredPayload { text, column }: StoredPayload<'_>,
     ) -> EventParts {
-        EventParts { head, text: text.into(), column: column.map(|at| (columns.clone(), at)) }
+        let column = column.map(|at| (columns.clone(), at));
+        EventParts { head, text: text.into(), column, damage: None }
+    }
+
+    /// An event of which no more than the head can be read.
+    pub(crate) fn damaged(
+        head: EventHead,
+        file: PathBuf,
+        offset: u64,
+        what: &'static str,
+    ) -> EventParts {
+        let (text, damage) = (format!("{{{DAMAGED}").into(), Some((file, offset, what)));
+        EventParts { head, text, column: None, damage }
+    }
+
+    /// What is wrong with its record; its payload says `damaged` then.
+    pub fn damage(&self) -> Option<TimelineError> {
+        let (file, offset, what) = self.damage.clone()?;
+        Some(TimelineError::Damaged { file, offset, what })
     }
 
     /// Length of the payload's text, estimated where signals are in a column.
@@ -52,13 +76,16 @@ impl EventParts {
 
     /// The event that was appended, a column left as the reference it is.
     pub fn decode(&self) -> Result<Event> {
+        if let Some(damage) = self.damage() {
+            return Err(damage);
+        }
         let column = self.column.as_ref().map(|(_, column)| *column);
         decode_stored(self.head, StoredPayload { text: &self.text, column })
     }
 
     /// The payload as JSON text in pieces of bounded length; ends after the first error.
     pub fn into_payload(self) -> PayloadText {
-        PayloadText { text: Some(self.text), column: self.column, signals: None }
+        PayloadText { text: Some(self.text), column: self.column, signals: None, is_open: false }
     }
 
     /// The event with all of its text.
@@ -77,6 +104,17 @@ pub struct PayloadText {
     text: Option<Box<str>>,
     column: Option<(Columns, ColumnRef)>,
     signals: Option<ColumnReader>,
+    /// A part of the signals was returned.
+    is_open: bool,
+}
+
+impl PayloadText {
+    /// What makes the text whole that ended with an error: the signals as far as they came, none where none
+    /// did, and `damaged`.
+    pub fn closing(&self) -> String {
+        let signals = if self.is_open { "]" } else { "null" };
+        format!("{signals},{DAMAGED}")
+    }
 }
 
 impl Iterator for PayloadText {
@@ -109,6 +147,7 @@ impl Iterator for PayloadText {
             self.signals = None;
             out.extend_from_slice(b"]}");
         }
+        self.is_open = true;
         Some(Ok(String::from_utf8(out).expect("JSON is text")))
     }
 }

@@ -51,7 +51,10 @@ impl Timeline {
         });
         let mut named = HashSet::new();
         for seq in decoded {
-            named.extend(self.get_parts(seq)?.and_then(|event| event.column()));
+            let Some(event) = self.get_parts(seq)? else { continue };
+            // What it names is not known: nothing is removed.
+            event.damage().map_or(Ok(()), Err)?;
+            named.extend(event.column());
         }
         columns.finish_sweep(&sweeping, |hash| named.contains(hash))
     }

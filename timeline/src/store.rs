@@ -103,12 +103,19 @@ impl Store {
         hits.iter().filter_map(|hit| self.load(hit, &mut buffer).transpose()).collect()
     }
 
-    /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse.
+    /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse. Damage of its record is
+    /// its own and no other's.
     pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<Option<EventParts>> {
-        self.with_record(hit, buffer, |record| {
+        let loaded = self.with_record(hit, buffer, |record| {
             let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
             Ok(EventParts::new(&self.columns, hit.head, payload))
-        })
+        });
+        match loaded {
+            Err(TimelineError::Damaged { file, offset, what }) => {
+                Ok(Some(EventParts::damaged(hit.head, file, offset, what)))
+            }
+            loaded => loaded,
+        }
     }
 
     /// The last event of `run` of this kind that comes before `before`.

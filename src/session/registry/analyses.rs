@@ -8,7 +8,10 @@ use media::{AnalysisId, Seq, StreamId};
 use timeline::{AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::run::{Run, lock};
+use super::{
+    readable,
+    run::{Run, lock},
+};
 
 /// Events read at a time.
 const PAGE: usize = 1000;
@@ -78,7 +81,7 @@ impl Run {
             let Some(last) = page.last() else { return Ok(take(&analyses.made)) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
-                if let Event::AnalysisGenerated(generated) = stored.decode()? {
+                if let Some(Event::AnalysisGenerated(generated)) = readable(&stored) {
                     analyses.made.push(Made {
                         seq: stored.head.seq,
                         stream: generated.stream_id,

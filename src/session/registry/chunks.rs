@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use media::{RunId, Seq};
 use timeline::{Event, EventKind, Timeline, TimelineError};
 
-use super::run::{Run, lock};
+use super::{
+    readable,
+    run::{Run, lock},
+};
 
 /// Events read from the log at a time; a payload is at most a MiB.
 const READ: usize = 16;
@@ -56,11 +59,13 @@ impl ChunkOrder {
                 is_news = true;
                 *next = Seq(stored.head.seq.0 + 1);
                 // Of what is without an answer nobody said anything.
-                let place = match stored.decode()? {
-                    Event::SemanticChunkInferred(chunk) if !chunk.semantic_fallback_used => {
+                let place = match readable(&stored) {
+                    Some(Event::SemanticChunkInferred(chunk)) if !chunk.semantic_fallback_used => {
                         chunk.chunk_index
                     }
-                    Event::Found(_, finding) if finding.summary.is_some() => finding.frame_index,
+                    Some(Event::Found(_, finding)) if finding.summary.is_some() => {
+                        finding.frame_index
+                    }
                     _ => continue,
                 };
                 self.order.insert((place, stored.head.seq));

@@ -3,12 +3,20 @@
 use std::{collections::HashSet, sync::Arc};
 
 use media::{RunId, Seq};
+use timeline::{Event, StoredEvent};
 
 use super::{Registry, Run};
 use crate::{config::Principal, session::Lifecycle};
 
 /// Runs looked at in one hold of the tables.
 pub(super) const LIST_SLICE: usize = 1024;
+
+/// What a stored event says; one that is damaged or odd is told in the log and says nothing.
+pub fn readable(stored: &StoredEvent) -> Option<Event> {
+    let seq = stored.head.seq;
+    let read = stored.decode();
+    read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()
+}
 
 impl Registry {
     /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.

@@ -16,6 +16,7 @@ use super::{
     analyses::Analyses,
     chunks::ChunkOrder,
     job::{JobProgress, JobToken, JobView, Jobs},
+    readable,
     walls::Walls,
 };
 use crate::{json, session::Lifecycle};
@@ -257,7 +258,7 @@ impl Run {
             let Some(last) = page.last() else { return Ok(None) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
-                if let Event::KeyframeStored(still) = stored.decode()? {
+                if let Some(Event::KeyframeStored(still)) = readable(&stored) {
                     stills.bytes.insert(still.image_sha256, still.image_bytes);
                 }
             }

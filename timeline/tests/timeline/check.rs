@@ -182,3 +182,27 @@ fn a_log_whose_journal_is_gone_is_no_new_log() {
     let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
     assert_eq!((recovery.events, log.head()), (0, Seq(0)));
 }
+
+#[test]
+fn damage_of_a_record_is_an_error_of_that_event_alone() {
+    let (dir, files) = log_of_40();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let sound = log.read(found(1, "").run, Seq(0), 100, None).unwrap();
+    assert_eq!(sound.len(), 40);
+    let bytes = fs::read(&files[1]).unwrap();
+    let at = bytes.windows(8).position(|some| some == b"xxxxxxxx").expect("a description");
+    flip(&files[1], at);
+    let parts = log.read_parts(found(1, "").run, Seq(0), 100, None).unwrap();
+    let damaged: Vec<_> = parts.iter().filter(|part| part.damage().is_some()).collect();
+    let [damaged] = damaged[..] else { panic!("one is damaged, not {}", damaged.len()) };
+    assert!(damaged.decode().is_err());
+    let read = log.read(found(1, "").run, Seq(0), 100, None).unwrap();
+    for (found, sound) in read.iter().zip(&sound) {
+        let is_damaged = found.head.seq == damaged.head.seq;
+        assert_eq!(found.head, sound.head);
+        assert_eq!(
+            &*found.payload,
+            if is_damaged { r#"{"damaged":true}"# } else { &sound.payload }
+        );
+    }
+}
