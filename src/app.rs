@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::search::SearchError;
-use timeline::{BlobStore, Options, Timeline, TimelineError};
+use timeline::{BlobStore, Options, Recordings, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, CertificateError, CertificateFiles, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
@@ -40,7 +40,7 @@ use crate::{
         admission::Admission,
         registry::{Registry, RunLimits},
         remote::RemoteSources,
-        runner::{Runner, RunnerParts},
+        runner::{Answers, Runner, RunnerParts},
     },
     small_stills::SmallStills,
     source::{Roots, SourceError, path_of},
@@ -67,6 +67,9 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
+    /// There is no place for what jobs come to.
+    #[error("cannot use the directory of answers: {0}")]
+    Answers(#[source] io::Error),
     /// An ingest root is gone.
     #[error("SERVICE_INGEST_FILE_ROOTS cannot be opened: {0}")]
     Roots(#[source] io::Error),
@@ -310,6 +313,9 @@ impl App {
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
             blobs: blobs.clone(),
+            recordings: Recordings::open(&config.data_dir.join("recordings"))?,
+            answers: Answers::open(&config.data_dir.join("answers"))
+                .map_err(StartError::Answers)?,
             ledger: ledger.clone(),
             clock,
             reserve: Arc::clone(&reserve),

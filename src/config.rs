@@ -296,12 +296,10 @@ fn text_of(path: &Path) -> Result<String, FileError> {
 pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
 
 fn gate(vars: &mut Vars) -> GateConfig {
+    let frames = whole(0, KEEPALIVE_FRAMES_MAX);
     GateConfig {
-        keepalive_frames: vars.read(
-            "SERVICE_GATE_KEEPALIVE_FRAMES",
-            "30",
-            whole(0, KEEPALIVE_FRAMES_MAX),
-        ) as u32,
+        keepalive_frames: vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "30", frames) as u32,
+        keepalive_ms: None,
         scene_cut: vars.read("SERVICE_GATE_SCENE_CUT", "0.5", fraction),
         luma_shift: vars.read("SERVICE_GATE_LUMA_SHIFT", "0.15", fraction),
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),

@@ -259,6 +259,11 @@ impl Hold {
         Ok(())
     }
 
+    /// An empty one of the same owner.
+    pub fn beside(&self) -> Hold {
+        self.quota.hold(&self.owner)
+    }
+
     /// Counts `bytes` more, whatever the quotas say.
     pub fn record(&mut self, bytes: u64) {
         self.quota.record(&self.owner, bytes);

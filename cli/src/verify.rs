@@ -83,7 +83,16 @@ fn score(text: &str) -> Result<Score, String> {
 impl From<&GateArgs> for GateConfig {
     fn from(args: &GateArgs) -> GateConfig {
         let GateArgs { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = *args;
-        GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise }
+        let keepalive_ms = None;
+        GateConfig {
+            keepalive_frames,
+            keepalive_ms,
+            scene_cut,
+            luma_shift,
+            flicker,
+            ghosting,
+            noise,
+        }
     }
 }
 

@@ -15,7 +15,8 @@ pub enum Reason {
     InitialFrame,
     /// `scene_score` at or above its threshold.
     SceneCut,
-    /// The distance from the first frame's index is a multiple of the keepalive interval.
+    /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
+    /// the first at or after a multiple of its time.
     PeriodicKeepalive,
     /// `luma_mean` moved against the previous frame.
     ExposureShift,
@@ -138,7 +139,8 @@ impl Gate {
             return Reason::SceneCut;
         }
         let distance = signal.frame_index.saturating_sub(first_index);
-        if distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0) {
+        let is_due = distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0);
+        if is_due || self.passes_keepalive(signal) {
             return Reason::PeriodicKeepalive;
         }
         let shift = self.previous.map(|previous| previous.luma_mean.abs_diff(signal.luma_mean));
@@ -149,6 +151,15 @@ impl Gate {
             .into_iter()
             .find(|&reason| self.holds(reason, signal))
             .unwrap_or(Reason::NoTrigger)
+    }
+
+    /// The frame is the first at or after a multiple of the keepalive's time.
+    fn passes_keepalive(&self, signal: &Signal) -> bool {
+        let (Some(every), Some(previous)) = (self.config.keepalive_ms, self.previous) else {
+            return false;
+        };
+        let multiple = |signal: &Signal| signal.pts_ms.checked_div_euclid(every.into());
+        multiple(signal) > multiple(&previous)
     }
 
     /// Whether the signal alone reaches the threshold of an artifact reason.

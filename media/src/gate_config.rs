@@ -7,6 +7,8 @@ use crate::Score;
 pub struct GateConfig {
     /// A frame is selected at least every so many frames, counted from the first; 0 means never.
     pub keepalive_frames: u32,
+    /// The first frame at or after each multiple of so many milliseconds of media time is selected.
+    pub keepalive_ms: Option<u32>,
     /// Least `scene_score` of a scene cut.
     pub scene_cut: Score,
     /// Least change of `luma_mean` against the previous frame that is an exposure shift.
@@ -24,6 +26,7 @@ impl Default for GateConfig {
         let artifact = Score::from_millionths(550_000);
         GateConfig {
             keepalive_frames: 30,
+            keepalive_ms: None,
             scene_cut: Score::from_millionths(500_000),
             luma_shift: Score::from_millionths(150_000),
             flicker: artifact,

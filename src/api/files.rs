@@ -40,6 +40,7 @@ use crate::{
     source::SourceError,
     upload::{StoredName, Upload, UploadError, media_type},
 };
+pub use body::FileBody;
 pub use served::{FileHeaders, Found, answer};
 
 /// Uploads looked up at a time for a whole list.

@@ -2,6 +2,7 @@
 
 mod desk;
 mod layer;
+mod long;
 mod record;
 
 use std::{sync::Arc, time::Duration};
@@ -9,7 +10,6 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json,
     extract::{FromRequestParts, Path, State},
-    response::IntoResponse,
 };
 use http::request::Parts;
 use media::{JobId, RequestId, RunId};
@@ -67,7 +67,7 @@ impl Named {
     async fn answer(&self, app: &Arc<App>, request_id: RequestId) -> ApiResult {
         let Some(job) = self.view(app).await? else { return Err(ApiError::NotFound("job")) };
         let owner = &self.run.origin().principal;
-        Ok(answer(app, owner, &job, request_id).await?.into_response())
+        answer(app, owner, &job, request_id).await
     }
 
     async fn view(&self, app: &Arc<App>) -> Result<Option<JobView>, ApiError> {

@@ -13,6 +13,8 @@ use crate::{
 
 /// Frames from one that is kept for its distance to the next.
 pub type KeepaliveFrames = Int<0, KEEPALIVE_FRAMES_MAX>;
+/// Media time from one frame that is kept for it to the next.
+pub type KeepaliveMs = Int<1, 3_600_000>;
 
 /// Thresholds in place of the server's, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
@@ -23,6 +25,10 @@ pub struct GateFields {
     /// A frame is kept at least every so many frames; 0 means never.
     #[schema(inline)]
     keepalive_frames: Option<KeepaliveFrames>,
+    /// The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
+    /// one every `keepalive_frames` where that is not given as well.
+    #[schema(inline)]
+    keepalive_ms: Option<KeepaliveMs>,
     /// Least `scene_score` of a scene cut.
     scene_cut: Option<terms::Fraction>,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
@@ -39,6 +45,7 @@ pub struct GateFields {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateChange {
     keepalive_frames: Option<u32>,
+    keepalive_ms: Option<u32>,
     scene_cut: Option<Score>,
     luma_shift: Option<Score>,
     flicker: Option<Score>,
@@ -49,8 +56,14 @@ pub struct GateChange {
 impl GateChange {
     /// `base` with what was chosen.
     pub fn of(self, base: GateConfig) -> GateConfig {
+        // One of the two that is chosen alone goes without the other.
+        let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
+            (None, None) => (base.keepalive_frames, base.keepalive_ms),
+            (frames, ms) => (frames.unwrap_or(0), ms),
+        };
         GateConfig {
-            keepalive_frames: self.keepalive_frames.unwrap_or(base.keepalive_frames),
+            keepalive_frames: frames,
+            keepalive_ms: ms,
             scene_cut: self.scene_cut.unwrap_or(base.scene_cut),
             luma_shift: self.luma_shift.unwrap_or(base.luma_shift),
             flicker: self.flicker.unwrap_or(base.flicker),
@@ -67,6 +80,7 @@ pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
             keepalive_frames: fields
                 .optional("keepalive_frames", KeepaliveFrames::read)
                 .map(|frames| frames as u32),
+            keepalive_ms: fields.optional("keepalive_ms", KeepaliveMs::read).map(|ms| ms as u32),
             scene_cut: fields.optional("scene_cut", score),
             luma_shift: fields.optional("luma_shift", score),
             flicker: fields.optional("flicker", score),
@@ -84,6 +98,10 @@ pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
 pub struct GateRecord {
     /// A frame is kept at least every so many frames; 0 means never.
     keepalive_frames: u32,
+    /// The first frame at or after each multiple of so many milliseconds of media time is kept; null where
+    /// none is for that.
+    #[schema(inline, value_type = Option<KeepaliveMs>)]
+    keepalive_ms: Option<u32>,
     /// Least `scene_score` of a scene cut.
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
@@ -108,7 +126,23 @@ pub struct GateRecord {
 
 impl From<GateConfig> for GateRecord {
     fn from(gate: GateConfig) -> GateRecord {
-        let GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = gate;
-        GateRecord { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise }
+        let GateConfig {
+            keepalive_frames,
+            keepalive_ms,
+            scene_cut,
+            luma_shift,
+            flicker,
+            ghosting,
+            noise,
+        } = gate;
+        GateRecord {
+            keepalive_frames,
+            keepalive_ms,
+            scene_cut,
+            luma_shift,
+            flicker,
+            ghosting,
+            noise,
+        }
     }
 }

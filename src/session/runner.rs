@@ -3,6 +3,7 @@
 //! A job lives on a thread of its own and does not end with the request that asked for it; stop,
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
+mod answers;
 mod error;
 mod excerpt;
 mod held;
@@ -11,6 +12,7 @@ mod probe;
 mod reason;
 mod record;
 mod records;
+mod recovered;
 mod stores;
 mod under_way;
 
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use gate::GateConfig;
 use media::{Label, Rate, RequestId, Rotation, StreamId};
-use timeline::{BlobStore, Event, JsonText, RunFailed, SamplingPolicy};
+use timeline::{BlobStore, Event, JsonText, Recordings, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
@@ -43,6 +45,7 @@ use crate::{
 use job::Job;
 use under_way::{Jobs, stay};
 
+pub use answers::{Answers, Writing};
 pub use error::IngestError;
 pub use excerpt::{
     EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
@@ -108,6 +111,10 @@ pub struct RunnerParts {
     pub registry: Arc<Registry>,
     /// Where stills go.
     pub blobs: BlobStore,
+    /// What a crash leaves of the ingests under way.
+    pub recordings: Recordings,
+    /// What they came to, where that is long.
+    pub answers: Answers,
     /// Where jobs are recorded.
     pub ledger: Ledger,
     /// What their ages are counted by.

@@ -241,8 +241,29 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     assert_eq!((&job["status"], &job["result"]), (&json!("failed"), &Value::Null));
     let message = job["error"]["error"]["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("interrupted"), "{job}");
-    assert_eq!(server.kinds(&killed), ["run_created", "ingest_started", "run_failed"]);
+    // What came before the kill is there, once, and the stills that events name.
+    let events = server.events(&killed);
+    let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap_or("")).collect();
+    assert_eq!(kinds[..3], ["run_created", "ingest_started", "ingest_received"], "{kinds:?}");
+    assert_eq!(kinds[kinds.len() - 2..], ["frames_decoded", "run_failed"], "{kinds:?}");
+    let (stills, frames) = (&events[3..events.len() - 2], &events[events.len() - 2]["payload"]);
+    assert!(stills.iter().all(|event| event["kind"] == "keyframe_stored"), "{kinds:?}");
+    assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("interrupted")));
+    let decoded = frames["decoded_frames"].as_u64().expect("a number");
+    assert!(decoded > 0);
+    assert_eq!(job["frames_done"], decoded);
+    let signals = frames["signals"].as_array().expect("an array");
+    let indices: Vec<_> = signals.iter().map(|signal| signal["frame_index"].as_u64()).collect();
+    assert_eq!(indices, (0..decoded).map(Some).collect::<Vec<_>>());
+    assert!(!stills.is_empty(), "{kinds:?}");
+    for still in stills {
+        let reply = server.get(still["payload"]["image_ref"].as_str().expect("a path"));
+        assert_eq!(reply.status, 200, "{still}");
+        assert!(still["payload"]["frame_index"].as_u64() < Some(decoded), "{still}");
+    }
     assert_eq!(record(&server, &killed)["source_uri"], body["source_uri"]);
+    let left = std::fs::read_dir(dir.path().join("data/recordings")).expect("there").count();
+    assert_eq!(left, 0, "nothing stays of a recording that is told");
 }
 
 #[test]
@@ -258,4 +279,41 @@ fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
         wait_within(Duration::from_secs(20), "the poll ends", || polling.is_finished());
         assert_eq!(polling.join().expect("no panic")["matches"], json!([]));
     });
+}
+
+#[test]
+fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = reading(dir.path());
+    let mut server = setup.start();
+    let run = server.create_run();
+    let mut body = long();
+    body["max_frames"] = json!(15_000);
+    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let reply = asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"}));
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let location = reply.header("location").to_owned();
+    // What is waited for is the same as what is left.
+    let again = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
+    let mut found = Value::Null;
+    wait_for("the job ends", || {
+        found = server.get(&format!("{location}?wait_ms=30000")).json();
+        found["ended_at"].is_string()
+    });
+    assert_eq!((&found["status"], &found["error"]), (&json!("succeeded"), &Value::Null));
+    let result = &found["result"];
+    assert_eq!(result["metadata"].as_array().map(Vec::len), Some(15_000));
+    assert_eq!(
+        again.json()["markers"].as_array().map(Vec::len),
+        result["markers"].as_array().map(Vec::len)
+    );
+    server.signal_kill();
+    server.wait(PATIENCE);
+    server = setup.start();
+    assert!(server.get(&location).json()["result"] == *result, "the same after a crash");
+    let kept = || std::fs::read_dir(dir.path().join("data/answers")).expect("there").count();
+    assert!(kept() > 0, "it is in a file");
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    wait_for("the file is gone", || kept() == 0);
 }

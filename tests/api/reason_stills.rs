@@ -53,12 +53,14 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
     server.kill();
     let server = setup().start();
     let said = times(&server, &run, "semantic_chunk_inferred", "end_pts_ms");
+    let began = times(&server, &run, "semantic_chunk_inferred", "start_pts_ms");
     let stills = times(&server, &run, "keyframe_stored", "pts_ms");
     assert_eq!(said.len(), 2);
     let last = said.iter().map(|(_, end)| *end).max().expect("two");
     assert!(stills.len() >= 2 && stills.iter().all(|(_, pts)| *pts <= last), "{stills:?}");
-    for (seq, end) in said {
-        let later = stills.iter().filter(|(still, pts)| *pts <= end && *still > seq);
+    for ((seq, end), (_, start)) in said.into_iter().zip(began) {
+        let of_chunk = start..=end;
+        let later = stills.iter().filter(|(still, pts)| of_chunk.contains(pts) && *still > seq);
         assert_eq!(later.count(), 0, "{stills:?} behind {seq}");
     }
     let jpeg = &payloads(&server, &run, "keyframe_stored")[0]["image_ref"];

@@ -91,6 +91,8 @@ fn thresholds_out_of_range_and_fields_that_are_none_are_refused() {
         (json!(3), "gate"),
         (json!({"keepalive_frames": 1_000_001}), "gate.keepalive_frames"),
         (json!({"keepalive_frames": 1.0}), "gate.keepalive_frames"),
+        (json!({"keepalive_ms": 0}), "gate.keepalive_ms"),
+        (json!({"keepalive_ms": 3_600_001}), "gate.keepalive_ms"),
         (json!({"scene_cut": 1.1}), "gate.scene_cut"),
         (json!({"luma_shift": -0.1}), "gate.luma_shift"),
         (json!({"flicker": "0.5"}), "gate.flicker"),
@@ -185,6 +187,23 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     assert_eq!(reply.status, 200, "{}", reply.text);
     assert_eq!(kept(&run), [0, 5, 10, 15]);
     assert_eq!(payloads(&server, &run, "analysis_generated")[0]["gate"], recorded);
+
+    // A keepalive in time alone is in place of the one in frames.
+    let run = server.create_run();
+    let mut gate = gate;
+    gate.as_object_mut().expect("an object").remove("keepalive_frames");
+    gate["keepalive_ms"] = json!(200);
+    let timed = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &timed);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let frames = &payloads(&server, &run, "frames_decoded")[0];
+    let multiples = |at: usize| frames["signals"][at]["pts_ms"].as_i64().expect("a time") / 200;
+    let first = |at: &usize| *at == 0 || multiples(*at) > multiples(at - 1);
+    assert_eq!(kept(&run), (0..20).filter(first).map(|at| at as u64).collect::<Vec<_>>());
+    assert_eq!(
+        (&frames["gate"]["keepalive_ms"], &frames["gate"]["keepalive_frames"]),
+        (&json!(200), &json!(0))
+    );
 
     let run = server.create_run();
     let plain = json!({"source_uri": "motion.mp4", "max_frames": 20});

@@ -131,6 +131,7 @@ fn what_cannot_be_published_is_refused_in_plain_text() {
         ("no servable codec", publishing(&server, &offer("H261")), 422, "H261"),
         ("padding", publishing(&server, &vp8).header("x-attach-config", "e30="), 400, "base64url"),
         ("unknown field", with(json!({"promt": "a"})), 400, "promt"),
+        ("two configs", with(json!({})).header("x-attach-config", "e30"), 400, "twice"),
         (
             "empty crop",
             with(json!({"crop": {"x": 0, "y": 0, "width": 0, "height": 1}})),

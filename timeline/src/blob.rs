@@ -175,6 +175,12 @@ impl BlobLease {
         Ok(hash)
     }
 
+    /// Keeps the blob of this hash, which is stored; tells whether it is.
+    pub fn keep(&mut self, hash: BlobHash) -> bool {
+        self.lease.pin(hash);
+        self.blobs.has(&hash)
+    }
+
     /// Takes back what it stored and nobody else did: no event will name it.
     pub fn discard(self) -> Result<()> {
         for hash in &self.made {

@@ -27,9 +27,9 @@ use crate::{
 pub const INLINE_JSON_BYTES_MAX: usize = 64 << 10;
 const MAGIC: [u8; 8] = *b"SLSIGNL\x01";
 /// Two indices, the time, the hash, five scores.
-const ROW_BYTES: usize = 4 * 8 + 5 * 4;
+pub(crate) const ROW_BYTES: usize = 4 * 8 + 5 * 4;
 /// Rows under one checksum.
-const BLOCK_ROWS: usize = 1024;
+pub(crate) const BLOCK_ROWS: usize = 1024;
 const CHECKSUM_BYTES: usize = 4;
 /// Stands for an absent index or score, which no present one equals.
 const NONE_INDEX: u64 = u64::MAX;
@@ -239,7 +239,7 @@ impl Spilled {
     }
 }
 
-fn put_row(out: &mut Vec<u8>, signal: &Signal) {
+pub(crate) fn put_row(out: &mut Vec<u8>, signal: &Signal) {
     out.extend_from_slice(&signal.frame_index.to_le_bytes());
     out.extend_from_slice(&signal.source_frame_index.unwrap_or(NONE_INDEX).to_le_bytes());
     out.extend_from_slice(&signal.pts_ms.to_le_bytes());
@@ -255,7 +255,7 @@ fn put_row(out: &mut Vec<u8>, signal: &Signal) {
     out.extend_from_slice(&scene.to_le_bytes());
 }
 
-fn row(bytes: &[u8]) -> Signal {
+pub(crate) fn row(bytes: &[u8]) -> Signal {
     let source = u64_at(bytes, 8);
     let score = |at| Score::from_millionths(u32_at(bytes, at));
     Signal {

@@ -28,6 +28,7 @@ mod parts;
 mod pins;
 mod place;
 mod queue;
+mod recording;
 mod recovery;
 mod retention;
 mod store;
@@ -56,6 +57,7 @@ pub use parts::{EventParts, PayloadText};
 pub use pins::{Lease, Swept};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
+pub use recording::{Recorded, Recording, Recordings};
 pub use recovery::{Recovery, TornTail};
 pub use store::Listener;
 

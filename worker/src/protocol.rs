@@ -260,7 +260,15 @@ wire_struct!(Capabilities { codecs, measurer });
 wire_struct!(DeviceSpec { backend, device, capabilities });
 wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads });
-wire_struct!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
+wire_struct!(GateConfig {
+    keepalive_frames,
+    keepalive_ms,
+    scene_cut,
+    luma_shift,
+    flicker,
+    ghosting,
+    noise
+});
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
 wire_struct!(Credentials { user, password });
 wire_struct!(Attempt { what, errno });

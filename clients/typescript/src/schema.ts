@@ -2053,9 +2053,9 @@ export interface components {
             /**
              * Format: int64
              * @description When its first picture was taken, as the container says, or came, where the source is live;
-             *     absent where nobody knows.
+             *     null where nobody knows, absent in events of older servers.
              */
-            wall_start_ms?: number;
+            wall_start_ms?: number | null;
             /** Format: int32 */
             width: number;
         };
@@ -2095,6 +2095,11 @@ export interface components {
             ghosting?: components["schemas"]["Fraction"] | null;
             /** @description A frame is kept at least every so many frames; 0 means never. */
             keepalive_frames?: number | null;
+            /**
+             * @description The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
+             *     one every `keepalive_frames` where that is not given as well.
+             */
+            keepalive_ms?: number | null;
             luma_shift?: components["schemas"]["Fraction"] | null;
             noise?: components["schemas"]["Fraction"] | null;
             scene_cut?: components["schemas"]["Fraction"] | null;
@@ -2118,6 +2123,11 @@ export interface components {
              * @description A frame is kept at least every so many frames; 0 means never.
              */
             keepalive_frames: number;
+            /**
+             * @description The first frame at or after each multiple of so many milliseconds of media time is kept; null where
+             *     none is for that.
+             */
+            keepalive_ms?: number | null;
             /** @description Least change of `luma_mean` against the frame before that is an exposure shift. */
             luma_shift: components["schemas"]["Fraction"];
             /** @description Least `noise_variance_score` of a noise spike. */
@@ -2177,8 +2187,7 @@ export interface components {
             output_schema?: components["schemas"]["AnyObject"] | null;
             primary_provider?: components["schemas"]["ProviderKind"] | null;
             prompt: string;
-            /** @description A run of the caller's whose timeline tells of the answer. */
-            run_id?: string | null;
+            run_id?: components["schemas"]["RunId"] | null;
             temperature?: components["schemas"]["Temperature"] | null;
             /**
              * @description Time for the answer, retries and fallbacks included, and for the wait for a place except in a

@@ -70,6 +70,29 @@ fn the_highest_reason_that_holds_wins() {
 }
 
 #[test]
+fn a_keepalive_in_time_keeps_the_first_frame_at_or_after_each_multiple() {
+    // Milliseconds, and what is kept of frames of 40 ms each.
+    for (every, expected) in [
+        (100, vec![0, 3, 5, 8, 10, 13, 15, 18]),
+        (40, (0..20).collect()),
+        (1000, vec![0]),
+        (0, vec![0]),
+    ] {
+        let config =
+            GateConfig { keepalive_frames: 0, keepalive_ms: Some(every), ..GateConfig::default() };
+        let mut gate = Gate::new(config);
+        let kept: Vec<u64> = (0..20).filter(|index| gate.offer(&calm(*index)).selected).collect();
+        assert_eq!(kept, expected, "{every} ms");
+        let mut resumed = Gate::resume(config, 0);
+        resumed.offer(&calm(6));
+        let kept: Vec<u64> =
+            (7..20).filter(|index| resumed.offer(&calm(*index)).selected).collect();
+        let rest: Vec<u64> = expected.into_iter().filter(|index| *index > 6).collect();
+        assert_eq!(kept, rest, "{every} ms, resumed");
+    }
+}
+
+#[test]
 fn keepalives_lie_on_a_grid_from_the_first_index() {
     let kept = |first: u64, interval| {
         let config = GateConfig { keepalive_frames: interval, ..GateConfig::default() };

@@ -83,11 +83,7 @@ impl Entry {
         match outcome {
             Some(Outcome::Failed(error)) => Ok(Carried(error).into_response()),
             Some(Outcome::Answered(answer)) => Ok(response(Answer::clone(&answer))),
-            Some(Outcome::Long) => {
-                // One assignment each: a panic leaves it whole.
-                let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-                long.take().ok_or(ApiError::AnswerLong(self.order.id))
-            }
+            Some(Outcome::Long) => self.take_long().ok_or(ApiError::AnswerLong(self.order.id)),
             None => Err(ApiError::Bug("a job ended without a word")),
         }
     }
@@ -96,6 +92,12 @@ impl Entry {
     pub fn hold(&self, response: Response) -> Outcome {
         *self.long.lock().unwrap_or_else(PoisonError::into_inner) = Some(response);
         Outcome::Long
+    }
+
+    /// The answer that is too long for the table, where nobody has taken it.
+    pub fn take_long(&self) -> Option<Response> {
+        // One assignment each: a panic leaves it whole.
+        self.long.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn key(&self) -> Key {

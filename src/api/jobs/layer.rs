@@ -21,6 +21,7 @@ use utoipa::IntoParams;
 use super::{
     JobToken, JobView,
     desk::{Entry, Found, Outcome},
+    long,
     record::{JobAnswer, scope},
 };
 use crate::{
@@ -219,7 +220,19 @@ impl Ending {
                 let Ok(body) = body.collect().await else { return };
                 Answer { status, headers: Vec::new(), body: body.to_bytes().into() }
             }
-            Outcome::Long => return,
+            Outcome::Long => {
+                // Recorded before there is a file: what no record names is swept.
+                if let Some(job) = self.entry.token.view()
+                    && let Err(error) = self.app.runner.begin_job(job).await
+                {
+                    tracing::warn!(%error, "a long answer is not kept");
+                    return;
+                }
+                if let Some(response) = self.entry.take_long() {
+                    self.entry.hold(long::keep(&self.app, &self.entry.order, response).await);
+                }
+                return;
+            }
         };
         let (keys, scope) =
             (Arc::clone(&self.app.idempotency), scope(&caller.principal, self.entry.order.id));

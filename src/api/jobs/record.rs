@@ -7,10 +7,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use axum::Json;
+use axum::{Json, response::IntoResponse};
 
+use super::long;
 use crate::{
-    api::{App, error::ApiError, openapi::terms, wire::shown},
+    api::{ApiResult, App, openapi::terms, wire::shown},
     config::Principal,
     idempotency::{Answer, Scope},
     session::registry::{JobStatus, JobView},
@@ -80,7 +81,8 @@ pub struct JobAnswer {
     #[schema(inline)]
     job: JobRecord,
     /// What the request without the header would have been answered: kept for a day where the job
-    /// was asked for with it or its caller went away, up to 8 MiB; null elsewhere.
+    /// was asked for with it or its caller went away; null elsewhere, and where the server ended between
+    /// the last event of the job and its answer: the events tell then.
     #[schema(value_type = Option<terms::AnyObject>, required = true)]
     result: Option<Box<RawValue>>,
     /// Its failure, likewise.
@@ -107,7 +109,7 @@ pub async fn answer(
     owner: &Principal,
     job: &JobView,
     request_id: RequestId,
-) -> Result<Json<JobAnswer>, ApiError> {
+) -> ApiResult {
     let mut answer = JobAnswer::new(job, request_id);
     if job.status.is_over() {
         let (keys, scope) = (Arc::clone(&app.idempotency), scope(owner, job.order.id));
@@ -116,10 +118,16 @@ pub async fn answer(
             Some(kept) if (200..300).contains(&kept.status) => answer.result = raw(kept),
             Some(kept) => answer.error = raw(kept),
             None if job.status == JobStatus::Interrupted => answer.error = Some(interrupted(job)),
-            None => {}
+            None => {
+                let (runner, order) = (Arc::clone(&app.runner), job.order);
+                let long = app.blocking(move || runner.answer(order.run, order.id)).await?;
+                if let Some((file, bytes)) = long {
+                    return Ok(long::with_result(&answer, file, bytes));
+                }
+            }
         }
     }
-    Ok(Json(answer))
+    Ok(Json(answer).into_response())
 }
 
 fn raw(kept: Answer) -> Option<Box<RawValue>> {

@@ -223,9 +223,9 @@ payloads! {
         #[schema(required = false)]
         gate: GateRecord,
         /// When its first picture was taken, as the container says, or came, where the source is live;
-        /// absent where nobody knows.
+        /// null where nobody knows, absent in events of older servers.
         #[schema(required = false)]
-        wall_start_ms: i64,
+        wall_start_ms: Option<i64>,
         /// One object a frame.
         signals: Vec<SignalRecord>,
     }

@@ -9,7 +9,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::Gate;
 use media::{Rate, Signal};
-use timeline::ColumnWriter;
+use timeline::{ColumnWriter, Event};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{
@@ -19,13 +19,14 @@ use worker::{
 use super::{
     Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
-    record::{Decoded, RunLog, Stored, Tail, Undone},
+    record::{Charged, Decoded, RunLog, Stored, Tail, Undone},
     stores::Stores,
 };
 use crate::{
     clock::wall_now,
     session::{
         admission::Lender,
+        registry::JobKind,
         remote::{Errand, Feed, RemoteError, RemoteSource},
     },
     source::Source,
@@ -45,6 +46,8 @@ pub(super) struct Job {
     /// Those that went nowhere yet.
     stills: Vec<Stored>,
     stored: Stores,
+    /// For the start after a crash; of an ingest that is opened.
+    recording: Option<Charged>,
     /// Signals so far.
     frames: u64,
     /// Where chunks go, where they are wanted.
@@ -86,6 +89,7 @@ impl Job {
             decoding: Span::none(),
             stills: Vec::new(),
             stored,
+            recording: None,
             frames: 0,
             chunks: None,
             lender: places.slot.lender(),
@@ -196,7 +200,7 @@ impl Job {
             self.runner.parts.metrics.decode_fallbacks.inc();
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
         }
-        let Job { ingest, log, opened, signals, mut stills, stored, .. } = self;
+        let Job { ingest, log, opened, signals, mut stills, stored, recording, .. } = self;
         // Of a frame without signals nothing is told.
         stills.retain(|still| still.frame_index < report.frames);
         let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
@@ -215,6 +219,7 @@ impl Job {
                 reason,
                 cut,
                 _column,
+                _recording: recording,
             }),
             Err(error) => Err(Box::new(Undone { error, stored, run: log.run, is_opened: true })),
         }
@@ -261,7 +266,9 @@ impl Job {
                 }
                 let is_live = matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)));
                 let wall_start = if is_live { Some(wall_now()) } else { stream.wall_start };
-                self.opened = Some(StreamInfo { wall_start, ..stream });
+                let stream = StreamInfo { wall_start, ..stream };
+                self.record_opened(&stream)?;
+                self.opened = Some(stream);
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.store(still)?,
@@ -294,6 +301,22 @@ impl Job {
         Ok(())
     }
 
+    /// Begins what a crash leaves of an ingest; of a reasoning its chunks tell.
+    fn record_opened(&mut self, stream: &StreamInfo) -> Result<(), IngestError> {
+        let order = self.guard.token().order();
+        let Some(order) = order.filter(|order| order.kind == JobKind::Ingest) else {
+            return Ok(());
+        };
+        let recording = self.runner.parts.recordings.begin(order.id, order.run)?;
+        let decoded = self.ingest.opened(stream);
+        let received = self.ingest.received(0, decoded.sample_fps);
+        let mut charged = Charged { recording, hold: self.stored.beside() };
+        charged.note(|recording| recording.event(received))?;
+        charged.note(|recording| recording.event(Event::FramesDecoded(decoded)))?;
+        self.recording = Some(charged);
+        Ok(())
+    }
+
     fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
         // The worker's decisions, which depend on the signals alone.
         let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
@@ -303,6 +326,9 @@ impl Job {
         work.decided(signals.len() as u64, selected as u64);
         let before = self.signals.column_bytes();
         signals.iter().try_for_each(|signal| self.signals.push(signal))?;
+        if let Some(charged) = &mut self.recording {
+            charged.note(|recording| recording.signals(signals))?;
+        }
         self.frames += signals.len() as u64;
         if let Some(last) = signals.last() {
             self.guard.token().advance(self.frames, last.pts_ms);
@@ -315,14 +341,13 @@ impl Job {
         let hash = self.stored.put(&still.jpeg)?;
         drop(timer);
         let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
-        self.stills.push(Stored {
-            frame_index,
-            pts_ms,
-            event_type,
-            reason,
-            bytes: jpeg.len() as u64,
-            hash,
-        });
+        let bytes = jpeg.len() as u64;
+        let still = Stored { frame_index, pts_ms, event_type, reason, bytes, hash };
+        if let Some(charged) = &mut self.recording {
+            let event = still.clone().event(self.log.run.id());
+            charged.note(|recording| recording.event(event))?;
+        }
+        self.stills.push(still);
         Ok(())
     }
 }

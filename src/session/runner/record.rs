@@ -6,11 +6,13 @@ use decode::{FileReport, StreamInfo};
 use gate::Reason;
 use media::{BlobHash, EventType, JobId, Rate, RunId, WallTime};
 use timeline::{
-    Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Signals,
+    Event, FramesDecoded, IngestReceived, IngestStarted, KeyframeStored, Lease, Recording, Signals,
+    TimelineError,
 };
 use tokio::runtime::Handle;
 
 use super::{Ingest, IngestError, Ingested, Registry, Run, stores::Stores};
+use crate::quota::Hold;
 
 /// Events appended at a time, about 2 MiB; a job that has no more is appended as one.
 const BATCH: usize = 4096;
@@ -48,6 +50,24 @@ impl Stored {
     }
 }
 
+/// A recording for the start after a crash, and what its owner pays for it meanwhile.
+pub(super) struct Charged {
+    pub recording: Recording,
+    pub hold: Hold,
+}
+
+impl Charged {
+    /// Has `write` add to the recording.
+    pub fn note(
+        &mut self,
+        write: impl FnOnce(&mut Recording) -> Result<(), TimelineError>,
+    ) -> Result<(), IngestError> {
+        let before = self.recording.bytes();
+        write(&mut self.recording)?;
+        Ok(self.hold.grow(self.recording.bytes() - before)?)
+    }
+}
+
 /// A decoded source, all of it durable, and no event that names it.
 pub(super) struct Decoded {
     pub ingest: Ingest,
@@ -62,6 +82,8 @@ pub(super) struct Decoded {
     /// What cut it off, where that is more than the end of its time.
     pub cut: Option<IngestError>,
     pub _column: Lease,
+    /// Until its events are on the log.
+    pub _recording: Option<Charged>,
 }
 
 /// A job that came to nothing, before what it stored is taken back.
@@ -83,7 +105,7 @@ impl Undone {
 
 impl Ingest {
     /// Says how many frames it came to.
-    fn received(&self, decoded_frames: u64, sample_fps: Option<Rate>) -> Event {
+    pub(super) fn received(&self, decoded_frames: u64, sample_fps: Option<Rate>) -> Event {
         Event::IngestReceived(IngestReceived {
             request_id: self.request_id,
             ingest: self.echo.clone(),
@@ -92,6 +114,29 @@ impl Ingest {
             sampling_policy: Some(self.policy),
             sample_fps,
         })
+    }
+
+    /// What is known of its decoding once `stream` is opened.
+    pub(super) fn opened(&self, stream: &StreamInfo) -> FramesDecoded {
+        FramesDecoded {
+            request_id: self.request_id,
+            source_uri: self.source_uri.clone(),
+            stream_id: self.stream_id.clone(),
+            sampling_policy: self.policy,
+            source_fps: stream.source_rate,
+            sample_fps: self.rate.or_else(|| stream.source_rate.map(clamped)),
+            decoded_frames: 0,
+            width: stream.extent.width,
+            height: stream.extent.height,
+            pixel_format: stream.pixel_format.clone(),
+            decoder: None,
+            decoder_fallback: None,
+            truncated: false,
+            reason: None,
+            gate: self.gate,
+            wall_start_ms: stream.wall_start.filter(is_dated),
+            signals: Signals::Inline(Vec::new()),
+        }
     }
 
     /// Says on the run's timeline that it was accepted, before anything is decoded.
@@ -133,48 +178,36 @@ impl Decoded {
         let extent = report.first_extent.unwrap_or(stream.extent);
         let received = ingest.received(report.frames, sample_fps);
         let decoded = FramesDecoded {
-            request_id: ingest.request_id,
-            source_uri: ingest.source_uri.clone(),
-            stream_id: ingest.stream_id,
-            sampling_policy: ingest.policy,
             source_fps,
             sample_fps,
             decoded_frames: report.frames,
             width: extent.width,
             height: extent.height,
-            pixel_format: stream.pixel_format,
             decoder: Some(report.decoder.clone()).filter(|decoder| !decoder.is_empty()),
             decoder_fallback: report.fallback,
             truncated: report.truncated,
             reason: self.reason,
-            gate: ingest.gate,
-            wall_start_ms: stream.wall_start.filter(is_dated),
             signals,
+            ..ingest.opened(&stream)
         };
         let run = log.run.id();
         let stills = stills.into_iter().map(|still| still.event(run));
-        let mut events = once(received)
+        let events = once(received)
             .chain(stills)
             .chain(once(Event::FramesDecoded(decoded)))
-            .chain(tail.events)
-            .peekable();
-        let (mut first, mut is_whole) = (true, true);
-        while events.peek().is_some() {
-            let batch = events.by_ref().take(BATCH).collect();
-            let last = tail.last.take_if(|_| events.peek().is_none());
-            match log.append(batch, last) {
-                Ok(whole) => (first, is_whole) = (false, whole),
-                Err(error) if first && !error.may_be_written() => {
-                    stored.take_back(&log.run);
-                    return Err(error);
-                }
-                // Some of what is stored is named by events by now, or may be.
-                Err(error) => {
-                    stored.keep(&log.run);
-                    return Err(error);
-                }
+            .chain(tail.events);
+        let is_whole = match append_all(&log, events, tail.last.take()) {
+            Ok(is_whole) => is_whole,
+            Err((error, true)) => {
+                stored.take_back(&log.run);
+                return Err(error);
             }
-        }
+            // Some of what is stored is named by events by now, or may be.
+            Err((error, false)) => {
+                stored.keep(&log.run);
+                return Err(error);
+            }
+        };
         stored.keep(&log.run);
         let rotation = stream.rotation;
         let ingested = Ingested {
@@ -190,6 +223,29 @@ impl Decoded {
         };
         Ok((ingested, is_whole))
     }
+}
+
+/// Appends `events` in batches and `last` with the last of them; tells whether `last` is there, where it was
+/// given. An error comes with word that nothing was appended.
+pub(super) fn append_all(
+    log: &RunLog,
+    events: impl Iterator<Item = Event>,
+    mut last: Option<Event>,
+) -> Result<bool, (IngestError, bool)> {
+    let mut events = events.peekable();
+    let (mut first, mut is_whole) = (true, true);
+    while events.peek().is_some() {
+        let batch = events.by_ref().take(BATCH).collect();
+        let last = last.take_if(|_| events.peek().is_none());
+        match log.append(batch, last) {
+            Ok(whole) => (first, is_whole) = (false, whole),
+            Err(error) => {
+                let is_nothing = first && !error.may_be_written();
+                return Err((error, is_nothing));
+            }
+        }
+    }
+    Ok(is_whole)
 }
 
 /// Appends to the run's timeline from a thread outside the runtime.

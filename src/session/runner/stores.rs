@@ -34,6 +34,11 @@ impl Stores {
         Stores { blobs, hold, reserve, named: Named::Bytes(0), column_bytes: 0 }
     }
 
+    /// Another account of the same owner, which ends with what it is for.
+    pub(super) fn beside(&self) -> Hold {
+        self.hold.beside()
+    }
+
     /// Charges the run's owner for signals.
     pub(super) fn charge_column(&mut self, bytes: u64) -> Result<(), IngestError> {
         self.charge(bytes)?;
@@ -54,6 +59,21 @@ impl Stores {
     pub(super) fn put(&mut self, still: &[u8]) -> Result<BlobHash, IngestError> {
         self.charge(still.len() as u64)?;
         Ok(self.blobs.put(still)?)
+    }
+
+    /// Charges for signals of before this start, whatever the quotas say.
+    pub(super) fn record_column(&mut self, bytes: u64) {
+        self.hold.record(bytes);
+        self.column_bytes += bytes;
+    }
+
+    /// Charges for a still of before this start likewise; tells whether it is there.
+    pub(super) fn keep_still(&mut self, hash: BlobHash, bytes: u64) -> bool {
+        let is_there = self.blobs.keep(hash);
+        if is_there {
+            self.hold.record(bytes);
+        }
+        is_there
     }
 
     /// Says what events of the run name already.

@@ -11,11 +11,11 @@ use std::{
 };
 
 use media::{JobId, RunId, Seq, WallTime};
-use timeline::{Event, EventKind, RunFailed, Timeline, TimelineError};
-use tokio::time::MissedTickBehavior;
+use timeline::{Event, EventKind, Timeline, TimelineError};
+use tokio::{runtime::Handle, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, Runner, in_background, records};
+use super::{IngestError, Runner, in_background, record::RunLog, records, recovered::interrupted};
 use crate::{
     clock::wall_now,
     idempotency,
@@ -156,6 +156,10 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
         for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
             let request = match parts.decode()? {
+                // A start told of it that was cut off itself.
+                Event::FramesDecoded(decoded) if decoded.reason.as_deref() == Some(INTERRUPTED) => {
+                    None
+                }
                 Event::FramesDecoded(decoded) => Some(decoded.request_id),
                 Event::AnalysisGenerated(generated) => Some(generated.request_id),
                 Event::RunCompleted(completed) => completed.request_id,
@@ -207,6 +211,7 @@ impl Runner {
         let mut looks = 0;
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             self.settle().await;
+            self.sweep(false).await;
             if looks % LOOKS_TO_EXPIRE == 0 {
                 let (jobs, now) = (self.records.clone(), self.parts.clock.now());
                 let expired = in_background(move || jobs.expire(idempotency::oldest_kept(now)));
@@ -227,6 +232,14 @@ impl Runner {
         }
     }
 
+    async fn sweep(self: &Arc<Self>, unfinished: bool) {
+        let runner = Arc::clone(self);
+        let swept = in_background(move || runner.sweep_answers(unfinished)).await;
+        if let Err(error) = swept.and_then(|swept| Ok(swept?)) {
+            tracing::warn!(%error, "long answers of jobs are looked for later");
+        }
+    }
+
     /// Ends the runs whose jobs were under way when the server last ended without a word; before
     /// there are new jobs.
     pub async fn tell_interrupted(self: &Arc<Self>) -> Result<(), IngestError> {
@@ -236,20 +249,39 @@ impl Runner {
             let (runner, registry) = (Arc::clone(self), &self.parts.registry);
             let over = move || is_over(runner.parts.registry.timeline(), &job.order);
             let is_over = in_background(over).await??;
-            let run = registry.run(id).filter(|run| run.lifecycle().is_active());
+            let mut frames_done = job.frames_done;
             // An analysis appends all or nothing.
-            if let Some(run) = run.filter(|_| !is_over && kind != JobKind::Analysis) {
-                let reason = INTERRUPTED.to_owned();
-                let failed = RunFailed { request_id: Some(request), reason };
-                registry.commit(&run, vec![Event::RunFailed(failed)]).await?;
+            if let Some(run) = registry.run(id).filter(|_| !is_over && kind != JobKind::Analysis) {
+                let log =
+                    RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
+                let runner = Arc::clone(self);
+                frames_done = in_background(move || runner.tell(&job.order, &log)).await??;
                 tracing::warn!(request_id = %request, run = %id, "a job was cut off by the server's end");
             }
             let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
-            let ended = JobView { status, ended_at: Some(wall_now()), ..job };
+            let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
             let jobs = self.records.clone();
             in_background(move || jobs.end(ended)).await??;
         }
-        Ok(())
+        self.sweep(true).await;
+        let recordings = self.parts.recordings.clone();
+        Ok(in_background(move || recordings.clear()).await??)
+    }
+
+    /// Tells how far a job had come that was cut off, and ends its run where that is active; how many frames
+    /// it had.
+    fn tell(&self, order: &JobOrder, log: &RunLog) -> Result<u64, IngestError> {
+        if !log.run.lifecycle().is_visible() {
+            return Ok(0);
+        }
+        let frames = self.recover(order, log).unwrap_or_else(|error| {
+            tracing::error!(run = %order.run, %error, "what a job had recorded is lost");
+            0
+        });
+        if log.run.lifecycle().is_active() {
+            log.commit(vec![interrupted(order)])?;
+        }
+        Ok(frames)
     }
 }
 

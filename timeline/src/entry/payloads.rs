@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, @optional wall_start_ms, signals,
+    @optional reason, @optional gate, wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
@@ -82,7 +82,9 @@ payload!(AnalysisGenerated {
     @optional analysis_id,
     @optional gate,
 });
-payload!(GateConfig { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise });
+payload!(GateConfig {
+    keepalive_frames, @optional keepalive_ms, scene_cut, luma_shift, flicker, ghosting, noise,
+});
 payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
 payload!(SemanticChunkInferred {
     request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,

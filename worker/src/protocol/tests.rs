@@ -52,13 +52,16 @@ fn extent() -> impl Strategy<Value = Extent> {
 }
 
 fn gate_config() -> impl Strategy<Value = GateConfig> {
-    (any::<u32>(), vec(score(), 5)).prop_map(|(keepalive_frames, scores)| GateConfig {
-        keepalive_frames,
-        scene_cut: scores[0],
-        luma_shift: scores[1],
-        flicker: scores[2],
-        ghosting: scores[3],
-        noise: scores[4],
+    (any::<u32>(), any::<Option<u32>>(), vec(score(), 5)).prop_map(|(frames, ms, scores)| {
+        GateConfig {
+            keepalive_frames: frames,
+            keepalive_ms: ms,
+            scene_cut: scores[0],
+            luma_shift: scores[1],
+            flicker: scores[2],
+            ghosting: scores[3],
+            noise: scores[4],
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use gate::Reason;
 use media::{Extent, Timestamp, WallTime};
 use serde_json::{Value, json};
 use timeline::{Event, Options, Pass, Timeline};
