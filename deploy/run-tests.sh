@@ -68,6 +68,14 @@ all ""
 # shellcheck disable=SC2086 # a list of arguments
 cargo test --locked --workspace --doc -q $features || failed="$failed doc"
 console/test.sh || failed="$failed console"
+# The TypeScript client against the server that the tests have built: on this Node.js, then on the oldest that is promised.
+client() {
+    # shellcheck disable=SC2086 # a list of arguments
+    cargo build --locked -q --workspace --bins --example described_log $features &&
+        (cd clients/typescript && npm ci --silent && npm run --silent build && npm run --silent check &&
+            npm test --silent && npm run --silent test:oldest)
+}
+client || failed="$failed client"
 if [ -n "$media" ]; then
     tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
     echo "run-tests: $(echo "$tests" | wc -l) tests again, on the clips of SIGHTLINE_MEDIA_DIR"

@@ -146,6 +146,8 @@ export class Http {
     try {
       const headers = { ...(await this.headers()), ...key, ...defined(request.headers) };
       if (request.json !== undefined) headers["content-type"] = "application/json";
+      // Where keys are off, a server takes no POST that a form of another site could have sent.
+      if (request.method === "POST") headers["x-requested-with"] = "sightline-client";
       const body = request.json === undefined ? request.body : JSON.stringify(request.json);
       const send: Send = request.send ?? this.#options.fetch ?? globalThis.fetch;
       const response = await send(url, { method: request.method, headers, signal, ...(body === undefined ? {} : { body }) });

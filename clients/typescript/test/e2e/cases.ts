@@ -388,6 +388,11 @@ export const failures: Record<string, Case> = {
     const text = await said(world.client("main", { apiKey: "not-a-key-of-this-server" }).listRuns());
     holds(/^HttpError: GET .*\/v1\/runs: 401 unauthorized: missing or invalid API key \(req-\w{16}\)$/.test(text), text);
   },
+  async "a server without keys needs none"(world) {
+    const client = world.client("open", { apiKey: undefined });
+    await client.uploadFile(await world.clip());
+    await client.stopRun(await fresh(client));
+  },
   async "a wrong path in the base URL is named"(world) {
     const text = await said(new SightlineClient(`${world.main}/somewhere`, { apiKey: world.key }).listRuns());
     holds(text.includes("no such route: it is older than this client, or the base URL has a wrong path"), text);

@@ -9,7 +9,7 @@ declare global {
     places: Places;
     control: World["control"];
     runCase: (name: string) => Promise<void>;
-    readCrowd: () => Promise<number>;
+    readCrowd: (wanted?: number) => Promise<number>;
     timeToFirstEvent: () => Promise<number>;
   }
 }
@@ -34,7 +34,7 @@ window.runCase = async (name) => {
   if (!run) throw new Error(`no case ${name}`);
   await run(one);
 };
-window.readCrowd = () => readCrowd((one ??= world()));
+window.readCrowd = (wanted) => readCrowd((one ??= world()), wanted);
 
 /** Milliseconds from asking for a run to its first event, in a page that has just been opened. */
 window.timeToFirstEvent = async () => {

@@ -12,6 +12,8 @@ export interface Places {
   limited: string;
   /** A server that asks one model at a time. */
   narrow: string;
+  /** A server without keys. */
+  open: string;
   /** A server that is killed. */
   mortal: string;
   /** A server with a run of many events, and how many. */

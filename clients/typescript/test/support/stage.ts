@@ -38,10 +38,11 @@ export class Stage {
     const [model, held, postgres] = await Promise.all([startModel(), startModel(), startPostgres()]);
     const common = { SERVICE_CORS_ALLOWED_ORIGINS: origin, SERVICE_ACTIVE_STREAM_LIMIT: "1024", SERVICE_WEBRTC_PUBLIC_IPS: "127.0.0.1" };
     const one = { SERVICE_INFERENCE_GLOBAL_LIMIT: "1", SERVICE_INFERENCE_WAIT_TIMEOUT_MS: "100" };
-    const [main, limited, narrow, mortal, crowded] = await Promise.all([
+    const [main, limited, narrow, open, mortal, crowded] = await Promise.all([
       server({ ...common, SERVICE_VLLM_BASE_URL: model.url, SERVICE_DB_URL: postgres.url }),
       server({ ...common, SERVICE_RATE_LIMIT_TENANT_RPS: "3" }),
       server({ ...common, ...one, SERVICE_VLLM_BASE_URL: held.url }),
+      server({ ...common, SERVICE_REQUIRE_API_KEY: "false" }),
       server(common),
       server({ ...common, SERVICE_DATA_DIR: crowdPath() }),
     ]);
@@ -49,7 +50,7 @@ export class Stage {
     const old = await Proxy.start(main.url, { hides: /\/signals/ });
     const cutting = await Proxy.start(main.url);
     const places = {
-      main: main.url, limited: limited.url, narrow: narrow.url, mortal: mortal.url, crowded: crowded.url,
+      main: main.url, limited: limited.url, narrow: narrow.url, open: open.url, mortal: mortal.url, crowded: crowded.url,
       prefix: `${prefix.url}/some/prefix`, old: old.url, cutting: cutting.url, crowd: CROWD, key: KEY,
     };
     const controls = {
@@ -59,7 +60,7 @@ export class Stage {
       release: () => held.release(),
       cut: (afterBytes: number, times: number) => Object.assign(cutting.cut, { afterBytes, times }),
     };
-    const servers = [main, limited, narrow, mortal, crowded];
+    const servers = [main, limited, narrow, open, mortal, crowded];
     const ends = [prefix, old, cutting, model, held].map((part) => () => part.stop());
     return new Stage(places, [...ends, ...servers.map((part) => () => part.remove()), () => postgres.stop()], controls);
   }
