@@ -62,6 +62,7 @@ impl GateArgs {
             flicker: or(self.flicker, base.flicker),
             ghosting: or(self.ghosting, base.ghosting),
             noise: or(self.noise, base.noise),
+            ..base
         }
     }
 }

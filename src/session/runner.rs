@@ -33,17 +33,11 @@ use super::{
     remote::RemoteSources,
 };
 use crate::{
-    blocking::{Died, blocking},
-    clock::AgeClock,
-    config::Principal,
-    disk::Reserve,
-    ledger::Ledger,
-    metrics::Metrics,
-    source::Source,
-    telemetry::SPANS,
+    clock::AgeClock, config::Principal, disk::Reserve, ledger::Ledger, metrics::Metrics,
+    source::Source, telemetry::SPANS,
 };
 use job::Job;
-use under_way::{Jobs, stay};
+use under_way::{Jobs, in_background, stay};
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
@@ -393,11 +387,4 @@ impl Runner {
         self.jobs.wait().await;
         self.settle().await;
     }
-}
-
-/// Runs what waits for the disk where it holds nobody up.
-async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, IngestError> {
-    blocking(work).await.map_err(|Died| IngestError::Lost)
 }

@@ -493,7 +493,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what models said of the chunks of a run.
+         * List what models said of the chunks of a run, or of the pictures and clips of a live session.
          * @description Chunks that no model answered for are among the run's events only. Models answer in any order:
          *     of a run under way, a chunk before the page that was read last may be answered later, so read
          *     from the start once the run has ended, or follow its events.
@@ -2312,9 +2312,12 @@ export interface components {
         };
         /** @description A 64-bit integer. */
         Int64: number;
-        /** @description What a model said of a chunk. */
+        /** @description What a model said of a chunk, or of a picture or clip of a live session. */
         Interaction: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Of a live session the frame, of a clip the first one.
+             */
             chunk_index: number;
             confidence: components["schemas"]["Fraction"] | null;
             description: string;
@@ -2323,13 +2326,19 @@ export interface components {
              * @description Media time of the chunk's last frame; null likewise.
              */
             end_pts_ms: number | null;
-            event_type: string;
+            /** @description Null where the model named none. */
+            event_type: string | null;
             index_name: components["schemas"]["Label"] | null;
             object_label: string | null;
             /** @description The model's object, where the reasoning gave an `output_schema`; absent elsewhere. */
             output?: components["schemas"]["AnyObject"];
             /** @description The backend that answered. */
             provider: string | null;
+            /**
+             * Format: int64
+             * @description The live description that this one repeats; absent elsewhere.
+             */
+            reused_from_seq?: number | null;
             /**
              * Format: int64
              * @description Position of the event that tells of it.
@@ -3478,7 +3487,7 @@ export interface components {
         RunInteractions: {
             /** @description Number of `interactions` in this answer. */
             count: number;
-            /** @description In the order of their chunks. */
+            /** @description In the order of their chunks, or frames. */
             interactions: components["schemas"]["Interaction"][];
             run_id: components["schemas"]["RunId"];
         };

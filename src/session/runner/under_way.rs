@@ -15,8 +15,9 @@ use timeline::{Event, EventKind, Timeline, TimelineError};
 use tokio::{runtime::Handle, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, Runner, in_background, record::RunLog, records, recovered::interrupted};
+use super::{IngestError, Runner, record::RunLog, records, recovered::interrupted};
 use crate::{
+    blocking::{Died, blocking},
     clock::wall_now,
     idempotency,
     ledger::{Ledger, LedgerError},
@@ -170,6 +171,13 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
             }
         }
     }
+}
+
+/// Runs what waits for the disk where it holds nobody up.
+pub(super) async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, IngestError> {
+    blocking(work).await.map_err(|Died| IngestError::Lost)
 }
 
 impl Runner {
