@@ -153,7 +153,7 @@ interface Said {
   frame_index: number;
   description: string;
   summary?: string | undefined;
-  event_type?: string | undefined;
+  event_type?: string | null | undefined;
   object_label?: string | null | undefined;
   confidence: number | null;
   reused_from_seq?: number | null | undefined;

@@ -125,7 +125,9 @@ export class RunData {
   async begin(): Promise<void> {
     this.error = null;
     try {
-      await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadStills(), this.loadWords(), this.loadAnalyses()]);
+      // Words after the stills, so that none before the last still is missing: what follows it comes as events.
+      const told = this.loadStills().then(() => this.loadWords());
+      await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), told, this.loadAnalyses()]);
       void this.loadLoops();
       void this.loadCut();
       void this.keepUp();
@@ -199,7 +201,6 @@ export class RunData {
 
   private async loadWords(): Promise<void> {
     const { interactions } = await askJson<{ interactions: Interaction[] }>(this.path('/interactions'), { signal: this.stopped.signal });
-    this.seq = interactions.reduce((seq, said) => Math.max(seq, said.seq), this.seq);
     this.words = toWords(interactions);
   }
 
@@ -219,7 +220,6 @@ export class RunData {
       const body = { run_id: this.id, kind, from_seq: from };
       const answer = await askJson<Answer>('v1/query', { method: 'POST', body, signal: this.stopped.signal });
       for (const { payload, seq } of answer.matches) take(payload, seq);
-      this.seq = answer.matches.reduce((seq, match) => Math.max(seq, match.seq), this.seq);
       if (!answer.has_more) return;
       from = answer.next_from_seq;
     }
