@@ -5,7 +5,7 @@ import { axe, expect, picture, signIn, test, theme } from '../support/test';
 import { clip } from '../support/clips';
 import { api } from '../support/runs';
 
-const CLI = process.env.SIGHTLINE_CLI_BINARY ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
+const CLI = process.env.SIGHTLINE_BINARY ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
 
 test.use({
   permissions: ['camera'],

@@ -58,7 +58,7 @@ export async function axe(page: Page): Promise<string[]> {
 
 /** Sets the theme of the system, and waits until it shows. */
 export async function theme(page: Page, scheme: 'dark' | 'light'): Promise<void> {
-  await page.emulateMedia({ colorScheme: scheme });
+  await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
 }
 
 /** Writes a picture into `screenshots-out/`. */
