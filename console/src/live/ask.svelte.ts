@@ -45,3 +45,8 @@ export const asking = new Asking();
 export function ask(about: About): void {
   asking.about = { ...about, stills: about.stills.slice(0, STILLS_MAX) };
 }
+
+/** Stills of a run as the API lists them, to ask about. */
+export function aboutHit(run: string, stills: readonly { image_sha256: string; pts_ms: number }[]): About {
+  return { run, stills: stills.map(({ image_sha256, pts_ms }) => ({ sha: image_sha256, pts: pts_ms })) };
+}

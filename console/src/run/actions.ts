@@ -3,10 +3,17 @@
 import { ApiError, apiUrl, ask, askJson } from '../api/http';
 import { t } from '../app/messages.svelte';
 import { say } from '../app/toasts.svelte';
+import { ask as askModel } from '../live/ask.svelte';
 import { timeText } from '../timeline/scale';
 import type { RunPage } from './page.svelte';
 
 const LONGEST_CLIP_MS = 600_000;
+
+/** Opens the panel that asks a model about the still at the head, or the last one before it. */
+export function askAbout(page: RunPage): void {
+  const still = page.data.stillIndex.at(page.head) ?? page.data.stillIndex.before(page.head) ?? page.data.stills[0];
+  if (still) askModel({ run: page.data.id, stills: [{ sha: still.image_sha256, pts: still.pts_ms }] });
+}
 
 export async function copyText(text: string, said: string): Promise<void> {
   try {

@@ -56,6 +56,8 @@ test('a camera is published: words, stills and figures come, a prompt is changed
   await expect(page.getByText('Ended', { exact: true })).toBeVisible();
   await page.getByRole('link', { name: 'Open timeline' }).first().click();
   await expect(page).toHaveURL(/\/runs\/run-/);
+  await page.getByRole('button', { name: 'Ask about this' }).click();
+  await expect(page.getByRole('dialog', { name: 'Ask about this' }).getByRole('textbox', { name: 'Question' })).toBeFocused();
 });
 
 test('another program is watched, and a model is asked about its newest still', async ({ page, site, server }) => {
