@@ -153,6 +153,8 @@ const ROUTES: &[(&str, Reads)] = &[
     ("/v1/search", Reads::Json),
     ("/v1/stream/whip", Reads::Other),
     ("/v1/upload", Reads::Other),
+    ("/v1/webhooks", Reads::Json),
+    ("/v1/webhooks/{webhook_id}/redeliver", Reads::Other),
 ];
 
 /// The POST routes of the server's own document, and whether their bodies are JSON.

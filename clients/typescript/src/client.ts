@@ -254,6 +254,11 @@ export class SightlineClient {
     return this.#http.raw({ method: "GET", path: run(id, "/source"), headers: { range } }, options);
   }
 
+  /** Opens a part of the run's file as MP4 or Matroska. @throws HttpError 404, 422 for a range or a damaged source */
+  getClip(id: string, query: Query<"getClip">, options?: CallOptions): Promise<Response> {
+    return this.#http.raw({ method: "GET", path: run(id, "/clip"), query }, options);
+  }
+
   /** Reads events of a run from `from_seq` on, after `wait_ms` at most if there are none. @throws HttpError 404, 422 for a field */
   query(body: Body<"query">, options?: CallOptions): Promise<Answer<"query">> {
     return this.#post<"query">("/v1/query", body, options, { safe: true, waitMs: body.wait_ms });
@@ -331,6 +336,41 @@ export class SightlineClient {
   /** Sends those events again. @throws HttpError 404 */
   redeliverDeadLetters(id: string, webhookId: string, options?: CallOptions): Promise<Answer<"redeliverDeadLetters">> {
     return this.#post<"redeliverDeadLetters">(run(id, `/webhooks/${segment(webhookId)}/redeliver`), undefined, options);
+  }
+
+  /** Sends the events of all runs of the caller, later ones too, to a URL. @throws HttpError 409 at the limit, 422 for a field */
+  createWebhookOfAll(body: Body<"createWebhookOfAll">, options?: CallOptions): Promise<Answer<"createWebhookOfAll">> {
+    return this.#post<"createWebhookOfAll">("/v1/webhooks", body, options);
+  }
+
+  /** Lists the webhooks of all runs. */
+  listWebhooksOfAll(options?: CallOptions): Promise<Answer<"listWebhooksOfAll">> {
+    return this.#get<"listWebhooksOfAll">("/v1/webhooks", undefined, options);
+  }
+
+  /** Removes a webhook of all runs. @throws HttpError 404 */
+  deleteWebhookOfAll(webhookId: string, options?: CallOptions): Promise<Answer<"deleteWebhookOfAll">> {
+    return this.#http.json({ method: "DELETE", path: `/v1/webhooks/${segment(webhookId)}` }, options);
+  }
+
+  /** Lists the events that the target of a webhook of all runs never took. @throws HttpError 404 */
+  listDeadLettersOfAll(webhookId: string, options?: CallOptions): Promise<Answer<"listDeadLettersOfAll">> {
+    return this.#get<"listDeadLettersOfAll">(`/v1/webhooks/${segment(webhookId)}/dead-letters`, undefined, options);
+  }
+
+  /** Sends those events again. @throws HttpError 404 */
+  redeliverDeadLettersOfAll(webhookId: string, options?: CallOptions): Promise<Answer<"redeliverDeadLettersOfAll">> {
+    return this.#post<"redeliverDeadLettersOfAll">(`/v1/webhooks/${segment(webhookId)}/redeliver`, undefined, options);
+  }
+
+  /** Reads how the live session of a run is doing. @throws HttpError 404, 409 where none is live */
+  getSessionHealth(id: string, options?: CallOptions): Promise<Answer<"getSessionHealth">> {
+    return this.#get<"getSessionHealth">(run(id, "/health"), undefined, options);
+  }
+
+  /** Reads the key figures of the last minutes, of the caller's own work and the machine's. @throws HttpError 422 for a field */
+  getStats(query?: Query<"getStats">, options?: CallOptions): Promise<Answer<"getStats">> {
+    return this.#get<"getStats">("/v1/stats", query, options);
   }
 
   /** Publishes live video: sends an SDP offer. @throws HttpError 400, 409 at the limit of active runs, 422 without a codec that is served */

@@ -350,6 +350,52 @@ export const methods: Record<string, Case> = {
     const { webhook_id } = await client.createWebhook(run_id, HOOK);
     equal((await client.redeliverDeadLetters(run_id, webhook_id)).queued, 0);
   },
+  async createWebhookOfAll(world) {
+    const client = world.client();
+    const hook = await client.createWebhookOfAll(HOOK);
+    equal(hook.kinds, HOOK.kinds);
+    await client.deleteWebhookOfAll(hook.webhook_id);
+  },
+  async listWebhooksOfAll(world) {
+    const client = world.client();
+    const { webhook_id } = await client.createWebhookOfAll(HOOK);
+    holds((await client.listWebhooksOfAll()).webhooks.some((hook) => hook.webhook_id === webhook_id), "it is listed");
+    await client.deleteWebhookOfAll(webhook_id);
+  },
+  async deleteWebhookOfAll(world) {
+    const client = world.client();
+    const { webhook_id } = await client.createWebhookOfAll(HOOK);
+    await client.deleteWebhookOfAll(webhook_id);
+    holds(!(await client.listWebhooksOfAll()).webhooks.some((hook) => hook.webhook_id === webhook_id), "it is gone");
+  },
+  async listDeadLettersOfAll(world) {
+    const client = world.client();
+    const { webhook_id } = await client.createWebhookOfAll(HOOK);
+    equal((await client.listDeadLettersOfAll(webhook_id)).dead_letters, []);
+    await client.deleteWebhookOfAll(webhook_id);
+  },
+  async redeliverDeadLettersOfAll(world) {
+    const client = world.client();
+    const { webhook_id } = await client.createWebhookOfAll(HOOK);
+    equal((await client.redeliverDeadLettersOfAll(webhook_id)).queued, 0);
+    await client.deleteWebhookOfAll(webhook_id);
+  },
+  async getSessionHealth(world) {
+    const client = world.client();
+    const session = await client.whipOffer(await world.offer());
+    equal((await client.getSessionHealth(session.run_id)).word, "silent");
+    await client.whipTerminate(session.session_id);
+  },
+  async getStats(world) {
+    const { points } = await world.client().getStats({ minutes: 1 });
+    holds(points.length >= 1, "there is the minute under way");
+  },
+  async getClip(world) {
+    const { run_id } = await recorded(world);
+    const clip = await world.client().getClip(run_id, { from_ms: 0, to_ms: 500 });
+    equal(clip.headers.get("content-type"), "video/mp4");
+    holds((await clip.arrayBuffer()).byteLength > 1000, "there are pictures in it");
+  },
   async whipOffer(world) {
     const client = world.client();
     const session = await client.whipOffer(await world.offer(), { attach: { label: "Tür ☃" } });
