@@ -35,7 +35,9 @@ fn body(operation: &str, run: &str) -> Value {
         "search" => json!({"query": "q"}),
         "infer" => question(),
         "inferBatch" => json!({"requests": [question()]}),
-        "createWebhook" | "createWebhookOfAll" => json!({"url": "https://127.0.0.1:9/hook", "kinds": ["vlm"]}),
+        "createWebhook" | "createWebhookOfAll" => {
+            json!({"url": "https://127.0.0.1:9/hook", "kinds": ["vlm"]})
+        }
         "submitFeedback" => json!({"rating": 5, "category": "c"}),
         other => panic!("{other} takes a body: say here which one it accepts"),
     }
