@@ -96,7 +96,7 @@ fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
     };
     let expected = |seqs: &[u64]| -> Value {
         seqs.iter()
-            .map(|seq| json!({ "seq": seq, "kind": "keepalive_refreshed", "attempts": 3, "error": "answered 500" }))
+            .map(|seq| json!({"seq": seq, "run_id": run, "kind": "keepalive_refreshed", "attempts": 3, "error": "answered 500"}))
             .collect()
     };
     let started = Instant::now();
