@@ -5,6 +5,7 @@ use media::Score;
 use serde::Serialize;
 
 const KEEPALIVE_FRAMES_MAX: i64 = 1_000_000;
+const KEEPALIVE_MS_MAX: i64 = 3_600_000;
 
 /// Thresholds in place of the defaults, which are 30 frames and the scores named here, or what the
 /// server is set to; it knows each by the same name in `gate`.
@@ -15,6 +16,10 @@ pub struct GateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
     #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_frames: Option<u32>,
+    /// Keep the first frame at or after each multiple of so many milliseconds, in place of one every so many frames
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=KEEPALIVE_MS_MAX))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keepalive_ms: Option<u32>,
     /// Least scene score of a cut, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,14 +60,19 @@ impl GateArgs {
         let or = |chosen: Option<f64>, base| {
             chosen.and_then(|chosen| Score::from_f64(chosen).ok()).unwrap_or(base)
         };
+        // One of the two that is chosen alone goes without the other.
+        let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
+            (None, None) => (base.keepalive_frames, base.keepalive_ms),
+            (frames, ms) => (frames.unwrap_or(0), ms),
+        };
         GateConfig {
-            keepalive_frames: self.keepalive_frames.unwrap_or(base.keepalive_frames),
+            keepalive_frames: frames,
+            keepalive_ms: ms,
             scene_cut: or(self.scene_cut, base.scene_cut),
             luma_shift: or(self.luma_shift, base.luma_shift),
             flicker: or(self.flicker, base.flicker),
             ghosting: or(self.ghosting, base.ghosting),
             noise: or(self.noise, base.noise),
-            ..base
         }
     }
 }

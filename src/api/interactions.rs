@@ -127,7 +127,7 @@ fn said(
     index: Option<Label>,
 ) -> impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static {
     let read = move |seq: Seq| -> Result<Option<Interaction>, ApiError> {
-        let stored = timeline.get(seq)?;
+        let stored = timeline.get_parts(seq)?;
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
         }

@@ -133,7 +133,7 @@ impl Registry {
         });
         let mut tables = self.tables();
         for head in created {
-            let Some(stored) = self.timeline.get(head.seq)? else { continue };
+            let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
             if let Some(mut origin) = readable(&stored).as_ref().and_then(Origin::of) {
                 origin.principal =
                     former.get(&origin.principal).cloned().unwrap_or(origin.principal);
@@ -149,7 +149,8 @@ impl Registry {
             tables.fold(&head, now + left);
         });
         for ((id, _), seq) in told {
-            let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get(seq)?) else {
+            let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get_parts(seq)?)
+            else {
                 continue;
             };
             match readable(&stored) {

@@ -255,8 +255,8 @@ pub struct FramesDecoded {
     pub reason: Option<String>,
     /// Thresholds that its caller chose for it; absent where they were the server's.
     pub gate: Option<GateConfig>,
-    /// When its first picture was taken, or came; absent where nobody knows.
-    pub wall_start_ms: Option<WallTime>,
+    /// When its first picture was taken, or came: null where nobody knows, absent from older logs.
+    pub wall_start_ms: Option<Option<WallTime>>,
     /// One signal a frame.
     pub signals: Signals,
 }

@@ -90,6 +90,9 @@ impl EventParts {
 
     /// The event with all of its text.
     pub(crate) fn whole(self) -> Result<StoredEvent> {
+        if let Some(damage) = self.damage() {
+            return Err(damage);
+        }
         let head = self.head;
         let payload = match self.column {
             None => self.text,

@@ -77,7 +77,7 @@ impl Run {
         let mut analyses = lock(&self.analyses);
         loop {
             let kind = Some(EventKind::AnalysisGenerated);
-            let page = timeline.read(self.id(), analyses.next, PAGE, kind)?;
+            let page = timeline.read_parts(self.id(), analyses.next, PAGE, kind)?;
             let Some(last) = page.last() else { return Ok(take(&analyses.made)) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {

@@ -55,7 +55,7 @@ impl ChunkOrder {
     fn follow(&mut self, timeline: &Timeline, run: RunId) -> Result<bool, TimelineError> {
         let mut is_news = false;
         for (kind, next) in KINDS.into_iter().zip(&mut self.next) {
-            for stored in timeline.read(run, *next, READ, Some(kind))? {
+            for stored in timeline.read_parts(run, *next, READ, Some(kind))? {
                 is_news = true;
                 *next = Seq(stored.head.seq.0 + 1);
                 // Of what is without an answer nobody said anything.

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use media::{RunId, Seq};
-use timeline::{Event, StoredEvent};
+use timeline::{Event, EventParts};
 
 use super::{Registry, Run};
 use crate::{config::Principal, session::Lifecycle};
@@ -12,7 +12,7 @@ use crate::{config::Principal, session::Lifecycle};
 pub(super) const LIST_SLICE: usize = 1024;
 
 /// What a stored event says; one that is damaged or odd is told in the log and says nothing.
-pub fn readable(stored: &StoredEvent) -> Option<Event> {
+pub fn readable(stored: &EventParts) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();
     read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()

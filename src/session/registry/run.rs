@@ -254,7 +254,7 @@ impl Run {
                 return Ok(Some(*bytes));
             }
             let kind = Some(EventKind::KeyframeStored);
-            let page = timeline.read(self.id, stills.next, STILLS_PAGE, kind)?;
+            let page = timeline.read_parts(self.id, stills.next, STILLS_PAGE, kind)?;
             let Some(last) = page.last() else { return Ok(None) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {

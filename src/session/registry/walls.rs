@@ -47,7 +47,7 @@ impl Run {
 fn told(timeline: &Timeline, head: &EventHead) -> Option<(StreamId, Option<WallTime>)> {
     let parts = timeline.get_parts(head.seq).ok()??;
     match parts.decode().ok()? {
-        Event::FramesDecoded(decoded) => Some((decoded.stream_id, decoded.wall_start_ms)),
+        Event::FramesDecoded(decoded) => Some((decoded.stream_id, decoded.wall_start_ms.flatten())),
         _ => None,
     }
 }

@@ -134,7 +134,7 @@ impl Ingest {
             truncated: false,
             reason: None,
             gate: self.gate,
-            wall_start_ms: stream.wall_start.filter(is_dated),
+            wall_start_ms: Some(stream.wall_start.filter(is_dated)),
             signals: Signals::Inline(Vec::new()),
         }
     }

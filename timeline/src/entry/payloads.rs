@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, wall_start_ms, signals,
+    @optional reason, @optional gate, @optional wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
