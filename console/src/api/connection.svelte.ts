@@ -1,5 +1,5 @@
 /** Whether the server answers and takes the key, as every request finds it. */
-import { build } from '../app/address';
+import { build, type Query } from '../app/address';
 import { base } from '../app/router.svelte';
 
 const PLACE = 'sightline.key';
@@ -13,8 +13,6 @@ const state = $state({
   retryIn: null as number | null,
   /** Counts the returns of the server and changes of the key: what depends on it loads anew. */
   epoch: 0,
-  /** When the server was last heard, epoch milliseconds. */
-  heardAt: 0,
 });
 
 export const connection = {
@@ -23,11 +21,10 @@ export const connection = {
   get online(): boolean { return state.retryIn === null; },
   get retryIn(): number | null { return state.retryIn; },
   get epoch(): number { return state.epoch; },
-  get heardAt(): number { return state.heardAt; },
 };
 
 /** The URL of `path` (`v1/runs`) with `query`, without a host. */
-export function apiUrl(path: string, query: Record<string, string | number> = {}): string {
+export function apiUrl(path: string, query: Query = {}): string {
   return build(base, path, query);
 }
 
@@ -68,7 +65,6 @@ export async function observedFetch(input: RequestInfo | URL, init?: RequestInit
 
 /** Notes that something of the server has arrived: an answer, an event, a heartbeat. */
 export function heard(): void {
-  state.heardAt = Date.now();
   if (state.retryIn === null) return;
   trying = false;
   state.retryIn = null;

@@ -1,7 +1,6 @@
 /** What the top bar says of the server: how many runs are live, and whether something is wrong with the machine. */
 import { client } from '../api/client';
 import { connection } from '../api/connection.svelte';
-import { askJson } from '../api/http';
 import { isLive } from '../runs/words';
 
 const EVERY_MS = 10_000;
@@ -24,7 +23,7 @@ export function watchActivity(): void {
     try {
       state.live = (await client.listRuns({ status: 'processing', limit: 1000 })).filter(isLive).length;
       if (!machine) return;
-      const [ready, models] = await Promise.all([askJson<{ status: string }>('v1/ready', { accepts: [503] }), client.listModels()]);
+      const [ready, models] = await Promise.all([client.ready(), client.listModels()]);
       state.trouble = ready.status !== 'ready' || models.providers.some((provider) => !provider.reachable);
     } catch {
       // The strip and the gate say what is wrong.

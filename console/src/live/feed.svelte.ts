@@ -2,7 +2,7 @@
 import { SvelteMap } from 'svelte/reactivity';
 import type { RunEvent } from 'sightline-client';
 import { causeOf, client, isGone, type Run } from '../api/client';
-import { heard } from '../api/connection.svelte';
+import { follow } from '../api/follow';
 import { t } from '../app/messages.svelte';
 
 /** Items that the page keeps; older ones are on the run's own page. */
@@ -33,8 +33,6 @@ export class LiveFeed {
   /** Words that were loaded and come again as events. */
   #known: ReadonlySet<number> = new Set();
   #abort = new AbortController();
-  #pending: RunEvent[] = [];
-  #frame = 0;
 
   constructor(readonly run: string) {}
 
@@ -57,12 +55,7 @@ export class LiveFeed {
       // After the stills, so that every word before the last of them is in: what follows it comes as events.
       const { interactions } = await client.getInteractions(this.run, {}, { signal });
       this.#begin(record, keyframes, interactions);
-      const after = this.#seq;
-      for await (const event of client.subscribeEvents({ runId: this.run, after, signal, maxOutageMs: Infinity, onConnection: (state) => { if (state === 'open') heard(); } })) {
-        this.#pending.push(event);
-        this.#frame ||= requestAnimationFrame(() => this.#flush());
-      }
-      this.#flush();
+      await follow(this.run, this.#seq, signal, (events) => this.#take(events));
       this.ended = true;
     } catch (error) {
       if (signal.aborted) return;
@@ -73,7 +66,6 @@ export class LiveFeed {
 
   stop(): void {
     this.#abort.abort();
-    cancelAnimationFrame(this.#frame);
   }
 
   #begin(record: Run, keyframes: readonly Keyframe[], interactions: readonly Interaction[]): void {
@@ -94,10 +86,8 @@ export class LiveFeed {
     this.ended = record.status !== 'processing' && record.status !== 'pending';
   }
 
-  /** Takes what came since the last picture of the screen, at once. */
-  #flush(): void {
-    this.#frame = 0;
-    const events = this.#pending.splice(0).filter((event) => event.seq > this.#seq && !this.#known.has(event.seq));
+  #take(came: RunEvent[]): void {
+    const events = came.filter((event) => event.seq > this.#seq && !this.#known.has(event.seq));
     if (events.length === 0) return;
     this.#seq = events[events.length - 1]?.seq ?? this.#seq;
     const stills: LiveStill[] = [];

@@ -2,31 +2,8 @@
 import type { Schemas } from '../api/client';
 import { t } from '../app/messages.svelte';
 
-export interface Check {
-  name: string;
-  status: 'ok' | 'advice' | 'problem';
-  message: string;
-  advice: string | null;
-}
-
-export interface Point {
-  at: string;
-  seconds: number;
-  own: { frames: number; kept: number; descriptions: number; tokens: number; refused: number };
-  machine: {
-    frames_per_second: number;
-    kept_per_second: number;
-    descriptions_per_minute: number;
-    model_wait_ms: number | null;
-    refused: number;
-    log_commit_ms: number | null;
-    live_sessions: number;
-    jobs: number;
-    cpu_percent: number | null;
-    memory_percent: number | null;
-    server_memory_bytes: number;
-  };
-}
+export type Check = Schemas.Check;
+export type Point = Schemas.StatsPoint;
 
 /** Something that needs a person. */
 export interface Trouble {

@@ -1,6 +1,8 @@
 /** What a run page copies and downloads. */
 
-import { ApiError, apiUrl, ask, askJson } from '../api/http';
+import { client, reasonOf } from '../api/client';
+import { apiUrl } from '../api/connection.svelte';
+import { copyText } from '../app/copy';
 import { t } from '../app/messages.svelte';
 import { say } from '../app/toasts.svelte';
 import { ask as askModel } from '../live/ask.svelte';
@@ -13,15 +15,6 @@ const LONGEST_CLIP_MS = 600_000;
 export function askAbout(page: RunPage): void {
   const still = page.data.stillIndex.at(page.head) ?? page.data.stillIndex.before(page.head) ?? page.data.stills[0];
   if (still) askModel({ run: page.data.id, stills: [{ sha: still.image_sha256, pts: still.pts_ms }] });
-}
-
-export async function copyText(text: string, said: string): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(text);
-    say(said);
-  } catch {
-    say(t('run.copy_failed'));
-  }
 }
 
 /** What is selected, as a path of the API: a marker's range of markers, a frame, a range of signals. */
@@ -42,7 +35,7 @@ export async function copyJson(page: RunPage): Promise<void> {
   const { marker, selection, data } = page;
   const json = marker ?? (selection?.kind === 'range'
     ? { run_id: data.id, from_ms: Math.round(selection.from), to_ms: Math.round(selection.to) }
-    : await askJson(`v1/runs/${data.id}/frames/${page.frame}`, { query: { stream_id: data.stream } }).catch(() => null));
+    : await client.getFrame(data.id, page.frame, { stream_id: data.stream }).catch(() => null));
   if (json) await copyText(JSON.stringify(json, null, 2), t('run.copied'));
 }
 
@@ -70,17 +63,17 @@ export async function downloadClip(page: RunPage): Promise<void> {
   const to = Math.round(Math.min(limits.end, part.to, from + LONGEST_CLIP_MS));
   say(t('run.clip_ready', { from: timeText(from), to: timeText(to) }));
   try {
-    const answer = await ask(`v1/runs/${page.data.id}/clip`, { query: { from_ms: from, to_ms: to }, headers: { accept: '*/*' } });
+    const answer = await client.getClip(page.data.id, { from_ms: from, to_ms: to });
     const matroska = answer.headers.get('content-type')?.includes('matroska');
     download(await answer.blob(), `${fileName(page)}-${from}-${to}.${matroska ? 'mkv' : 'mp4'}`);
   } catch (error) {
-    say(t('run.clip_missing', { message: error instanceof ApiError ? error.message : String(error) }));
+    say(t('run.clip_missing', { message: reasonOf(error) }));
   }
 }
 
 export async function downloadStill(page: RunPage): Promise<void> {
   const still = page.data.stillIndex.meeting(page.head, page.head)[0] ?? page.data.stillIndex.at(page.head);
   if (!still) return;
-  const answer = await ask(`v1/runs/${page.data.id}/keyframes/${still.image_sha256}`, { headers: { accept: 'image/jpeg' } }).catch(() => null);
-  if (answer) download(await answer.blob(), `${fileName(page)}-${still.frame_index}.jpg`);
+  const jpeg = await client.getKeyframe(page.data.id, still.image_sha256).catch(() => null);
+  if (jpeg) download(jpeg, `${fileName(page)}-${still.frame_index}.jpg`);
 }

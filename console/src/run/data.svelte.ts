@@ -1,7 +1,10 @@
 /** What is known of a run: loaded once, then kept up with its events while it goes on. */
 
-import { follow, type TimelineEvent } from '../api/events';
-import { ApiError, ask, askJson } from '../api/http';
+import type { RunEvent } from 'sightline-client';
+import { client, isGone, type Run, type Schemas } from '../api/client';
+import { connection } from '../api/connection.svelte';
+import { follow } from '../api/follow';
+import { ask } from '../api/http';
 import { IntervalIndex } from '../timeline/intervals';
 import { markerLanes, type Marker, type MarkerLane } from '../timeline/lanes';
 import { loopsOf } from '../timeline/loops';
@@ -13,29 +16,6 @@ import type { Limits } from '../timeline/view';
 import { Windows, type Asked } from '../timeline/windows';
 import { Work } from '../timeline/work';
 
-export interface Job {
-  kind: string;
-  status: string;
-  fraction: number | null;
-  frames_done: number;
-  frames_per_second: number;
-}
-
-export interface RunRecord {
-  run_id: string;
-  label: string | null;
-  status: 'pending' | 'processing' | 'completed' | 'failed' | 'cancelled' | 'expired';
-  model: string | null;
-  mode: string;
-  semantic: { requested: boolean; error: string | null } | null;
-  active_job: Job | null;
-  source_uri: string | null;
-  source: string | null;
-  session_id: string | null;
-  wall_start_ms: Record<string, number | null>;
-  created_at: string;
-}
-
 export interface Analysis {
   id: string;
   seq: number;
@@ -45,16 +25,8 @@ export interface Analysis {
   stream: string;
 }
 
-interface Interaction {
-  seq: number;
-  start_pts_ms: number | null;
-  end_pts_ms: number | null;
-  event_type: string;
-  object_label: string | null;
-  summary: string;
-  description: string;
-  confidence: number | null;
-}
+/** What a chunk's answer and a live finding have in common. */
+type Said = Pick<Schemas.Interaction, 'seq' | 'description' | 'confidence'> & Partial<Schemas.Interaction>;
 
 const DESCRIBED = ['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered'];
 const OVERVIEW_POINTS = 4000;
@@ -65,7 +37,7 @@ const RECORD_EVERY_MS = 2000;
 const REST_EVERY_MS = 15_000;
 
 export class RunData {
-  record = $state.raw<RunRecord | null>(null);
+  record = $state.raw<Run | null>(null);
   markers = $state.raw<readonly Marker[]>([]);
   stills = $state.raw<readonly Still[]>([]);
   words = $state.raw<readonly Word[]>([]);
@@ -117,10 +89,6 @@ export class RunData {
     );
   }
 
-  private path(rest = ''): string {
-    return `v1/runs/${this.id}${rest}`;
-  }
-
   /** Loads all, and follows what comes until `end`. */
   async begin(): Promise<void> {
     this.error = null;
@@ -144,19 +112,18 @@ export class RunData {
 
   private failed(error: unknown): void {
     if (this.stopped.signal.aborted) return;
-    if (error instanceof ApiError && error.status === 404) this.gone = true;
-    else if (error instanceof ApiError && error.status === 401) return;
-    else this.error = error;
+    if (isGone(error)) this.gone = true;
+    else if (!connection.refused) this.error = error;
   }
 
   private async loadRecord(): Promise<void> {
-    const record = await askJson<RunRecord>(this.path(), { signal: this.stopped.signal });
+    const record = await client.getRun(this.id, { signal: this.stopped.signal });
     if (JSON.stringify(record) !== JSON.stringify(this.record)) this.record = record;
   }
 
   private async fetchSignals({ from, to, points }: Asked, signal: AbortSignal) {
     const query = { stream_id: this.stream, from_frame: from, to_frame: to, max_points: points };
-    const answer = await ask(this.path('/signals'), { query, signal });
+    const answer = await ask(`v1/runs/${this.id}/signals`, { query, signal });
     return this.work.signals(await answer.arrayBuffer());
   }
 
@@ -187,20 +154,19 @@ export class RunData {
   }
 
   async markersOf(analysis: string | undefined): Promise<Marker[]> {
-    const query = { analysis_id: analysis, origin: 'all' };
-    const { markers } = await askJson<{ markers: Marker[] }>(this.path('/markers'), { query, signal: this.stopped.signal });
+    const { markers } = await client.getMarkers(this.id, { analysis_id: analysis, origin: 'all' }, { signal: this.stopped.signal });
     return markers;
   }
 
   private async loadStills(): Promise<void> {
-    const { keyframes } = await askJson<{ keyframes: (Still & { seq: number })[] }>(this.path('/keyframes'), { signal: this.stopped.signal });
+    const { keyframes } = await client.getKeyframes(this.id, {}, { signal: this.stopped.signal });
     this.stills = keyframes;
     this.bound();
     this.seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), this.seq);
   }
 
   private async loadWords(): Promise<void> {
-    const { interactions } = await askJson<{ interactions: Interaction[] }>(this.path('/interactions'), { signal: this.stopped.signal });
+    const { interactions } = await client.getInteractions(this.id, {}, { signal: this.stopped.signal });
     this.words = toWords(interactions);
   }
 
@@ -213,13 +179,11 @@ export class RunData {
     this.analyses = found;
   }
 
-  private async queried(kind: string, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
-    type Answer = { matches: TimelineEvent[]; next_from_seq: number; has_more: boolean };
+  private async queried(kind: Schemas.Kind, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
     let from = 0;
     for (let page = 0; page < 10; page++) {
-      const body = { run_id: this.id, kind, from_seq: from };
-      const answer = await askJson<Answer>('v1/query', { method: 'POST', body, signal: this.stopped.signal });
-      for (const { payload, seq } of answer.matches) take(payload, seq);
+      const answer = await client.query({ run_id: this.id, kind, from_seq: from }, { signal: this.stopped.signal });
+      for (const { payload, seq } of answer.matches) take(payload as Record<string, unknown>, seq);
       if (!answer.has_more) return;
       from = answer.next_from_seq;
     }
@@ -248,7 +212,7 @@ export class RunData {
   private async loadCut(): Promise<void> {
     if (this.frames === 0) return;
     const body = { run_id: this.id, kind: 'frames_decoded', limit: 1 };
-    const response = await ask('v1/query', { method: 'POST', body, signal: this.stopped.signal }).catch(() => null);
+    const response = await ask('v1/query', { body, signal: this.stopped.signal }).catch(() => null);
     const reader = response?.body?.pipeThrough(new TextDecoderStream()).getReader();
     let head = '';
     while (reader && head.length < 20_000 && !head.includes('"signals":')) {
@@ -275,7 +239,7 @@ export class RunData {
     every(REST_EVERY_MS, () => this.loadRecord(), () => this.terminal && !this.gone);
     if (this.terminal) return;
     every(ROWS_EVERY_MS, () => this.loadSignals(), () => !this.gone && (this.live || this.record?.active_job != null));
-    await follow(this.path('/events/stream'), this.seq, signal, (events) => this.take(events)).catch((error) => this.failed(error));
+    await follow(this.id, this.seq, signal, (events) => this.take(events)).catch((error) => this.failed(error));
     if (signal.aborted || this.gone) return;
     await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadAnalyses()]).catch((error) => this.failed(error));
     if (this.record?.status === 'failed') await this.loadFailure();
@@ -286,14 +250,15 @@ export class RunData {
   }
 
   /** Takes events as they come; those that were loaded already change nothing. */
-  private take(events: TimelineEvent[]): void {
+  private take(events: RunEvent[]): void {
     const stills: Still[] = [];
-    const said: Interaction[] = [];
+    const said: Said[] = [];
     const markers: Marker[] = [];
-    for (const { kind, payload, seq } of events) {
+    for (const { kind: told, payload, seq } of events) {
+      const kind: string = told;
       if (kind === 'keyframe_stored') stills.push(payload as unknown as Still);
       else if (kind === 'marker_emitted') markers.push(payload as unknown as Marker);
-      else if (DESCRIBED.includes(kind)) said.push({ ...(payload as unknown as Interaction), seq, start_pts_ms: Number(payload['pts_ms']) });
+      else if (DESCRIBED.includes(kind)) said.push({ ...(payload as Omit<Said, 'seq'>), seq, start_pts_ms: (payload as { pts_ms: number }).pts_ms });
       else if (kind === 'semantic_chunk_inferred') void this.loadWords().catch(() => {});
       else if (kind === 'analysis_generated') void Promise.all([this.loadAnalyses(), this.loadMarkers()]).catch(() => {});
       else if (kind === 'loop_detected') void this.loadLoops();
@@ -330,18 +295,18 @@ export class RunData {
 export const worthALane = (marker: Marker): boolean =>
   !marker.beside || marker.event_type === 'scene_cut' || marker.event_type === 'artifact_suspected';
 
-function toWords(said: Interaction[]): Word[] {
+function toWords(said: readonly Said[]): Word[] {
   return ended(
     said.filter((one) => one.start_pts_ms !== null && (one.description || one.summary)).map((one) => ({
       id: String(one.seq),
       seq: one.seq,
       start: one.start_pts_ms!,
       end: one.end_pts_ms ?? one.start_pts_ms!,
-      text: one.description || one.summary,
-      type: one.event_type,
-      label: one.object_label,
+      text: one.description || (one.summary ?? ''),
+      type: one.event_type ?? '',
+      label: one.object_label ?? null,
       confidence: one.confidence,
-      reused: (one as { reused_from_seq?: number }).reused_from_seq ?? null,
+      reused: one.reused_from_seq ?? null,
     })),
   );
 }

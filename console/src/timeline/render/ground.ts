@@ -152,6 +152,3 @@ export function overviewWindow(view: View, all: View, width: number): { from: nu
   const short = Math.max(0, 8 - (to - from)) / 2;
   return { from: from - short, to: to + short };
 }
-
-/** The moment of a place in the overview. */
-export const overviewTime = (scene: Scene, width: number, x: number): number => tOf(whole(scene.limits), width, x);

@@ -20,7 +20,7 @@ export interface Word {
   type: string;
   label: string | null;
   confidence: number | null;
-  /** Time of the picture whose words were used again. */
+  /** `seq` of the words that these repeat. */
   reused: number | null;
   seq: number;
 }
