@@ -30,8 +30,10 @@ demo: demo-binaries ## Analyse VIDEO=path (default: a clip found or rendered) an
 demo-live: demo-binaries ## Publish VIDEO=path (default: a clip found or drawn) over and over to a server; Ctrl-C ends it
 	VIDEO="$(VIDEO)" deploy/demo-live.sh target/debug
 
+# The console first: the server embeds it, and would be built anew for it later.
 test: ## Run every test
 	@deploy/setup.sh test
+	@$(MAKE) --no-print-directory console-where-possible
 	deploy/run-tests.sh $(FEATURES)
 
 test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
@@ -59,7 +61,7 @@ console/dist/index.html: $(shell git ls-files console clients/typescript/src)
 console: console/dist/index.html ## Build the console, which the server embeds
 
 console-where-possible:
-	@if node -e 'process.exit(+(parseInt(process.version.slice(1)) < 20))' 2>/dev/null; then $(MAKE) --no-print-directory console; else \
+	@if deploy/has-node.sh; then $(MAKE) --no-print-directory console; else \
 	    echo "console: left out, since there is no Node.js 20.19 or newer; the server says so at /"; fi
 
 client: ## Build the TypeScript client into clients/typescript/dist

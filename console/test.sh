@@ -3,7 +3,7 @@
 set -eu
 
 cd "$(dirname "$0")"
-if ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(+(a < 20 || (a == 20 && b < 19)))' 2>/dev/null; then
+if ! ../deploy/has-node.sh; then
     [ -z "${SIGHTLINE_ALLOW_SKIP-}" ] || { echo "SKIPPED the console's tests: no Node.js 20.19 or newer"; exit 0; }
     echo "console: its tests need Node.js 20.19 or newer (SIGHTLINE_ALLOW_SKIP=1 passes over them)" >&2
     exit 1
@@ -11,6 +11,6 @@ fi
 npm ci --silent --no-audit --no-fund
 npm run --silent check
 npm test --silent
-npm run --silent build
+make --no-print-directory -C .. console
 npm run --silent size
 npm run --silent browser

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// Rows of a batch.
 pub const ROWS_MAX: usize = 1024;
 
-/// What the values of a column are.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number that is not negative; zero where the record has none.
@@ -38,7 +38,7 @@ pub struct Column {
     pub is_nullable: bool,
 }
 
-/// What every message begins with (Columnar.rst, "Encapsulated message format").
+/// Start of every message (Columnar.rst, "Encapsulated message format").
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// `MetadataVersion.V5`.
 const VERSION: i16 = 4;
@@ -67,7 +67,7 @@ pub fn schema(columns: &[Column], about: &Map<String, Value>) -> Vec<u8> {
     encapsulated(flat, &[])
 }
 
-/// What comes after the last batch.
+/// End of a stream, after the last batch.
 pub fn end() -> Vec<u8> {
     [CONTINUATION, [0; 4]].concat()
 }

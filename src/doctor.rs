@@ -1,4 +1,4 @@
-//! What people get wrong with a server: each check looks at one thing, and says what to do about it.
+//! Checks of common mistakes in setting up a server: each looks at one thing, and says what to do about it.
 //!
 //! Says no secret, and no path of the server's files.
 
@@ -14,7 +14,7 @@ use crate::{app::App, blocking::blocking};
 
 pub use growth::Growth;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// As it should be.

@@ -21,7 +21,7 @@ pub const MINUTES_MAX: usize = 60;
 /// A minute.
 pub const EVERY: Duration = Duration::from_secs(60);
 
-/// What has been counted of the machine since the start, and how it is now.
+/// Counters of the machine since the start, and its state now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Frames that the gate decided about.
@@ -111,7 +111,7 @@ pub struct Point {
     pub descriptions: u64,
 }
 
-/// What was counted by the end of a minute.
+/// Counters at the end of a minute.
 #[derive(Clone, Debug)]
 struct Snapshot {
     at: (Instant, WallTime),

@@ -25,7 +25,7 @@ pub const KEPT_MAX: usize = 8192;
 /// Bytes of the description that is told.
 pub const DESCRIPTION_BYTES_MAX: usize = 256;
 
-/// What runs are told from.
+/// Parts that runs are told from.
 #[derive(Clone, Copy)]
 pub struct Records<'a> {
     /// Their events.
@@ -78,7 +78,7 @@ impl Default for Summary {
     }
 }
 
-/// What is known of runs.
+/// Digests of runs.
 #[derive(Default)]
 pub struct Summaries(Mutex<Kept>);
 

@@ -28,7 +28,7 @@ pub const QUICK: Duration = Duration::from_secs(30);
 /// How long decoding a whole file may take before the client gives up.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
-/// How long a connection may take.
+/// Longest time that a connection may take.
 pub const CONNECT: Duration = Duration::from_secs(5);
 const KEPT_TEXT: usize = 300;
 const FILES: &str = "/v1/files/";

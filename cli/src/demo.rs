@@ -82,7 +82,7 @@ struct FramesDecoded {
     signals: Vec<SignalRecord>,
 }
 
-/// What is read of a run's state.
+/// Fields that are read of a run's state.
 #[derive(Deserialize)]
 struct RunState {
     progress: Option<JobProgress>,

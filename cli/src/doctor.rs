@@ -112,7 +112,7 @@ pub fn provider(text: &str) -> Result<Provider, String> {
     Provider::from_name(text).ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {

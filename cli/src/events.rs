@@ -57,7 +57,7 @@ pub struct Query<'a> {
     pub wait_ms: Option<u32>,
 }
 
-/// What is read of a run's state.
+/// Fields that are read of a run's state.
 #[derive(Deserialize)]
 struct State {
     state: String,
@@ -92,7 +92,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     }
 }
 
-/// Whether nothing comes any more.
+/// Returns true where nothing comes any more.
 fn has_ended(client: &Client, run: &str) -> Result<bool, CliError> {
     let state: State = patiently(true, || client.get(&client.run_path(run, "/state")?, &[]))?;
     Ok(!matches!(state.state.as_str(), "pending" | "processing"))

@@ -30,7 +30,7 @@ enum FilesCommand {
     Get {
         /// Its name in the list
         name: String,
-        /// Where to; standard output when missing
+        /// Target file; standard output when missing
         #[arg(long, short, value_name = "FILE")]
         out: Option<PathBuf>,
     },

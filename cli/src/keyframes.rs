@@ -30,7 +30,7 @@ pub struct KeyframeArgs {
     run: String,
     /// SHA-256 of the still, as `keyframes` lists it; its first digits are enough
     hash: String,
-    /// Where to; standard output when missing
+    /// Target file; standard output when missing
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Scale it down to so many pixels of its longer edge, 32 to 4096

@@ -136,7 +136,7 @@ fn refused(message: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text::clipped(&message, text::TEXT))])
 }
 
-/// What went wrong and what can be done about it.
+/// A failure in words, with what can be done about it.
 fn explained(error: &CliError) -> String {
     let message: Vec<String> = error.to_string().lines().map(printable).collect();
     let advice = match error.exit() {

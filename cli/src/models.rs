@@ -24,7 +24,7 @@ pub struct ModelsArgs {
     server: ServerArgs,
 }
 
-/// What is read of a model.
+/// Fields that are read of a model.
 #[derive(Deserialize)]
 struct Model {
     id: String,

@@ -46,7 +46,7 @@ pub struct RunArgs {
     /// Most frames to analyse; a camera goes on until then, or until Ctrl-C
     #[arg(long, value_name = "N", default_value_t = 500_000)]
     max_frames: u64,
-    /// What to call the run
+    /// Label of the run
     #[arg(long)]
     label: Option<String>,
     /// Also show markers that only say that nothing happened

@@ -44,7 +44,7 @@ enum RunsCommand {
         /// Model of the server's catalog
         #[arg(long)]
         model: Option<String>,
-        /// What to call it
+        /// Label
         #[arg(long)]
         label: Option<String>,
     },

@@ -48,7 +48,7 @@ fn score(text: &str) -> Result<f64, String> {
 }
 
 impl GateArgs {
-    /// What to send as `gate`; `None` leaves it to the server.
+    /// Returns what to send as `gate`; `None` leaves it to the server.
     pub fn chosen(self) -> Option<GateArgs> {
         (self != GateArgs::default()).then_some(self)
     }

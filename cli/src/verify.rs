@@ -83,15 +83,14 @@ fn score(text: &str) -> Result<Score, String> {
 impl From<&GateArgs> for GateConfig {
     fn from(args: &GateArgs) -> GateConfig {
         let GateArgs { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = *args;
-        let keepalive_ms = None;
         GateConfig {
             keepalive_frames,
-            keepalive_ms,
             scene_cut,
             luma_shift,
             flicker,
             ghosting,
             noise,
+            ..GateConfig::default()
         }
     }
 }

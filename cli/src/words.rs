@@ -17,19 +17,19 @@ pub fn table(head: &str) -> Vec<(String, String)> {
     rows.filter_map(cells).collect()
 }
 
-/// What confidence is.
+/// Explains confidence.
 pub fn confidence() -> String {
     let line = DOCUMENT.lines().find(|line| line.starts_with("`confidence`"));
     line.unwrap_or_default().replace('`', "")
 }
 
-/// What closes the help of commands that show markers.
+/// End of the help of commands that show markers.
 pub fn of_markers() -> String {
     let (types, statuses) = (listed("event_type"), listed("status"));
     format!("Types:\n{types}\nStatuses:\n{statuses}\n{}", wrapped(&confidence(), 0))
 }
 
-/// What closes the help of `events`.
+/// End of the help of `events`.
 pub fn of_events() -> String {
     format!("Kinds:\n{}", listed("kind"))
 }

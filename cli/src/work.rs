@@ -17,7 +17,7 @@ use crate::{
 };
 
 const PAGE: u32 = 500;
-/// How long the server holds the answer to a question for events: how often progress is looked at.
+/// Longest time that the server holds the answer to a query for events; progress is looked at as often.
 const LOOK_MS: u32 = 500;
 
 /// A job as `GET /v1/runs/{id}/jobs/{job_id}` gives it.
@@ -33,7 +33,7 @@ struct Job {
     error: Option<Value>,
 }
 
-/// Where the events of a run were read up to.
+/// Position up to which the events of a run were read.
 pub struct Cursor<'a> {
     run: &'a str,
     from_seq: u64,
@@ -67,7 +67,7 @@ impl Cursor<'_> {
     }
 }
 
-/// How work came to its end.
+/// End of a piece of work.
 pub enum Ended {
     /// With this answer; null where it was too long to be kept.
     Done(Value),
@@ -125,7 +125,7 @@ fn cancel_job(client: &Client, run: &str, id: &str) -> Result<(), CliError> {
 }
 
 impl Job {
-    /// How it goes, in words.
+    /// Progress in words.
     fn line(&self) -> String {
         let mut line = match self.frames_total {
             Some(total) => format!("{} of {} frames", grouped(self.frames_done), grouped(total)),

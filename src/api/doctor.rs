@@ -1,4 +1,4 @@
-//! What the server finds wrong with itself and its surroundings.
+//! Findings of the server about itself and its surroundings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{App, extract::Caller, openapi::terms, wire::shown};
 use crate::doctor::{self, Check};
 
-/// What was looked at.
+/// Name of the check.
 #[derive(Serialize, ToSchema)]
 pub struct Diagnosis {
     #[serde(serialize_with = "shown")]

@@ -1,4 +1,4 @@
-//! What models said of the chunks of a run, or while it was live, without the figures that its events carry.
+//! Answers of models about the chunks of a run, or while it was live, without the figures that its events carry.
 
 use std::sync::{
     Arc,
@@ -26,7 +26,7 @@ use crate::{
     session::registry::{NoSuchChunk, Run, readable},
 };
 
-/// What a model said of a chunk, or of a picture or clip of a live session.
+/// Answer of a model about a chunk, or about a picture or clip of a live session.
 #[derive(Serialize, ToSchema)]
 struct Interaction {
     /// Of a live session the frame, of a clip the first one.

@@ -1,4 +1,4 @@
-//! How a live session is doing, as its owner asks by its run.
+//! Health of a live session, asked for by its run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     wire::shown,
 };
 
-/// How a live session is doing. Figures are of the last `window_ms`, at most five seconds or so.
+/// Health of a live session. Figures are of the last `window_ms`, at most five seconds or so.
 #[derive(Serialize, ToSchema)]
 pub struct SessionHealth {
     #[serde(serialize_with = "shown")]

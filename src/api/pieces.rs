@@ -219,7 +219,7 @@ struct Pieces {
     state: State,
 }
 
-/// What is left of an answer and its next piece, if it has one.
+/// Rest of an answer and its next piece, if it has one.
 type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
 
 enum State {

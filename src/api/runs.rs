@@ -41,7 +41,7 @@ struct RunRequest {
     mode: Option<terms::Mode>,
     /// The model that the run is meant for.
     model: Option<terms::ModelId>,
-    /// What to call the run.
+    /// Label of the run.
     label: Option<terms::Label>,
 }
 
@@ -183,7 +183,7 @@ async fn record(
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `update` reads")]
 struct RunUpdate {
-    /// What to call it from now on; null for nothing.
+    /// Label from now on; null for nothing.
     #[schema(required = true)]
     label: Option<terms::Label>,
 }

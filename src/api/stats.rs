@@ -57,7 +57,7 @@ struct StatsPoint {
     machine: MachinePoint,
 }
 
-/// What the caller's own work came to in a minute.
+/// Figures of the caller's own work in a minute.
 #[derive(Serialize, ToSchema)]
 struct OwnPoint {
     /// Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
@@ -72,7 +72,7 @@ struct OwnPoint {
     refused: u64,
 }
 
-/// How the machine did in a minute, whoever's the work was.
+/// Figures of the machine in a minute, of the work of all principals.
 #[derive(Serialize, ToSchema)]
 struct MachinePoint {
     frames_per_second: f64,

@@ -1,4 +1,4 @@
-//! Where spans are exported to, and what of the log is written.
+//! Collector of spans, and forms of the log.
 
 use std::fmt;
 

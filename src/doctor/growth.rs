@@ -1,4 +1,4 @@
-//! How fast the stored bytes grow: samples of the last day.
+//! Growth of the stored bytes: samples of the last day.
 
 use std::{
     collections::VecDeque,

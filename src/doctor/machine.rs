@@ -52,7 +52,7 @@ fn gate(workers: &Workers) -> Check {
     device("gate", used, passed)
 }
 
-/// What is used, and why nothing faster is; a device that lies idle is worth a word.
+/// Tells what is used, and why nothing faster is; a device that lies idle is advice.
 fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a str)>) -> Check {
     let passed: Vec<String> = passed.map(|(backend, why)| format!("{backend}: {why}")).collect();
     if passed.is_empty() {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::Check;
 use crate::{app::App, config::Config};
 
-/// Whether requests need a key.
+/// Checks that requests need a key.
 pub fn keys(config: &Config) -> Check {
     let (bind, name) = (config.bind_addr, "keys");
     let advice = "set SERVICE_API_KEYS (name:key; `openssl rand -hex 24` makes a key) and leave \
@@ -19,7 +19,7 @@ pub fn keys(config: &Config) -> Check {
     }
 }
 
-/// Where HTTP is served, and whether keys can be read on the way.
+/// Checks the address of HTTP, and that keys cannot be read on the way.
 pub fn address(config: &Config) -> Check {
     let (bind, name) = (config.bind_addr, "address");
     let h3 = config.serving.h3.as_ref();
@@ -39,7 +39,7 @@ pub fn address(config: &Config) -> Check {
     }
 }
 
-/// Where live video is received, and whether publishers can send there.
+/// Checks the address of live video, and that publishers can send there.
 pub fn webrtc(app: &App) -> Check {
     let (live, name) = (&app.config.live, "webrtc");
     let udp = app.live.local_addr();

@@ -74,7 +74,7 @@ fn disk(app: &App) -> Check {
     }
 }
 
-/// Whether the clock can be right.
+/// Checks that the clock can be right.
 pub fn time(app: &App) -> Check {
     let log = app.registry.timeline();
     clock(wall_now(), log.heads(log.head(), 1).first().map(|head| head.at))

@@ -105,7 +105,7 @@ pub struct Handle {
 pub struct Describer {
     /// The way to the models.
     pub inference: Arc<Inference>,
-    /// Who asks.
+    /// Credentials of the caller.
     pub asker: Asker,
     /// Which models.
     pub models: Models,

@@ -1,4 +1,4 @@
-//! How a live session is doing: figures of the last seconds, one word for them, and why that word.
+//! Health of a live session: figures of the last seconds, one word for them, and the rule that gave it.
 //!
 //! Pure: samples and `now` go in.
 
@@ -23,7 +23,7 @@ const JITTER: Duration = Duration::from_millis(30);
 const BEHIND: Duration = Duration::from_secs(1);
 const FAR_OVER: f64 = 5.0;
 
-/// How a session is doing, in one word.
+/// Health of a session, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Nothing to see to.
@@ -51,7 +51,7 @@ impl Word {
     }
 }
 
-/// What a session has counted at one moment.
+/// Counters of a session at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// When.

@@ -1,4 +1,4 @@
-//! What the work of each principal came to, for its own eyes: no series, and shown to no scraper.
+//! Counters of each principal's own work, shown to that principal alone: no series, and shown to no scraper.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use prometheus::Registry;
 
 use crate::config::Principal;
 
-/// What is counted of a principal's work.
+/// Counters of a principal's work.
 #[derive(Debug, Default)]
 pub struct Work {
     /// Frames that the gate decided about.

@@ -1,4 +1,4 @@
-//! What is known of one run: a fold over its events, which goes on where it ended.
+//! Digest of one run: a fold over its events, which goes on where it ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +25,7 @@ const OTHERS: &str = "other";
 /// follows is.
 const NEAR: usize = 16;
 
-/// Why a still is shown of all: the last of these goes before the others.
+/// Reasons for which a still is the one that is shown: the last of these goes before the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Telling {
     First,

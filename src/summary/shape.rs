@@ -1,4 +1,4 @@
-//! How the frames of a run lie along its time: brightness, and what the gate kept, in even spans.
+//! Distribution of a run's frames over its time: brightness, and what the gate kept, in even spans.
 //!
 //! Frames may come for ever: the spans double whenever they would be too many.
 

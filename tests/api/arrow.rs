@@ -13,7 +13,7 @@ use crate::support::{Server, python, shared, skip};
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 const NAME: &str = "an_arrow_stream_has_the_records_of_the_json";
 
-/// What pyarrow reads in `bytes`.
+/// Reads `bytes` with pyarrow.
 fn read(bin: &Path, bytes: &[u8]) -> Value {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("stream");

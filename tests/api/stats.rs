@@ -14,7 +14,7 @@ fn points(server: &Server, key: Option<&str>) -> Vec<Value> {
     reply.json()["points"].as_array().expect("an array").clone()
 }
 
-/// What the minutes add up to.
+/// Adds the minutes up.
 fn sum(points: &[Value], field: &str) -> u64 {
     points.iter().map(|point| point["own"][field].as_u64().expect("a number")).sum()
 }

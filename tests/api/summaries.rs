@@ -29,7 +29,7 @@ fn sum(values: &[Value]) -> u64 {
     values.iter().map(|value| value.as_u64().expect("a number")).sum()
 }
 
-/// What `GET markers` lists, by type.
+/// Counts what `GET markers` lists, by type.
 fn markers(server: &Server, run: &str) -> BTreeMap<String, u64> {
     let answer = server.get(&format!("/v1/runs/{run}/markers")).json();
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! How sessions say that they are doing: over an even path, over bad ones, in silence, and whose it is.
+//! Health of sessions: over an even path, over bad ones, in silence, and whose it is.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -35,7 +35,7 @@ pub struct ExcerptSpec {
     pub limits: Limits,
 }
 
-/// What is said of an excerpt, in this order.
+/// Replies about an excerpt, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExcerptEvent {
     /// What comes.

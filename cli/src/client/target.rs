@@ -1,4 +1,4 @@
-//! Where requests go, and who is asking.
+//! The server that requests go to, and the caller's credentials.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
     trust::{self, Trust},
 };
 
-/// Where the server is and who is asking.
+/// Address of the server, and the caller's credentials.
 #[derive(clap::Args, Clone)]
 pub struct ServerArgs {
     /// Base URL of the server
@@ -57,7 +57,7 @@ impl fmt::Debug for ServerArgs {
     }
 }
 
-/// Where requests go and what they carry.
+/// Address of the server, and what each request carries.
 pub struct Target {
     base: Url,
     key: Option<HeaderValue>,
@@ -90,7 +90,7 @@ impl Target {
         self.base.to_string()
     }
 
-    /// Where `path` is served.
+    /// URL of `path`.
     pub fn url(&self, path: &str) -> Result<Url, CliError> {
         self.base
             .join(path)
@@ -104,12 +104,12 @@ impl Target {
         Ok(format!("v1/runs/{run}{rest}"))
     }
 
-    /// Whether a key goes with requests.
+    /// Returns true where requests carry a key.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Who asks.
+    /// Credentials of the caller.
     pub fn headers(&self) -> HeaderMap {
         let named = [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));

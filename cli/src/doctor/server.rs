@@ -1,4 +1,4 @@
-//! What a running server finds wrong with itself; where none runs, whether one would start here.
+//! Findings of a running server about itself; where none runs, those about starting one here.
 
 use std::process::{Command, Stdio};
 
@@ -65,7 +65,7 @@ impl From<Found> for Check {
     }
 }
 
-/// What a server that is started here, with this environment, would say of its settings.
+/// Findings about the settings that a server would have in this environment.
 fn configuration() -> Check {
     let check = |state, detail: &str| Check::new("server", "settings", state, printable(detail));
     let Some(server) = environment::server_program() else {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::CliError;
 
-/// Why an answer was not read to its end.
+/// Reason for which an answer was not read to its end.
 pub enum Stopped {
     /// It is not what it should be, or was cut short.
     Json(serde_json::Error),

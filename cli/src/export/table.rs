@@ -83,7 +83,7 @@ impl<'a> From<&'a str> for Cell<'a> {
     }
 }
 
-/// What a column of a row group holds so far.
+/// Values of a column of the row group under way.
 enum Values {
     Ints(Vec<i64>),
     Reals(Vec<f64>),
@@ -249,7 +249,7 @@ struct Whole {
     file: File,
 }
 
-/// Where the files go, and those that are whole.
+/// Folder that the files go to, and the files that are whole.
 pub struct Folder {
     dir: PathBuf,
     whole: Vec<Whole>,

@@ -50,7 +50,7 @@ pub async fn keyframe(api: &Api, args: LookAtKeyframe) -> Told {
 /// A stored still.
 struct Still {
     sha256: String,
-    /// What an assistant learns of it.
+    /// Text for the assistant.
     told: Value,
 }
 
@@ -101,7 +101,7 @@ pub struct WhyFrame {
     stream_id: Option<String>,
 }
 
-/// What the gate decided about a frame, and why.
+/// Tells the gate's decision about a frame, and its reason.
 pub async fn why(api: &Api, args: WhyFrame) -> Told {
     let path = api.run_path(&args.run_id, &format!("/frames/{}", args.frame_index))?;
     let query: Vec<(&str, String)> =
@@ -127,7 +127,7 @@ pub struct AskModel {
     model: Option<String>,
 }
 
-/// What a model says of a moment.
+/// Asks a model about a moment.
 pub async fn ask(api: &Api, args: AskModel) -> Told {
     let still = nearest(api, &args.run_id, args.at_ms).await?;
     let model = match args.model {

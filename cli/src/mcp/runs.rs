@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{client::QUICK, error::CliError};
 
-/// What of a run is told in a list.
+/// Fields of a run that are told in a list.
 pub const RUN: &[&str] = &[
     "run_id",
     "label",
@@ -24,7 +24,7 @@ pub const RUN: &[&str] = &[
     "created_at",
     "updated_at",
 ];
-/// What of a job is told.
+/// Fields of a job that are told.
 const JOB: &[&str] = &[
     "job_id",
     "run_id",
@@ -50,7 +50,7 @@ pub struct ListRuns {
     status: Option<String>,
     /// Most runs to tell of, 1 to 50; 20 when missing
     limit: Option<u32>,
-    /// Where to go on: the `next` of the answer before
+    /// Position to go on from: the `next` of the answer before
     cursor: Option<String>,
 }
 
@@ -79,7 +79,7 @@ fn cursor(query: &str) -> Option<String> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
-    /// What the descriptions have in them, in upper or lower case
+    /// Text that the descriptions contain, in upper or lower case
     query: String,
     /// Only descriptions of this run
     run_id: Option<String>,

@@ -1,4 +1,4 @@
-//! What an assistant reads: JSON of bounded length, in which nothing is hidden.
+//! Text for an assistant: JSON of bounded length, in which nothing is hidden.
 
 use std::fmt::Write;
 

@@ -28,7 +28,7 @@ const SPANS: usize = 48;
 const SPAN_CHARS: usize = 250;
 /// Types that a count tells apart.
 const TYPES: usize = 12;
-/// What lies between findings.
+/// A time without findings.
 const NOTHING: &str = "context_observation";
 
 /// Arguments of `read_timeline`.
@@ -61,7 +61,7 @@ pub async fn read(api: &Api, args: ReadTimeline) -> Told {
     Ok(vec![block(&told)])
 }
 
-/// How many frames a run has, how many of them were kept, and for which reasons.
+/// Numbers of a run's frames, and of those that were kept, by reason.
 fn frames(signals: &Value) -> Value {
     let buckets = items(&signals["buckets"]);
     let frames = items(&signals["signals"]);
@@ -92,15 +92,15 @@ struct Finding {
     event_type: String,
     /// A model's words; none of a marker.
     words: Option<String>,
-    /// What else is told of it.
+    /// Further facts about it.
     more: Value,
 }
 
-/// What was found in the time that is asked for.
+/// Findings in the time that is asked for.
 struct Findings {
     found: Vec<Finding>,
     bytes: usize,
-    /// Where reading ended before the end.
+    /// Position at which reading ended early.
     unread_from_ms: Option<i64>,
 }
 
@@ -145,7 +145,7 @@ impl Findings {
         }
     }
 
-    /// What fits into `room` characters.
+    /// Cuts to `room` characters.
     fn told(&self, room: usize) -> Value {
         let mut told = json!({ "counts": counts(&self.found) });
         let (listed, between) = self.listed();
@@ -242,7 +242,7 @@ impl Finding {
     }
 }
 
-/// How many descriptions there are, and how many markers of each type; the commonest are told.
+/// Numbers of descriptions and of markers of each type; the commonest are told.
 fn counts<'a>(found: impl IntoIterator<Item = &'a Finding>) -> Value {
     let mut descriptions = 0_u64;
     let mut types: BTreeMap<&str, u64> = BTreeMap::new();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{api::Api, look, runs, text, timeline, work};
 use crate::error::CliError;
 
-/// What a call gives.
+/// Result of a call.
 pub type Told = Result<Vec<ContentBlock>, CliError>;
 
 /// Tools that only read.
@@ -114,7 +114,7 @@ fn schema<A: JsonSchema + 'static>() -> Arc<JsonObject> {
     schema_for_input::<A>().expect("arguments are objects")
 }
 
-/// What is offered to an assistant that may write, or only read.
+/// Tools for an assistant that may write, or only read.
 pub fn offered(may_write: bool) -> impl Iterator<Item = &'static Offer> {
     READING.iter().chain(if may_write { WRITING } else { &[] })
 }

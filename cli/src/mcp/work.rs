@@ -1,4 +1,4 @@
-//! What changes something: work that is started, runs that are stopped, jobs that are cancelled.
+//! Tools that change something: work is started, runs are stopped, jobs are cancelled.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub struct StartIngest {
     source_uri: String,
     /// The run to add it to; a new one when missing
     run_id: Option<String>,
-    /// What to call a new run
+    /// Label of a new run
     label: Option<String>,
     /// Frames to analyse for each second of the video, 0.2 to 120; every frame when missing
     fps: Option<f64>,
@@ -96,11 +96,11 @@ pub async fn analysis(api: &Api, args: StartAnalysis) -> Told {
 pub struct StartReasoning {
     /// Path, upload or URL as the server sees it; it refuses what it may not read
     source_uri: String,
-    /// What to ask the model about each part of the video
+    /// Question for the model about each part of the video
     question: String,
     /// A model of the server
     model: String,
-    /// What to call the new run
+    /// Label of the new run
     label: Option<String>,
     /// Frames to analyse for each second of the video, 0.2 to 120; every frame when missing
     fps: Option<f64>,

@@ -182,7 +182,7 @@ fn lanes(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What the words of the page mean.
+/// Explains the words of the page.
 fn words(out: &mut impl Write) -> io::Result<()> {
     let rows = words::table("event_type").into_iter().chain(words::table("status"));
     let confidence = ("confidence".to_owned(), words::confidence());

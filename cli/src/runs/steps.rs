@@ -19,7 +19,7 @@ use crate::{
     work::{self, Cursor, Ended, explained},
 };
 
-/// What to decode, and how.
+/// Source and sampling of an ingest.
 #[derive(clap::Args)]
 struct SourceArgs {
     /// Path or URL as the server sees it, under one of its ingest roots
@@ -80,7 +80,7 @@ pub struct ReasonArgs {
     run: String,
     #[command(flatten)]
     source: SourceArgs,
-    /// What to ask about the footage
+    /// Question about the footage
     #[arg(long, short, value_name = "TEXT")]
     prompt: String,
     /// Model to ask; the run's own when not given
@@ -208,7 +208,7 @@ impl AnalyzeArgs {
     }
 }
 
-/// What other thresholds would change, in words.
+/// Says in words what other thresholds would change.
 fn tried(trial: &Value) -> String {
     let (before, after) = (&trial["before"]["kept"], &trial["after"]["kept"]);
     let types = trial["marker_types"].as_object().into_iter().flatten();

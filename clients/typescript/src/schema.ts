@@ -1335,7 +1335,7 @@ export interface components {
             /** @description What it must be. */
             message: string;
         };
-        /** @description What was looked at. */
+        /** @description Name of the check. */
         Diagnosis: {
             checks: components["schemas"]["Check"][];
             request_id: components["schemas"]["RequestId"];
@@ -2312,7 +2312,7 @@ export interface components {
         };
         /** @description A 64-bit integer. */
         Int64: number;
-        /** @description What a model said of a chunk, or of a picture or clip of a live session. */
+        /** @description Answer of a model about a chunk, or about a picture or clip of a live session. */
         Interaction: {
             /**
              * Format: int64
@@ -2529,7 +2529,7 @@ export interface components {
             };
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description How the machine did in a minute, whoever's the work was. */
+        /** @description Figures of the machine in a minute, of the work of all principals. */
         MachinePoint: {
             /**
              * Format: double
@@ -3056,7 +3056,7 @@ export interface components {
             providers: components["schemas"]["Provider"][];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description What the caller's own work came to in a minute. */
+        /** @description Figures of the caller's own work in a minute. */
         OwnPoint: {
             /**
              * Format: int64
@@ -3413,7 +3413,7 @@ export interface components {
             semantic: components["schemas"]["Semantic"] | null;
             stream_id: components["schemas"]["Label"] | null;
         };
-        /** @description What there is of a run. */
+        /** @description Numbers of what a run has. */
         RunCounts: {
             /**
              * Format: int64
@@ -3519,7 +3519,7 @@ export interface components {
             mode?: components["schemas"]["Mode"] | null;
             model?: components["schemas"]["ModelId"] | null;
         };
-        /** @description How the frames of a run lie along its time: 64 spans of even length, in each array one after the other. */
+        /** @description Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other. */
         RunShape: {
             /** @description Of them, suspected artifacts. */
             artifacts: number[];
@@ -3653,7 +3653,7 @@ export interface components {
             source: string;
             tenant_id?: string;
         };
-        /** @description How a live session is doing. Figures are of the last `window_ms`, at most five seconds or so. */
+        /** @description Health of a live session. Figures are of the last `window_ms`, at most five seconds or so. */
         SessionHealth: {
             /**
              * Format: int64
@@ -3868,7 +3868,7 @@ export interface components {
             run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description Where a run's events are sent. */
+        /** @description Target of a run's events. */
         WebhookRequest: {
             /** @description The owner's own words. */
             description?: string | null;

@@ -21,7 +21,7 @@ use crate::{
 use lane::Lane;
 use order::{Order, Timed};
 
-/// Where an excerpt's packets go.
+/// Target of an excerpt's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExcerptContainer {
     /// In fragments, each with the index of its own packets.
@@ -30,10 +30,10 @@ pub enum ExcerptContainer {
     Matroska,
 }
 
-/// What is known before the first byte.
+/// Facts that are known before the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExcerptStart {
-    /// What the bytes will be.
+    /// Container of the bytes.
     pub container: ExcerptContainer,
     /// Time in the source of the first picture.
     pub starts_at_ms: i64,
@@ -73,7 +73,7 @@ const AHEAD_MAX: usize = 64;
 /// A keyframe of the file.
 #[derive(Clone, Copy)]
 struct Place {
-    /// When it is shown, or as much as is known of it.
+    /// Show time, as far as it is known.
     shown: i64,
     /// The container says when it is shown.
     is_timed: bool,
@@ -100,7 +100,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// When the picture is decoded, and when it is shown, or as much as is known of it.
+    /// Decode and show times of the picture, as far as they are known.
     fn times(&mut self, packet: &Packet) -> (i64, i64) {
         let counted = self.pictures.saturating_mul(self.step);
         self.pictures = self.pictures.saturating_add(1);
@@ -309,7 +309,7 @@ struct Copy {
     muxer: Muxer,
     /// Packets written.
     written: u64,
-    /// Why the last packet that was left out was.
+    /// Reason for which the last packet was left out.
     error: Option<AvError>,
 }
 

@@ -12,7 +12,7 @@ use ffmpeg_next::ffi;
 use super::AvError;
 use crate::Input;
 
-/// What libav reads at a time, at most.
+/// Most bytes that libav reads at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What the callbacks may touch, reached through libav's opaque pointers.

@@ -25,7 +25,7 @@ pub(crate) struct Muxer {
     has_begun: bool,
 }
 
-/// What the callback may touch, reached through libav's opaque pointer.
+/// State of the callback, reached through libav's opaque pointer.
 struct Sink {
     out: Box<dyn Write + Send>,
     /// It took some bytes no more.

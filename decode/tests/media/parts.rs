@@ -53,7 +53,7 @@ fn pictures(path: &Path) -> Vec<(i64, String)> {
     seen.into_iter().map(|frame| (at(frame.ticks), frame.digest)).collect()
 }
 
-/// What ffprobe says of each packet of the first stream of a kind.
+/// Asks ffprobe for the packets of the first stream of a kind.
 fn packets(path: &Path, kind: &str) -> Vec<(Option<f64>, bool)> {
     let path = path.to_str().expect("a plain name");
     let entries = ["-show_entries", "packet=pts_time,flags", "-of", "csv=p=0", path];

@@ -36,7 +36,7 @@ pub struct SummaryRecord {
     shape: ShapeRecord,
 }
 
-/// What there is of a run.
+/// Numbers of what a run has.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunCounts)]
 struct Counts {
@@ -50,7 +50,7 @@ struct Counts {
     descriptions: u64,
 }
 
-/// How the frames of a run lie along its time: 64 spans of even length, in each array one after the other.
+/// Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunShape)]
 struct ShapeRecord {

@@ -1,4 +1,4 @@
-//! What a request for a webhook says.
+//! Fields of a request for a webhook.
 
 use serde_json::Value;
 use timeline::EventKind;
@@ -10,12 +10,12 @@ use crate::{
     json::{Problem, Text},
 };
 
-/// Where events are sent.
+/// Target of events.
 pub type WebhookUrl = Text<1, 2048>;
 /// The owner's own words.
 pub type Description = Text<0, 256>;
 
-/// Where a run's events are sent.
+/// Target of a run's events.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `create` reads")]
 pub(super) struct WebhookRequest {

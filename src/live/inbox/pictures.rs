@@ -1,4 +1,4 @@
-//! What is known of the pictures of a session: for its health, and for its run in short.
+//! Record of a session's pictures: for its health, and for its run in short.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 use super::Shared;
 use crate::{metrics::Shed, summary::Shape};
 
-/// What a session left out, since its start.
+/// Counters of what a session left out, since its start.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pictures: AtomicU64,
@@ -19,7 +19,7 @@ pub(super) struct LeftOut {
     pub(super) words: AtomicU64,
 }
 
-/// What is known of a session's pictures.
+/// Record of a session's pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pictures {
     /// Frames that the gate decided about.

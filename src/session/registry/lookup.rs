@@ -11,7 +11,7 @@ use crate::{config::Principal, session::Lifecycle};
 /// Runs looked at in one hold of the tables.
 pub(super) const LIST_SLICE: usize = 1024;
 
-/// What a stored event says; one that is damaged or odd is told in the log and says nothing.
+/// Reads a stored event; one that is damaged or odd is told in the log and gives nothing.
 pub fn readable(stored: &EventParts) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();

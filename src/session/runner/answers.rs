@@ -1,4 +1,4 @@
-//! What jobs came to that is too long for the ledger: a file each, as long as the job is recorded and
+//! Results of jobs that are too long for the ledger: a file each, as long as the job is recorded and
 //! its run is there, charged to its owner.
 
 use std::{

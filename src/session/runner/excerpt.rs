@@ -27,7 +27,7 @@ pub const EXCERPT_IDLE: Duration = Duration::from_secs(60);
 /// Pieces that may wait, of 64 KiB at most.
 const PIECES: usize = 4;
 
-/// What is told of an excerpt, or why nothing more is.
+/// Next piece of an excerpt, or the reason for its end.
 type Told = Result<ExcerptEvent, WorkerError>;
 
 /// An excerpt that is being cut; dropping it ends that.

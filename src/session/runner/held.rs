@@ -1,4 +1,4 @@
-//! What a drain waits for besides jobs.
+//! Work that a drain waits for besides jobs.
 
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 

@@ -1,4 +1,4 @@
-//! What an ingest had recorded when its server ended, put on the timeline at the next start.
+//! Recordings of ingests whose server ended, put on the timeline at the next start.
 
 use std::iter::once;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::session::registry::{JobOrder, Run};
 
-/// What is on the timeline of an ingest already, of which the start before this told a part.
+/// Events of an ingest that are on the timeline already, since the start before this told a part.
 #[derive(Default)]
 struct Told {
     received: bool,

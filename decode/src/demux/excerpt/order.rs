@@ -1,6 +1,6 @@
 //! Pictures of an excerpt in decode order, with the times at which they are shown.
 //!
-//! Where a container gives none, a decoder tells in which order they are shown: one after the other.
+//! A decoder tells the order in which they are shown where a container does not: one after the other.
 
 use std::collections::VecDeque;
 
@@ -84,6 +84,7 @@ impl Order {
     /// No picture follows.
     pub fn end(&mut self) {
         if let Some(mut decoder) = self.decoder.take() {
+            // A decoder that refuses the end gives what it has.
             decoder.send_end().ok();
             self.take_out(decoder.as_mut());
         }
