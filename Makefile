@@ -4,8 +4,6 @@ CARGO ?= cargo
 VIDEO ?=
 KEEP ?=
 OUT ?= demo-out
-# The demo and the tests build with the same ones, so that nothing is built twice.
-FEATURES := --features sightline/h3-experimental,sightline/wgpu-gate,sightline/cuda-gate
 ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
@@ -22,7 +20,7 @@ build: console-where-possible ## Build the release binaries
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
 demo-binaries: console-where-possible
 	@deploy/setup.sh demo
-	$(CARGO) build --locked --bins --workspace $(FEATURES)
+	$(CARGO) build --locked --bins --workspace
 
 demo: demo-binaries ## Analyse VIDEO=path (default: a clip found or rendered) and write a report to OUT; KEEP=1 leaves the console open
 	target/debug/sightline demo --server-binary target/debug/sightline-server --out "$(OUT)" $(if $(KEEP),--keep) $(if $(VIDEO),"$(VIDEO)")
@@ -34,7 +32,7 @@ demo-live: demo-binaries ## Publish VIDEO=path (default: a clip found or drawn) 
 test: ## Run every test
 	@deploy/setup.sh test
 	@$(MAKE) --no-print-directory console-where-possible
-	deploy/run-tests.sh $(FEATURES)
+	deploy/run-tests.sh
 
 test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
 	SIGHTLINE_TEST_LONG=1 $(MAKE) test
@@ -44,10 +42,10 @@ check: fmt lint test ## What CI runs: format, lint, every test
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
 
-lint: ## Fail on a compiler or clippy warning, with the features and without, or a broken doc link
-	$(CARGO) clippy --locked --workspace --all-targets $(FEATURES),sightline/cuda-embed -- -D warnings
-	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace $(FEATURES) --no-deps --document-private-items -q
+lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, or a broken doc link
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p sightline --no-default-features --lib --bins -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
@@ -68,7 +66,7 @@ client: ## Build the TypeScript client into clients/typescript/dist
 	cd clients/typescript && npm ci --silent && npm run --silent build
 
 schemas: ## Write schemas/openapi.json, and the client's types, anew from the code
-	$(CARGO) run --locked -q -p sightline $(FEATURES) -- --print-openapi >schemas/openapi.json.new
+	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 	cd clients/typescript && npm ci --silent && npm run --silent generate
 
@@ -93,7 +91,7 @@ bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebR
 	$(CARGO) test --release --locked -q -p transport --lib -- --ignored --nocapture --test-threads=1 figures_of
 
 bench-http: ## HTTP/3 beside HTTP/2 with TLS, on loopback
-	$(CARGO) build --release --locked -q --workspace --bins --example http_cost $(FEATURES)
+	$(CARGO) build --release --locked -q --workspace --bins --example http_cost
 	target/release/examples/http_cost target/release/sightline-server
 
 bench-reason: build ## What models add to decoding: good ones, then ten minutes of failing ones

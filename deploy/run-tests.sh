@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs every test with nextest where it is installed, else with cargo's own runner, then the doc tests. Where
 # SIGHTLINE_MEDIA_DIR names a folder of clips, the tests that could run on its clips then do so as well. Says at the
-# end how many cases ran on which clips. Arguments are passed on to each: `--features sightline/h3-experimental`. A test
-# that fails runs once more, and is named if it passes then.
+# end how many cases ran on which clips. A test that fails runs once more,
+# and is named if it passes then.
 set -eu
 
 media=${SIGHTLINE_MEDIA_DIR-}
@@ -33,16 +33,15 @@ log=$(mktemp)
 trap closing_lines EXIT
 
 # Many tests wait for another process more than they work.
-NEXTEST_TEST_THREADS=$(($(nproc) * 3 / 2))
+NEXTEST_TEST_THREADS=$(($(nproc) * 2))
 export NEXTEST_TEST_THREADS RUST_TEST_THREADS="$NEXTEST_TEST_THREADS"
-features=$*
 failed=""
 failure="run-tests: cargo test has failed"
 # Runs tests under cargo's own runner: those of the targets $1, of which only those named in $2 where it is not empty.
 # A hung one is ended by the time that all have.
 cargo_test() {
     # shellcheck disable=SC2086 # lists of arguments
-    { timeout 1h cargo test --locked --workspace --no-fail-fast $1 $features ${2:+-- --exact $2} 2>&1 ||
+    { timeout 1h cargo test --locked --workspace --no-fail-fast $1 ${2:+-- --exact $2} 2>&1 ||
         echo "$failure"; } | tee "$log"
     ! grep -qx "$failure" "$log"
 }
@@ -57,7 +56,7 @@ tried_again() {
 all() {
     if cargo nextest --version >/dev/null 2>&1; then
         # shellcheck disable=SC2086 # lists of arguments
-        cargo nextest run --locked --workspace -E 'not(binary_id(sightline::api))' $features ${1:+-- --exact $1} ||
+        cargo nextest run --locked --workspace -E 'not(binary_id(sightline::api))' ${1:+-- --exact $1} ||
             failed="$failed nextest"
         tried_again "--test api" "$1" || failed="$failed api"
     else
@@ -65,17 +64,19 @@ all() {
     fi
 }
 all ""
-# shellcheck disable=SC2086 # a list of arguments
-cargo test --locked --workspace --doc -q $features || failed="$failed doc"
-console/test.sh || failed="$failed console"
+cargo test --locked --workspace --doc -q || failed="$failed doc"
 # The TypeScript client against the server that the tests have built: on this Node.js, then on the oldest that is promised.
 client() {
-    # shellcheck disable=SC2086 # a list of arguments
-    cargo build --locked -q --workspace --bins --example described_log $features &&
+    cargo build --locked -q --workspace --bins --example described_log &&
         (cd clients/typescript && npm ci --silent && npm run --silent build && npm run --silent check &&
             npm test --silent && npm run --silent test:oldest)
 }
-client || failed="$failed client"
+# Beside the console's tests: each waits more than it works.
+client >"$log" 2>&1 &
+client=$!
+console/test.sh || failed="$failed console"
+wait "$client" || failed="$failed client"
+cat "$log"
 if [ -n "$media" ]; then
     tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
     echo "run-tests: $(echo "$tests" | wc -l) tests again, on the clips of SIGHTLINE_MEDIA_DIR"

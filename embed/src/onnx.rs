@@ -49,7 +49,7 @@ pub enum Provider {
     Auto,
     /// The processor.
     Cpu,
-    /// An NVIDIA GPU; needs a build with the feature `cuda`, `cuda-embed` of the binaries.
+    /// An NVIDIA GPU; needs an ONNX Runtime that was built with CUDA.
     Cuda,
     /// The same through TensorRT.
     TensorRt,
@@ -78,10 +78,8 @@ impl Provider {
     /// In the order in which they are tried.
     fn candidates(self) -> &'static [Provider] {
         match self {
-            Provider::Auto if cfg!(feature = "cuda") => {
-                &[Provider::TensorRt, Provider::Cuda, Provider::Cpu]
-            }
-            Provider::Auto | Provider::Cpu => &[Provider::Cpu],
+            Provider::Auto => &[Provider::TensorRt, Provider::Cuda, Provider::Cpu],
+            Provider::Cpu => &[Provider::Cpu],
             Provider::Cuda => &[Provider::Cuda],
             Provider::TensorRt => &[Provider::TensorRt],
         }
@@ -105,9 +103,6 @@ pub enum OnnxError {
         /// What is wrong with it.
         source: SettingsError,
     },
-    /// This build cannot use that provider.
-    #[error("{0} needs a build with the feature cuda-embed")]
-    NotBuilt(&'static str),
     /// The model cannot be opened or does not run there.
     #[error("the model does not run on {provider}: {reason}")]
     Session {
@@ -127,7 +122,6 @@ impl OnnxError {
         match self {
             OnnxError::Settings { .. } | OnnxError::Shape(_) => ErrorKind::InvalidInput,
             OnnxError::OtherRuntime(_) => ErrorKind::Conflict,
-            OnnxError::NotBuilt(_) => ErrorKind::Unsupported,
             OnnxError::Runtime(_) | OnnxError::Session { .. } => ErrorKind::Unavailable,
         }
     }

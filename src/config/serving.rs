@@ -77,7 +77,7 @@ fn transport(text: &str, has_h3: bool) -> Result<bool, Problem> {
         "h1h2" => Ok(false),
         "h3" if has_h3 => Ok(true),
         "h3" => Err("asks for h3, which this binary was built without: build it with \
-                     `--features h3-experimental` or use h1h2"
+                     the feature h3-experimental or use h1h2"
             .into()),
         _ => Err("must be h1h2 or h3".into()),
     }

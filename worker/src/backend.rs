@@ -9,7 +9,7 @@ use decode::{Backend, BackendError, DeviceSpec, Tried};
 use media::{Codec, ErrorKind};
 
 use crate::{
-    Capabilities, Fault, GateBackend, GateError, Limits, SandboxReport, Supervisor, WorkerError,
+    Capabilities, Fault, GateBackend, Limits, SandboxReport, Supervisor, WorkerError,
     WorkerProgram,
     measuring::GateDevice,
     process::{Life, Process},
@@ -223,12 +223,8 @@ struct Decodes {
 
 /// Has a worker open `device`; the CPU needs no trying.
 fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerError> {
-    let backend = device.backend;
-    if backend == GateBackend::Cpu {
+    if device.backend == GateBackend::Cpu {
         return Ok(());
-    }
-    if !backend.is_built() {
-        return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
     }
     Process::spawn(&program.clone().with_gate(device), &Limits::default(), Life::Open)?;
     Ok(())

@@ -48,7 +48,7 @@ impl Fault {
         match self {
             Fault::Decode(error) => error.kind(),
             Fault::Backend(error) => error.kind(),
-            Fault::Gate(error) => error.kind(),
+            Fault::Gate(error) => error.kind,
             Fault::PixelsLost(_) => ErrorKind::Unavailable,
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,

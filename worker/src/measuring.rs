@@ -49,44 +49,16 @@ impl GateBackend {
     pub fn from_name(name: &str) -> Option<GateBackend> {
         GateBackend::ALL.into_iter().find(|backend| backend.as_str() == name)
     }
-
-    /// This program has it.
-    pub fn is_built(self) -> bool {
-        match self {
-            GateBackend::Cpu => true,
-            GateBackend::Wgpu => cfg!(feature = "wgpu-gate"),
-            GateBackend::Cuda => cfg!(feature = "cuda-gate"),
-        }
-    }
 }
 
-/// Why a backend does not measure here.
+/// Refusal of a backend that is not there, or does not measure as the CPU does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GateError {
-    /// The program was built without it.
-    #[error("this program was built without {}-gate", .backend.as_str())]
-    NotBuilt {
-        /// Which one.
-        backend: GateBackend,
-    },
-    /// It is not there, or does not measure as the CPU does.
-    #[error("{reason}")]
-    Refused {
-        /// What the caller is told it is.
-        kind: ErrorKind,
-        /// What is missing or wrong.
-        reason: String,
-    },
-}
-
-impl GateError {
-    /// The closed kind that decides what the caller is told.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            GateError::NotBuilt { .. } => ErrorKind::Unsupported,
-            GateError::Refused { kind, .. } => *kind,
-        }
-    }
+#[error("{reason}")]
+pub struct GateError {
+    /// Decides what the caller is told.
+    pub kind: ErrorKind,
+    /// Names what is missing or wrong.
+    pub reason: String,
 }
 
 /// A device that a worker is to measure with.
@@ -139,7 +111,7 @@ impl Measuring {
             },
         };
         let Some(opened) = opened else { return Ok(Measuring::default()) };
-        Measuring::at(opened).map_err(|error| GateError::Refused {
+        Measuring::at(opened).map_err(|error| GateError {
             kind: ErrorKind::Unavailable,
             reason: format!("no thread for the device: {error}"),
         })
@@ -253,7 +225,6 @@ struct Opened {
 fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
     match device.backend {
         GateBackend::Cpu => Ok(None),
-        #[cfg(feature = "wgpu-gate")]
         GateBackend::Wgpu => {
             let choice = match device.is_named {
                 true => shaders::AdapterChoice::Any,
@@ -265,7 +236,6 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
             let patience = if measurer.is_cpu() { Patience::CPU } else { Patience::GPU };
             Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia: None }))
         }
-        #[cfg(feature = "cuda-gate")]
         GateBackend::Cuda => {
             let measurer = kernels::CudaMeasurer::open(device.number as usize)
                 .map_err(|error| refused(error.kind(), &error))?;
@@ -273,18 +243,15 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
             let (patience, nvidia) = (Patience::GPU, Some(device.number));
             Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia }))
         }
-        #[cfg(not(all(feature = "wgpu-gate", feature = "cuda-gate")))]
-        backend => Err(GateError::NotBuilt { backend }),
     }
 }
 
-#[cfg(any(feature = "wgpu-gate", feature = "cuda-gate"))]
 fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateError {
-    GateError::Refused { kind, reason: error.to_string() }
+    GateError { kind, reason: error.to_string() }
 }
 
 wire_enum!(GateBackend, "gate backend", { 0 => Cpu, 1 => Wgpu, 2 => Cuda });
-wire_enum!(GateError, "gate error", { 1 => NotBuilt { backend }, 2 => Refused { kind, reason } });
+wire_struct!(GateError { kind, reason });
 wire_struct!(GateDevice { backend, number, is_named, was_there });
 wire_struct!(MeasuredBy { measurer, lost, late });
 
@@ -292,7 +259,7 @@ wire_struct!(MeasuredBy { measurer, lost, late });
 mod tests {
     use super::*;
 
-    /// No machine has as many devices; a program without the backend has none.
+    /// No machine has as many devices.
     #[test]
     fn a_device_that_is_there_no_more_is_replaced_by_the_cpu() {
         let device = |was_there| GateDevice {

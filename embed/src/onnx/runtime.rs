@@ -59,12 +59,8 @@ pub(super) fn builder(
 fn execution(provider: Provider) -> Result<ExecutionProviderDispatch, OnnxError> {
     let dispatch = match provider {
         Provider::Auto | Provider::Cpu => ep::CPU::default().build(),
-        #[cfg(feature = "cuda")]
         Provider::Cuda => ep::CUDA::default().build(),
-        #[cfg(feature = "cuda")]
         Provider::TensorRt => ep::TensorRT::default().build(),
-        #[cfg(not(feature = "cuda"))]
-        Provider::Cuda | Provider::TensorRt => return Err(OnnxError::NotBuilt(provider.name())),
     };
     Ok(dispatch.error_on_failure())
 }

@@ -152,8 +152,8 @@ async def cut(run):
         print("cancelled", flush=True)
         runs = await it.read("list_runs")
         assert runs["runs"][0]["run_id"] == run, runs
+        await told_to("again")
         call = asyncio.create_task(it.refused("ask_model", **ask))
-        print("asked again", flush=True)
         await told_to("killed")
         assert "no answer from" in (words := await call), words
         assert "Is the server running?" in (words := await it.refused("list_runs")), words

@@ -1,7 +1,9 @@
 //! What is tried, what is selected and what is passed over.
 
+use media::ErrorKind;
+
 use super::*;
-use crate::SandboxLevel;
+use crate::{GateError, SandboxLevel};
 
 fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> Tried {
     let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
@@ -115,8 +117,8 @@ fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerEr
     }
     if let Some(gate) = gate {
         if decoder == Backend::Nvdec && !gate.was_there {
-            let backend = gate.backend;
-            return Err(Fault::Gate(GateError::NotBuilt { backend }).into());
+            let reason = "no memory left".to_owned();
+            return Err(Fault::Gate(GateError { kind: ErrorKind::Unavailable, reason }).into());
         }
         supervisor.program = supervisor.program.with_gate(gate);
     }

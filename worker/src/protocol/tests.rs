@@ -287,10 +287,7 @@ fn fault() -> impl Strategy<Value = Fault> {
             Fault::Backend(BackendError::RenderNode { reason, path })
         }),
         ".{0,9}".prop_map(|reason| {
-            Fault::Gate(GateError::Refused { kind: media::ErrorKind::Unavailable, reason })
-        }),
-        gate_device().prop_map(|GateDevice { backend, .. }| {
-            Fault::Gate(GateError::NotBuilt { backend })
+            Fault::Gate(GateError { kind: media::ErrorKind::Unavailable, reason })
         }),
         option::of(".{0,10}").prop_map(|name| DecodeError::UnsupportedContainer { name }.into()),
         (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(width, height, max)| {
