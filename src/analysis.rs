@@ -11,40 +11,40 @@ use gate::{Gate, GateConfig, Reason};
 use media::{EventType, Marker, MarkerId, MarkerOrigin, Rate, Score, Signal};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
-/// What analysis says of one frame.
+/// Result of the analysis of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameResult {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// Why the gate would select it.
+    /// Reason of the gate's decision.
     pub reason: Reason,
-    /// What it is about by the gate, in the tenant's words.
+    /// Event type by the gate, in the tenant's words.
     pub event_type: EventType,
-    /// How sure the gate is.
+    /// Confidence of the gate.
     pub confidence: Score,
-    /// What came of asking a model; `None` where none was to be asked.
+    /// Outcome of asking a model; `None` where none was to be asked.
     pub insight: Option<Arc<Insight>>,
 }
 
-/// What came of asking a model about frames.
+/// Outcome of asking a model about frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Insight {
     /// An answer.
     Said(Said),
-    /// Why there is none, in words for the owner.
+    /// Reason that there is none, in words for the owner.
     Unsaid(String),
 }
 
-/// What a model said of frames.
+/// Finding of a model about frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// What they are about, in the tenant's words; `None` where the model did not say.
+    /// Event type, in the tenant's words; `None` where the model named none.
     pub event_type: Option<EventType>,
     /// The model called it a scene cut, whatever the tenant does.
     pub is_scene_cut: bool,
-    /// How sure the model is; `None` where it did not say.
+    /// Confidence of the model; `None` where it gave none.
     pub confidence: Option<Score>,
     /// The main object, in the tenant's words.
     pub object_label: Option<String>,
@@ -55,7 +55,7 @@ pub struct Said {
 }
 
 impl FrameResult {
-    /// What a model said.
+    /// Finding of a model, if one answered.
     pub fn said(&self) -> Option<&Said> {
         match self.insight.as_deref() {
             Some(Insight::Said(said)) => Some(said),
@@ -63,15 +63,15 @@ impl FrameResult {
         }
     }
 
-    /// What the frame is about and how sure that is: a model's word goes before the gate's, each
-    /// for itself.
+    /// Event type of the frame and its confidence: a model's value goes before the gate's, each for
+    /// itself.
     pub fn finding(&self) -> (&EventType, Score) {
         let said = self.said().and_then(|said| Some((said.event_type.as_ref()?, said.confidence)));
         let (event_type, confidence) = said.unwrap_or((&self.event_type, None));
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
-    /// Whose word its type is.
+    /// Origin of its event type.
     fn origin(&self) -> MarkerOrigin {
         let said = self.said().is_some_and(|said| said.event_type.is_some());
         if said { MarkerOrigin::Model } else { MarkerOrigin::Gate }
@@ -169,7 +169,7 @@ pub fn rate_of(frames: &[FrameResult]) -> Rate {
     Rate::from_f64(fps).unwrap_or(Rate::FASTEST)
 }
 
-/// How frames are grouped into the windows of their metadata.
+/// Limits of the windows into which frames are grouped for their metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windowing {
     /// Most frames in a window.

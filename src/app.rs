@@ -56,7 +56,7 @@ pub(crate) const ANALYSES_WAITING: usize = 64;
 /// Long answers that may wait for a processor.
 pub(crate) const READERS_WAITING: usize = 4096;
 
-/// Why the server does not start.
+/// Reason for which the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data directory cannot be made.
@@ -87,7 +87,7 @@ pub enum StartError {
     Backend {
         /// Its name.
         backend: &'static str,
-        /// What is missing.
+        /// Error of the worker.
         source: WorkerError,
     },
     /// A backend that is asked for by name does not measure.
@@ -95,7 +95,7 @@ pub enum StartError {
     Gate {
         /// Its name.
         backend: &'static str,
-        /// What is missing.
+        /// Error of the worker.
         source: WorkerError,
     },
     /// The log or the blobs do not open.
@@ -127,7 +127,7 @@ pub enum StartError {
     Transport {
         /// The setting that names it.
         setting: &'static str,
-        /// What the system says.
+        /// Error of the system.
         source: TransportError,
     },
     /// A certificate cannot be shown.
@@ -135,7 +135,7 @@ pub enum StartError {
     Certificate {
         /// The settings that name its files.
         settings: &'static str,
-        /// What is wrong with them.
+        /// Fault of the files.
         source: CertificateError,
     },
     /// The socket has no address.
@@ -143,7 +143,7 @@ pub enum StartError {
     Address(#[source] io::Error),
 }
 
-/// What lies on disk, and what counts it.
+/// Stores on disk, and the quota that counts them.
 struct Stores {
     registry: Arc<Registry>,
     blobs: BlobStore,
@@ -187,21 +187,21 @@ pub struct App {
     pub config: Config,
     /// Every run.
     pub registry: Arc<Registry>,
-    /// Where jobs run.
+    /// Runner of jobs.
     pub runner: Arc<Runner>,
     /// Stored stills.
     pub blobs: BlobStore,
     /// Small durable records.
     pub ledger: Ledger,
-    /// What is kept in PostgreSQL, where one is configured.
+    /// Database in PostgreSQL, where one is configured.
     pub database: Option<Database>,
     /// The way to other hosts.
     pub egress: Egress,
-    /// What sends events to their owners.
+    /// Delivery of events to their owners.
     pub webhooks: Arc<Webhooks>,
-    /// What copies descriptions to it.
+    /// Copying of descriptions to the database.
     pub mirror: Option<Arc<Mirror>>,
-    /// Where sources may lie.
+    /// Directories beneath which sources may lie.
     pub roots: Arc<Roots>,
     /// Requests that must not be carried out twice.
     pub idempotency: Arc<Idempotency>,
@@ -211,15 +211,15 @@ pub struct App {
     pub supervisor: Supervisor,
     /// Room that new work leaves on disk.
     pub reserve: Arc<Reserve>,
-    /// How much each principal stores.
+    /// Bytes that each principal stores.
     pub quota: Arc<Quota>,
-    /// How fast that grows.
+    /// Growth of the bytes stored, by the quarter of an hour.
     pub growth: Growth,
     /// Open connections.
     pub crowd: Arc<Crowd>,
     /// Removes what is old or unused.
     pub retention: Arc<Retention>,
-    /// What is counted and timed.
+    /// Counters and timings.
     pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: Rates,
@@ -233,17 +233,17 @@ pub struct App {
     pub tickets: Tickets,
     /// Bytes of answers that were made and are not yet sent.
     pub unsent: Arc<Quota>,
-    /// Where long answers are read and written out.
+    /// Permits to read and write out long answers.
     pub readers: Admission,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
-    /// What media workers can do.
+    /// Capabilities and isolation of media workers.
     pub workers: Workers,
     /// File jobs at once.
     pub jobs: usize,
     /// The jobs under way, and who waits for them.
     pub desk: Desk,
-    /// Where analyses run; each may take the memory of half a million frames.
+    /// Permits of analyses; each may take the memory of half a million frames.
     pub analyses: Admission,
     /// The way to the models.
     pub inference: Arc<Inference>,
@@ -415,7 +415,7 @@ impl App {
     }
 }
 
-/// What must be given an event before retention may remove it.
+/// Readers that must be given an event before retention may remove it.
 fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind> {
     let webhooks = Arc::clone(webhooks);
     let mut readers: Vec<Behind> = vec![Box::new(move || Ok(webhooks.behind()))];

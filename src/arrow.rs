@@ -32,7 +32,7 @@ pub enum Kind {
 pub struct Column {
     /// Keys, with dots between them.
     pub path: &'static str,
-    /// What the values are.
+    /// Type of the values.
     pub kind: Kind,
     /// A record may have null there.
     pub is_nullable: bool,

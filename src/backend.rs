@@ -1,4 +1,4 @@
-//! What decodes and measures here: the backends that the configuration asks for, tried in a real worker.
+//! Choice of the configured backends that decode and measure, tried in turn in a real worker.
 
 use decode::Backend;
 use worker::{
@@ -8,26 +8,26 @@ use worker::{
 
 use crate::app::StartError;
 
-/// What media workers can do, and how isolated they are.
+/// Capabilities and isolation of media workers.
 #[derive(Debug)]
 pub struct Workers {
-    /// What decodes first.
+    /// Backend that decodes first.
     pub backend: Backend,
     /// Backends that were tried before it, and why they were passed over.
     pub passed_over: Vec<(Backend, String)>,
-    /// What measures first.
+    /// Backend that measures first.
     pub gate: GateBackend,
     /// Backends that were tried before it, and why they were passed over.
     pub gate_passed_over: Vec<(GateBackend, String)>,
-    /// What they can do; `None` when none starts.
+    /// Capabilities; `None` when no worker starts.
     pub capabilities: Option<Capabilities>,
-    /// How isolated they are.
+    /// Isolation of the workers.
     pub sandbox: Isolation,
-    /// What their isolation lacks, or why none starts; `None` where it is full.
+    /// Parts that their isolation lacks, or the reason that none starts; `None` where it is full.
     pub sandbox_detail: Option<String>,
 }
 
-/// How isolated media workers are.
+/// Isolation of media workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// In every way that there is.
@@ -48,7 +48,7 @@ impl Isolation {
         }
     }
 
-    /// How isolated workers are that say `report`, and what they lack.
+    /// Isolation of workers that give `report`, and the parts that it lacks.
     fn of(report: &SandboxReport) -> (Isolation, Option<String>) {
         if report.is_full() {
             tracing::info!(%report, "media workers are sandboxed");
@@ -119,7 +119,7 @@ impl Workers {
         }
     }
 
-    /// Why no media is read; `None` where some is.
+    /// Reason that no media is read; `None` where some is.
     pub fn refusal(&self) -> Option<&str> {
         match self.sandbox {
             Isolation::Unavailable => self.sandbox_detail.as_deref(),
@@ -128,7 +128,7 @@ impl Workers {
     }
 }
 
-/// Why gate backends were passed over, said once.
+/// Logs each gate backend that was passed over, and gives the reasons as text.
 fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
     let told = |(backend, error): (GateBackend, WorkerError)| {
         let reason = error.to_string();

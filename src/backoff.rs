@@ -12,7 +12,7 @@ pub fn jitter() -> u32 {
 pub struct Backoff {
     /// After the first failure.
     pub first: Duration,
-    /// How much longer each further delay is.
+    /// Factor by which each further delay is longer.
     pub factor: u32,
     /// No delay is longer, but for the spread.
     pub longest: Duration,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use media::Label;
 
-/// How thorough an analysis is asked to be.
+/// Thoroughness that is asked of an analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Neither of the others.
@@ -40,7 +40,7 @@ impl Mode {
     }
 }
 
-/// What a model asks of whoever runs it.
+/// Hardware that a model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// Fewer than ten thousand million parameters: one consumer GPU.
@@ -72,7 +72,7 @@ pub struct Model {
     pub id: &'static str,
     /// Name under which its makers publish it, which stock servers list.
     pub upstream: &'static str,
-    /// What it asks for.
+    /// Hardware that it needs.
     pub tier: Tier,
     family: Family,
 }
@@ -153,7 +153,7 @@ pub struct Catalog {
 pub struct Listed<'a> {
     /// Id on the wire.
     pub id: &'a str,
-    /// What it asks for.
+    /// Hardware that it needs.
     pub tier: Tier,
 }
 
@@ -173,7 +173,7 @@ impl Catalog {
         catalog
     }
 
-    /// Whether a caller can name `name`.
+    /// Returns true where a caller can name `name`.
     pub fn contains(&self, name: &str) -> bool {
         model(name).is_some() || self.others.iter().any(|(known, _)| known == name)
     }

@@ -16,9 +16,9 @@ const DOWN_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// Wall time as far as the log's last event at the start, and the time since then, bear it out.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeClock {
-    /// What the system's clock said at the start.
+    /// Reading of the system's clock at the start.
     started: WallTime,
-    /// What is believed of it.
+    /// The same, at most [`DOWN_MAX`] after the log's last event.
     at_start: WallTime,
     since: Instant,
 }
@@ -29,7 +29,7 @@ pub struct Moment {
     /// The date. Ahead of `counted` while a long silence before the start is not believed, so that
     /// what is dated now is not old at the next start, which believes it.
     pub dated: WallTime,
-    /// What ages are counted to.
+    /// Time to which ages are counted.
     pub counted: WallTime,
 }
 

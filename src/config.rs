@@ -52,7 +52,7 @@ pub use vars::{Shown, VarError};
 /// Most bytes of a file that a setting names.
 pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Which browser origins may read answers.
+/// Browser origins that may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origins {
     /// These, exactly.
@@ -64,9 +64,9 @@ pub enum Origins {
 /// Everything the server can be told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where HTTP/1.1 and HTTP/2 are served.
+    /// Address at which HTTP/1.1 and HTTP/2 are served.
     pub bind_addr: SocketAddr,
-    /// How it is served there, and where else.
+    /// Certificate of that address, and HTTP/3.
     pub serving: Serving,
     /// Log, blobs and columns; absolute.
     pub data_dir: PathBuf,
@@ -84,9 +84,9 @@ pub struct Config {
     pub run_ttl: Duration,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
-    /// What decodes and measures.
+    /// Backends that decode and measure.
     pub decode: worker::Wanted,
-    /// What the sandbox of media workers must be like.
+    /// Isolation that media workers must have.
     pub sandbox: worker::SandboxPolicy,
     /// Thresholds of the gate.
     pub gate: GateConfig,
@@ -96,7 +96,7 @@ pub struct Config {
     pub disk_reserve: u64,
     /// Most bytes kept on disk.
     pub quotas: QuotaLimits,
-    /// How webhooks are delivered.
+    /// Attempts and timeout of webhook deliveries.
     pub webhooks: webhook::Settings,
     /// Ages after which things are removed.
     pub retention: Ages,
@@ -122,21 +122,21 @@ pub struct Config {
     pub rate_global: Option<NonZeroU32>,
     /// Requests a second of one principal.
     pub rate_principal: Option<NonZeroU32>,
-    /// How other hosts are reached.
+    /// Access to other hosts.
     pub egress: EgressConfig,
-    /// Which remote sources are ingested.
+    /// Remote sources that are ingested.
     pub remote: RemoteConfig,
     /// The model backends and admission to them.
     pub inference: InferenceConfig,
     /// Live sessions.
     pub live: LiveConfig,
-    /// What tells whether a live picture shows anything new.
+    /// Rules that tell whether a live picture shows anything new.
     pub novelty: NoveltyConfig,
-    /// Where spans are exported to.
+    /// Endpoint to which spans are exported.
     pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
     pub log_filter: String,
-    /// Which copies of the log are written.
+    /// Copies of the log that are written.
     pub log_format: crate::telemetry::LogFormat,
     /// Every setting as resolved.
     pub shown: Vec<Shown>,

@@ -28,14 +28,14 @@ pub use feedback::{Feedback, FeedbackPage, NewFeedback};
 pub use mirror::Mirror;
 pub use target::Target;
 
-/// How often an unreachable database is tried again before it has its schema.
+/// Delays of the attempts to reach a database before it has its schema.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(250), factor: 2, longest: Duration::from_secs(10) };
 
-/// How the database is used.
+/// Target of the database, and limits of its use.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it is and how it is reached.
+    /// Address and credentials.
     pub target: Target,
     /// Most connections.
     pub connections: usize,
@@ -43,7 +43,7 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
-/// Why the database did not do what it was asked.
+/// Reason for which a use of the database failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// Its schema is not there yet, for this reason.
@@ -135,7 +135,7 @@ pub struct Database {
     lost: Arc<Notify>,
 }
 
-/// Whether the tables are there.
+/// State of the tables.
 enum Schema {
     Unknown,
     Missing(Arc<str>),
@@ -217,7 +217,7 @@ impl Database {
         Ok(Lease(Some(self.pool.get().await?)))
     }
 
-    /// What `work` comes to within the time that a use may take.
+    /// Result of `work` within the time that a use may take.
     async fn bounded<T>(
         &self,
         work: impl Future<Output = Result<T, DatabaseError>>,

@@ -55,7 +55,7 @@ fn raise() -> io::Result<u64> {
     Ok(maximum.unwrap_or(u64::MAX))
 }
 
-/// How many of `asked` connections the `given` descriptors have room for.
+/// Number of connections, of those `asked`, for which the `given` descriptors have room.
 fn connections(asked: usize, given: u64) -> Result<usize, TooFew> {
     let room = given.saturating_sub(RESERVED);
     if room < CONNECTIONS_MIN {

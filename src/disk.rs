@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an answer of the system holds.
+/// Time for which an answer of the system holds.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Less is free than is kept in reserve.
@@ -37,7 +37,7 @@ impl Reserve {
         Reserve { dir, bytes, seen: Mutex::default() }
     }
 
-    /// What is missing, if anything, as of the last second.
+    /// Shortage of free bytes, if any, as of the last second.
     pub fn check(&self) -> io::Result<Option<Low>> {
         let (_, free) = self.free()?;
         Ok((free < self.bytes).then_some(Low { free, reserve: self.bytes }))

@@ -41,11 +41,11 @@ impl Status {
 pub struct Check {
     /// Its name.
     pub name: String,
-    /// How it ended.
+    /// Result of the check.
     pub status: Status,
-    /// What was found.
+    /// Finding of the check.
     pub message: String,
-    /// What to do about it; `None` where nothing is to be done.
+    /// Remedy; `None` where nothing is to be done.
     pub advice: Option<String>,
 }
 

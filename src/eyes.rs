@@ -1,6 +1,6 @@
-//! What turns pictures into embeddings, for whoever asks whether one shows anything new.
+//! Turns pictures into embeddings, by which callers tell whether one shows anything new.
 //!
-//! Whatever goes wrong here is counted, and answered by asking a model as if there were no eyes.
+//! Every failure is counted, and answered by asking a model as if there were no embedder.
 
 use std::{io, sync::Arc, time::Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision},
 };
 
-/// Why pictures cannot be embedded.
+/// Reason that pictures cannot be embedded.
 #[derive(Debug, thiserror::Error)]
 pub enum EyesError {
     /// The model does not run.
@@ -28,7 +28,7 @@ pub enum EyesError {
     Thread(#[from] io::Error),
 }
 
-/// Why a picture was not embedded.
+/// Reason that a picture was not embedded.
 #[derive(Debug, thiserror::Error)]
 enum Unseen {
     #[error(transparent)]
@@ -37,7 +37,7 @@ enum Unseen {
     Sidecar(#[from] SidecarError),
 }
 
-/// What turns pictures into embeddings.
+/// Embedder of pictures.
 #[derive(Clone)]
 pub enum Eyes {
     /// A model in this process.
@@ -47,7 +47,7 @@ pub enum Eyes {
 }
 
 impl Eyes {
-    /// What `config` asks for; a model is tried out, and what runs it told.
+    /// Starts the embedder of `config`, tries a model out, and sets the gauge of its provider.
     pub fn open(config: &NoveltyConfig, metrics: &Metrics) -> Result<Option<Eyes>, EyesError> {
         let eyes = Eyes::of(config)?;
         let provider = eyes.as_ref().map(Eyes::provider);
@@ -74,7 +74,7 @@ impl Eyes {
         })
     }
 
-    /// What it runs on, for people.
+    /// Execution provider, or `sidecar`.
     pub fn provider(&self) -> &'static str {
         match self {
             Eyes::Model(model) => model.provider(),
@@ -143,7 +143,7 @@ impl Eyes {
 }
 
 impl NoveltyDecision {
-    /// How `novelty` is counted.
+    /// Decision under which `novelty` is counted.
     pub fn of(novelty: &embed::Novelty) -> NoveltyDecision {
         match novelty {
             embed::Novelty::Reuse(_) => NoveltyDecision::Reuse,
@@ -151,7 +151,7 @@ impl NoveltyDecision {
         }
     }
 
-    /// How what is new for this reason is counted.
+    /// Decision under which a picture that is new for this reason is counted.
     pub fn of_newness(newness: Newness) -> NoveltyDecision {
         match newness {
             Newness::First => NoveltyDecision::First,

@@ -34,7 +34,7 @@ use charges::Charges;
 use records::State;
 pub use trace::Trace;
 
-/// How long an answer is kept.
+/// Time for which an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Records of one owner; with so many it begins nothing new.
 pub const RECORDS_MAX: usize = 4096;
@@ -55,7 +55,7 @@ const EXPIRED_AT_ONCE: usize = 1000;
 /// [`TRACED_MAX`] events.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Why room cannot be made.
+/// Reason that room cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The ledger failed.
@@ -66,7 +66,7 @@ pub enum KeysError {
     Log(#[from] TimelineError),
 }
 
-/// What one key stands for: an owner, a route and the key.
+/// Scope of one key: an owner, a route and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     owner: Principal,
@@ -74,7 +74,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whose key it is.
+    /// Owner of the key.
     pub fn owner(&self) -> &Principal {
         &self.owner
     }
@@ -85,7 +85,7 @@ impl Scope {
     }
 }
 
-/// What tells one body from another.
+/// Digest that tells one body from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -117,7 +117,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// What a key was used for before.
+/// Earlier use of a key.
 pub enum Begun {
     /// Nothing: carry the request out.
     Fresh(Attempt),
@@ -129,7 +129,7 @@ pub enum Begun {
     UnderWay,
     /// Nothing, and its owner has as many records as may be.
     Full {
-        /// When the oldest of them is over.
+        /// Time until the oldest of them is over.
         frees_in: Duration,
     },
 }
@@ -151,7 +151,7 @@ pub struct Idempotency {
     clock: AgeClock,
     charges: Charges,
     under_way: Mutex<HashSet<Scope>>,
-    /// When room was last looked for, by owner.
+    /// Time of the last look for room, by owner.
     looked: Mutex<HashMap<Principal, Instant>>,
 }
 
@@ -171,7 +171,7 @@ impl Idempotency {
         Ok(Arc::new(keys))
     }
 
-    /// What records are dated with, and their ages counted to.
+    /// Moment with which records are dated, and to which their ages are counted.
     pub fn now(&self) -> Moment {
         self.clock.moment()
     }
@@ -241,7 +241,7 @@ impl Idempotency {
         Ok(Begun::Fresh(attempt))
     }
 
-    /// When room for a further answer of `owner` frees, where there is none now.
+    /// Time until room for a further answer of `owner` frees, where there is none now.
     pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, LedgerError> {
         let oldest = oldest_kept(self.now().counted);
         let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
@@ -293,7 +293,7 @@ impl Idempotency {
         Ok(made)
     }
 
-    /// Whether it is time to look for room of `owner`; it is remembered as done.
+    /// Returns true where it is time to look for room of `owner`; it is remembered as done.
     fn looks_now(&self, owner: &Principal) -> bool {
         // Every change is one insert or retain: a panic leaves the map usable.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

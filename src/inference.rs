@@ -44,18 +44,18 @@ pub use waiting::Waiting;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Who asks, and for what.
+/// Requester of an inference, and its terms.
 #[derive(Clone)]
 pub struct Asker {
     /// The request.
     pub request_id: RequestId,
-    /// Who pays.
+    /// Principal that pays.
     pub principal: Principal,
     /// The run it is for; asks of one run take turns with those of others.
     pub run: Option<Arc<Run>>,
-    /// Who waits for the answer.
+    /// Class of the requester: a caller that waits now, or a job.
     pub class: Class,
-    /// How long it may wait for a place; the setting when `None`.
+    /// Longest wait for a permit; the setting when `None`.
     pub patience: Option<Duration>,
     /// In that time it also waits for backends that rest or are tried; where it does not, whoever asks
     /// is told and sees to it.
@@ -136,12 +136,12 @@ impl Inference {
         self.chain.candidates(model).map(|backend| Arc::clone(&backend.name)).collect()
     }
 
-    /// What waits and what is under way.
+    /// Requests that wait, and those under way.
     pub fn load(&self) -> Load {
         self.admission.load()
     }
 
-    /// How long an ask waits for a place that says nothing of it.
+    /// Longest wait for a permit of a request that gives none.
     pub fn wait(&self) -> Duration {
         self.limits.wait
     }
@@ -151,7 +151,7 @@ impl Inference {
         self.limits.tokens_per_day > 0
     }
 
-    /// What `principal` has used of this day's tokens, and the limit; `None` without one.
+    /// Tokens of this day that `principal` has used, and the limit; `None` without one.
     pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
         let limit = self.limits.tokens_per_day;
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
@@ -260,8 +260,8 @@ impl Inference {
         self.tell_if_low(asker).await;
     }
 
-    /// What the caller is told of `error`: that there were too few tokens left when it was about to
-    /// be asked is the same as before.
+    /// Failure that the caller gets for `error`: too few tokens left when it was about to be asked
+    /// is the same as before.
     fn failed(&self, asker: &Asker, error: InferError, asked: u64) -> InferenceError {
         let spent = match self.admission.used(&asker.principal.as_str().into()) {
             Some(Use { used, limit, .. }) if error == InferError::NoBudget => {

@@ -16,12 +16,12 @@ pub use fields::{
     Fields, boolean, digits, integer, name, number, parsed, said, score, signed, text,
 };
 
-/// What is wrong with one field, in words for whoever sent it.
+/// Fault of one field, in words for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// Path of the field, such as `frames[3].pts_ms`.
     pub field: String,
-    /// What it must be.
+    /// Requirement that its value does not meet.
     pub message: String,
 }
 
@@ -43,7 +43,7 @@ impl Detail {
 /// Bytes of a field's name that are repeated.
 const FIELD_BYTES_MAX: usize = 128;
 
-/// Why a value is refused, without its field's name.
+/// Reason for which a value is refused, without its field's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem(pub Cow<'static, str>);
 
@@ -59,7 +59,7 @@ impl From<String> for Problem {
     }
 }
 
-/// Why text is not the JSON that was asked for.
+/// Reason for which text is not the JSON that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// Not JSON.

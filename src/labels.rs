@@ -14,7 +14,7 @@ use crate::{
     json::{self, Detail, JsonError, Problem},
 };
 
-/// Why a label map file is not used.
+/// Reason for which a label map file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
     /// It cannot be read.
@@ -30,7 +30,7 @@ pub enum LabelError {
     Content {
         /// The file.
         path: String,
-        /// What is wrong, and where.
+        /// Fault, and its place.
         source: JsonError,
     },
 }
@@ -80,7 +80,7 @@ impl LabelMaps {
         tenant.and_then(|tenant| self.0.get(tenant)).or_else(|| self.0.get("*"))
     }
 
-    /// What `tenant` calls an event type.
+    /// Name that `tenant` gives an event type.
     pub fn event_type(&self, tenant: Option<&str>, event_type: EventType) -> EventType {
         let renamed = self
             .of(tenant)
@@ -88,7 +88,7 @@ impl LabelMaps {
         renamed.map_or(event_type, |name| EventType::from_name(&name))
     }
 
-    /// What `tenant` calls an object.
+    /// Name that `tenant` gives an object.
     pub fn object_label<'a>(&'a self, tenant: Option<&str>, label: &'a str) -> Cow<'a, str> {
         let renamed =
             self.of(tenant).and_then(|labels| labels.object_labels.get(&normalised(label)));
@@ -101,17 +101,17 @@ impl LabelMaps {
 pub struct Words {
     /// Every tenant's.
     pub maps: Arc<LabelMaps>,
-    /// Whose.
+    /// The tenant; labels of `*` hold for `None` and for tenants without any.
     pub tenant: Option<String>,
 }
 
 impl Words {
-    /// What the tenant calls an event type.
+    /// Name that the tenant gives an event type.
     pub fn event_type(&self, event_type: EventType) -> EventType {
         self.maps.event_type(self.tenant.as_deref(), event_type)
     }
 
-    /// What the tenant calls an object.
+    /// Name that the tenant gives an object.
     pub fn object_label(&self, label: &str) -> String {
         self.maps.object_label(self.tenant.as_deref(), label).into_owned()
     }

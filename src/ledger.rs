@@ -24,10 +24,10 @@ use timeline::held::HeldDir;
 
 /// Memory that pages may stay in; the system's page cache is behind it.
 const CACHE_BYTES: usize = 8 << 20;
-/// What [`Ledger::check`] writes, to see whether it can.
+/// Table that [`Ledger::check`] writes, to see whether it can.
 const PROBE: TableDefinition<'_, &str, u64> = TableDefinition::new("probe");
 
-/// Why records cannot be read or written.
+/// Failure to read or write records.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger failed: {0}")]
 pub struct LedgerError(#[from] redb::Error);
@@ -62,12 +62,12 @@ struct Shared {
     database: RwLock<Option<Database>>,
     /// The disk failed after the last write that it took.
     failing: AtomicBool,
-    /// What becomes of the next writes.
+    /// Faults of the next writes.
     #[cfg(test)]
     faults: std::sync::Mutex<std::collections::VecDeque<Fault>>,
 }
 
-/// How a test has the disk fail a write.
+/// Failure of the disk that a test injects.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -93,7 +93,7 @@ impl Ledger {
         })))
     }
 
-    /// What `look` finds, in one unchanging view of all tables.
+    /// Result of `look`, in one unchanging view of all tables.
     pub fn read<T>(
         &self,
         look: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,

@@ -6,10 +6,10 @@ use media::Signal;
 /// Frames that are decided differently and told one by one; the others are counted.
 pub const DIFFERENCES_MAX: usize = 10_000;
 
-/// What a gate decides about a frame.
+/// Decision of a gate about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is remarkable.
+    /// Reason of the decision.
     pub reason: Reason,
     /// It is kept.
     pub selected: bool,

@@ -54,7 +54,7 @@ pub type TraceId = Text<1, 64>;
 /// Number of a frame.
 pub type Index = Int<0, { (1 << 53) - 1 }>;
 
-/// What to analyze.
+/// Frames to analyze, and options.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 struct AnalyzeRequest {
@@ -80,7 +80,7 @@ struct AnalyzeRequest {
     /// Visible ASCII; the request's id when missing.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     trace_id: Option<String>,
-    /// How far apart segments may be for one to finalize the other; 3 when missing.
+    /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
     marker_correction_window_frames: Option<Index>,
     /// Thresholds of this analysis alone.
@@ -110,7 +110,7 @@ pub struct FrameSignals {
     scene_score: Option<terms::Fraction>,
 }
 
-/// What an analysis came to.
+/// Result of an analysis.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes")]
 struct AnalyzeAnswer {
@@ -126,7 +126,7 @@ struct AnalyzeAnswer {
     dry_run: DryRun,
 }
 
-/// What an answer has beside markers and metadata.
+/// Fields of an answer beside markers and metadata.
 #[derive(Serialize)]
 struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ fn hash(value: &Value) -> Result<u64, Problem> {
     found.ok_or("must be a string of 16 hexadecimal digits".into())
 }
 
-/// How frames are to be grouped into windows.
+/// Windows of frames that a request asks for.
 pub fn windowing(fields: &mut Fields<'_>) -> Windowing {
     let window_size = fields.optional("window_size", WindowSize::read);
     let segment_ms = fields.optional("segment_ms", SegmentMs::read);

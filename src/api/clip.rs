@@ -36,7 +36,7 @@ type ClipTime = Int<0, { i64::MAX as u64 }>;
 /// Tells where in the source a clip begins.
 const STARTS_AT: &str = "x-clip-starts-at-ms";
 
-/// Which part of the source.
+/// Part of the source.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `span` reads")]
@@ -62,7 +62,7 @@ fn span(mut fields: Fields<'_>) -> Result<Range<i64>, ApiError> {
     Ok(fields.finish(|| Some(from? as i64..to? as i64))?)
 }
 
-/// Where the range lies outside the source, that is what is wrong.
+/// Blames the bound of the range that lies outside the source.
 fn told(error: IngestError) -> ApiError {
     match &error {
         IngestError::Worker(WorkerError::Fault(Fault::Decode(fault))) => match fault {

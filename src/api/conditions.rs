@@ -5,12 +5,12 @@ use std::time::SystemTime;
 use http::{HeaderMap, HeaderName, header};
 use utoipa::IntoParams;
 
-/// What tells two versions of a thing apart.
+/// Validators of a version of a stored thing (RFC 9110 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Entity tag, quotes included; strong.
     pub etag: String,
-    /// When it was last changed, where that is told: whole seconds.
+    /// Time of the last change, where that is told: whole seconds.
     pub modified: Option<SystemTime>,
 }
 
@@ -33,7 +33,7 @@ pub struct Conditions {
     if_modified_since: Option<String>,
 }
 
-/// What the conditions of a request come to.
+/// Result of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// They hold, or there are none.
@@ -65,7 +65,7 @@ pub fn evaluate(headers: &HeaderMap, version: &Version) -> Outcome {
     Outcome::Send
 }
 
-/// Whether a range may be served (RFC 9110 13.1.5): no condition, or one for this very version.
+/// Returns true where RFC 9110 13.1.5 allows a range: no condition, or one for this very version.
 ///
 /// A date is a strong validator only when the thing did not change in the second of the answer.
 pub fn allows_range(headers: &HeaderMap, version: &Version, now: SystemTime) -> bool {

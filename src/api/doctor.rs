@@ -26,9 +26,9 @@ struct CheckRecord {
     name: String,
     #[schema(value_type = terms::CheckStatus)]
     status: &'static str,
-    /// What was found.
+    /// Finding of the check.
     message: String,
-    /// What to do about it; null where nothing is to be done.
+    /// Remedy; null where nothing is to be done.
     #[schema(required = true)]
     advice: Option<String>,
 }

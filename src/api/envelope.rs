@@ -97,7 +97,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     response
 }
 
-/// Whether every failure at `path` is plain text: of WHIP and of serving files.
+/// Returns true where every failure at `path` is plain text: of WHIP and of serving files.
 pub fn fails_in_plain_text(path: &str) -> bool {
     path.starts_with(whip::BASE) || path.starts_with("/v1/files/")
 }
@@ -122,7 +122,7 @@ fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
     span
 }
 
-/// What no route gets to see.
+/// Answer to a request that is refused before any route.
 fn refused(app: &App, request: &Request) -> Option<Response> {
     if let Err(error) = app.rates.of_all() {
         return Some(error.into_response());

@@ -40,7 +40,7 @@ use crate::{
 /// Seconds a caller is asked to wait when no better figure is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a request fails.
+/// Reason of a failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// Fields that cannot be accepted.
@@ -67,9 +67,9 @@ pub enum ApiError {
     /// Too many requests.
     #[error("rate limit exceeded")]
     RateLimited {
-        /// Whose requests are limited.
+        /// The limit that the request met.
         of: Refusal,
-        /// When a request will be accepted.
+        /// Time until a request will be accepted.
         retry_after: Duration,
     },
     /// As many bytes of answers as may wait to be taken by the caller, or by all.
@@ -90,7 +90,7 @@ pub enum ApiError {
     /// As many long answers wait to be made as may.
     #[error("as many long answers as may are waiting to be made: ask again later")]
     ReadersFull,
-    /// What was asked for is kept in a database, and none is configured.
+    /// The database that the request needs is not configured.
     #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
     DatabaseMissing,
     /// The database did not do it.
@@ -158,7 +158,7 @@ pub enum ApiError {
          without a key and without Prefer, or later"
     )]
     KeysFull {
-        /// When the first of them is forgotten.
+        /// Time until the first of them is forgotten.
         frees_in: Duration,
     },
     /// The ledger refused.
@@ -396,7 +396,7 @@ impl ApiError {
         response
     }
 
-    /// What an envelope says.
+    /// Body of the envelope; logs the failure where the status is 500 or 503.
     pub fn body(&self, request_id: RequestId) -> ErrorBody {
         let (status, code) = self.status_and_code();
         let mut details = self.details();
@@ -469,7 +469,7 @@ pub struct Envelope {
     error: ErrorBody,
 }
 
-/// What failed.
+/// A failure.
 #[derive(Serialize, ToSchema)]
 pub struct ErrorBody {
     /// The kind of failure, for programs.
@@ -482,12 +482,12 @@ pub struct ErrorBody {
     details: Vec<DetailRecord>,
 }
 
-/// What is wrong with one field.
+/// A field that is not acceptable, or a figure of the failure, such as `limit`.
 #[derive(Serialize, ToSchema)]
 struct DetailRecord {
     /// Path of the field, such as `frames[3].pts_ms`.
     field: String,
-    /// What it must be.
+    /// Fault of the field, or the figure.
     message: String,
 }
 

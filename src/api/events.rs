@@ -31,7 +31,7 @@ use crate::{
 /// A page ends early once its payloads are this long together.
 const PAGE_BYTES: u64 = 8 << 20;
 
-/// Where reading starts.
+/// First event to read.
 pub type FromSeq = Int<0, { u64::MAX }>;
 /// Events in an answer to a query.
 pub type QueryLimit = Int<1, 10_000>;
@@ -40,7 +40,7 @@ pub type WaitMs = Int<0, 30_000>;
 /// Events where a caller gives no limit.
 pub const QUERY_DEFAULT: u64 = 1000;
 
-/// What to read.
+/// Events to read.
 #[derive(Clone)]
 struct Wanted {
     from: Seq,
@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    /// What its events hold in memory.
+    /// Bytes of memory that its events hold.
     fn held_bytes(&self) -> usize {
         self.events.iter().map(EventParts::held_bytes).sum()
     }
@@ -85,7 +85,7 @@ fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, Ap
     Ok(page)
 }
 
-/// Which events.
+/// Events to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
@@ -156,7 +156,7 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
     })
 }
 
-/// What to look for.
+/// Events to look for.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` reads")]
 struct QueryRequest {
@@ -174,7 +174,7 @@ struct QueryRequest {
     wait_ms: Option<WaitMs>,
 }
 
-/// What was found, and where to go on.
+/// Events that were found, and the start of the next query.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct QueryAnswer {
@@ -187,7 +187,7 @@ struct QueryAnswer {
     has_more: bool,
 }
 
-/// What was looked for.
+/// The query, repeated.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct QueryEcho {

@@ -22,7 +22,7 @@ use crate::{
 /// Largest JSON body.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Who asks; put there by the authentication layer.
+/// Identity of the caller; put there by the authentication layer.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The request.
@@ -50,7 +50,7 @@ pub struct Prefix(String);
 const PREFIX_BYTES_MAX: usize = 256;
 
 impl Prefix {
-    /// That of a request.
+    /// Prefix of a request.
     pub fn of(request: &Request) -> Prefix {
         let is_trusted = request.extensions().get().is_some_and(|Peer(address)| match address {
             IpAddr::V4(address) => address.is_loopback() || address.is_private(),
@@ -193,7 +193,7 @@ pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), A
     Ok((parts, body))
 }
 
-/// Who asks, for a layer below the one that authenticates.
+/// Caller of a request, for a layer below the one that authenticates.
 pub fn caller(request: &Request) -> Result<Caller, ApiError> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or(ApiError::Bug("a layer outside the authentication layer asks for its caller"))

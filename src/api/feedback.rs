@@ -1,4 +1,4 @@
-//! What callers say of their runs; kept in the database, listed newest first.
+//! Feedback of callers on their runs; kept in the database, listed newest first.
 
 use std::sync::Arc;
 
@@ -50,10 +50,10 @@ fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result
 pub type Rating = Int<0, 10>;
 /// The caller's own word for what it is about.
 pub type Category = Text<1, 128>;
-/// What a caller has to say.
+/// Text of a piece of feedback.
 pub type Words = Text<0, 8192>;
 
-/// What a caller thinks of a run.
+/// Feedback of a caller on a run.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `submit` reads")]
 struct FeedbackRequest {
@@ -117,7 +117,7 @@ pub async fn submit(
     Ok(Json(Submitted { request_id, run_id, feedback_id: id, status: "submitted" }).into_response())
 }
 
-/// What a caller said of a run.
+/// Feedback on a run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Feedback)]
 struct FeedbackRecord {
@@ -191,7 +191,7 @@ pub async fn list(
     made.await?
 }
 
-/// What follows `page`, and `page` itself, looked up some at a time.
+/// Feedback of `page` and of all pages after it, looked up some at a time.
 fn whole(
     app: Arc<App>,
     owner: Principal,

@@ -71,7 +71,7 @@ pub fn stored(app: &App, upload: Upload) -> Result<Found, SourceError> {
     Ok(Found { file, size: bytes, version, name, kind })
 }
 
-/// What a caller is told of a file that is not opened.
+/// Failure that a caller gets for a file that is not opened.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::ParentComponent | SourceError::Malformed(_) => {
@@ -129,7 +129,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Which page of a list of files.
+/// Page of a list of files.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
@@ -137,7 +137,7 @@ struct FilesQuery {
     /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
-    /// Where the page starts, as the `Link` header of the page before says.
+    /// Start of the page, as the `Link` header of the page before says.
     cursor: Option<terms::FileCursor>,
 }
 
@@ -145,12 +145,12 @@ struct FilesQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = File)]
 struct FileRecord {
-    /// Where it is on the server: a `source_uri` for its owner.
+    /// Path on the server: a `source_uri` for its owner.
     file_path: String,
     /// Its name under `/v1/files/`.
     #[schema(value_type = terms::FileName)]
     file_name: String,
-    /// What its uploader called it.
+    /// Name that its uploader gave it.
     original_name: String,
     bytes: u64,
     #[serde(serialize_with = "shown")]

@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it can work.
+//! Liveness of the server, and its readiness to work.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{ApiResult, App, extract::Caller, openapi::terms, wire::shown};
 
-/// That the server answers.
+/// Liveness of the server.
 #[derive(Serialize, ToSchema)]
 pub struct Alive {
     /// Always `ok`.
@@ -27,7 +27,7 @@ pub async fn health() -> Json<Alive> {
     Json(Alive { status: "ok" })
 }
 
-/// Whether the server can work.
+/// Readiness of the server.
 #[derive(Serialize, ToSchema)]
 struct Readiness {
     #[serde(serialize_with = "shown")]
@@ -35,14 +35,14 @@ struct Readiness {
     request_id: RequestId,
     /// `ready` or `not_ready`.
     status: &'static str,
-    /// Why it cannot work now, in words.
+    /// Reasons for which it cannot work now, in words.
     reasons: Vec<String>,
     /// Programs that some work needs and that were not found at start.
     missing_tools: Vec<MissingTool>,
-    /// How isolated media workers are: `full`, `partial` or `unavailable`.
+    /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
-    /// What their isolation lacks, and where no media is read the setting that allows it; null where it
-    /// is full.
+    /// Parts that their isolation lacks, and where no media is read the setting that allows it;
+    /// null where it is full.
     #[schema(required = true)]
     sandbox_detail: Option<String>,
 }
@@ -53,7 +53,7 @@ struct MissingTool {
     name: &'static str,
     /// The setting that says where it is.
     variable: &'static str,
-    /// Where it was looked for.
+    /// Places in which it was looked for.
     searched: String,
 }
 
@@ -94,7 +94,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
     Ok(response)
 }
 
-/// Why the server cannot work now, in words.
+/// Reasons for which the server cannot work now, in words.
 pub fn reasons(app: &App) -> Vec<String> {
     let mut reasons = Vec::new();
     match app.registry.timeline().state() {

@@ -228,7 +228,7 @@ fn check_body(known: Fingerprint, asked: Fingerprint) -> Result<(), ApiError> {
     Err(ApiError::field(KEY.as_str(), text))
 }
 
-/// What the request's key stands for; `None` without one.
+/// Scope of the request's key; `None` without one.
 fn scope(request: &Request) -> Result<Option<Scope>, ApiError> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
     let route = format!("{} {}", request.method(), request.uri().path());
@@ -245,7 +245,7 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     text.map(Some).ok_or_else(told)
 }
 
-/// Whether the log takes events.
+/// Returns true while the log takes events.
 fn takes_events(app: &App) -> bool {
     app.registry.timeline().state() == Health::Writable
 }
@@ -255,7 +255,7 @@ pub fn run_in(path: &str) -> Option<RunId> {
     path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
 }
 
-/// Whether the answer to a request is worth keeping.
+/// Returns true where the answer to a request is to be kept.
 fn did_something(status: StatusCode, error: Option<&ApiError>) -> bool {
     status.is_success() || error.is_some_and(ApiError::ended_the_run)
 }

@@ -45,7 +45,7 @@ use question::Question;
 pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Inference)]
 pub struct InferAnswer {
@@ -167,11 +167,11 @@ pub async fn infer(
     ask(&app, &caller, question, 0, manner).await.map(Json)
 }
 
-/// How an answer is waited for.
+/// Terms on which an answer is waited for.
 #[derive(Clone)]
 struct Manner {
     class: Class,
-    /// When the request came.
+    /// Time at which the request came.
     since: Instant,
     /// Longest wait for a place.
     patience: Duration,
@@ -180,8 +180,8 @@ struct Manner {
 }
 
 impl Manner {
-    /// How long `question` waits until it is asked again: where `error` is that its backends are
-    /// left alone for a while, what is left of a batch would fail within a moment.
+    /// Time until `question` is asked again, where `error` is that its backends' breakers are open:
+    /// without a pause, what is left of a batch would fail within a moment.
     fn pause(&self, error: &InferenceError, question: Try) -> Option<Duration> {
         let InferenceError::Infer(error) = error else { return None };
         let is_open = |one: &Failed| matches!(one.failure, Failure::Open { .. });

@@ -44,7 +44,7 @@ pub fn rate(value: &serde_json::Value) -> Result<Rate, Problem> {
     Rate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
-/// How frames are to be chosen, and the rate of the policy `fixed`, which it cannot do without.
+/// Sampling policy, and the rate of the policy `fixed`, which requires one.
 pub fn sampling(fields: &mut Fields<'_>) -> (SamplingPolicy, Option<Rate>) {
     let policy = fields
         .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
@@ -62,7 +62,7 @@ pub fn default_stream() -> StreamId {
     DEFAULT_STREAM.parse().expect("a valid stream id")
 }
 
-/// What to ingest; other fields are refused.
+/// Source to ingest, and options; other fields are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 struct IngestRequest {
@@ -115,7 +115,7 @@ fn read(body: &Body, server: GateConfig) -> Result<Request<'_>, ApiError> {
     read.map_err(ApiError::Invalid)
 }
 
-/// What an ingest came to.
+/// Result of an ingest.
 #[derive(Serialize, ToSchema)]
 pub struct IngestAnswer {
     #[serde(serialize_with = "shown")]

@@ -119,7 +119,7 @@ impl Interaction {
     }
 }
 
-/// What models said in the events `seqs` of `run`, of index `index` where one is given.
+/// Answers of models in the events `seqs` of `run`, of index `index` where one is given.
 fn said(
     timeline: Timeline,
     run: Arc<Run>,
@@ -142,7 +142,7 @@ fn said(
     seqs.into_iter().filter_map(move |seq| read(seq).transpose())
 }
 
-/// Which interactions.
+/// Interactions to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
@@ -151,7 +151,7 @@ struct InteractionsQuery {
     index: Option<terms::Label>,
 }
 
-/// What models said of a run.
+/// Answers of models about a run.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunInteractions {

@@ -90,7 +90,7 @@ impl Named {
     }
 }
 
-/// How long to wait.
+/// Longest wait for the end of a job.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `fetch` reads")]

@@ -1,6 +1,6 @@
-//! What is refused while keys are off: then whoever reaches the port may act, and the pages that a
-//! browser on this machine shows reach it. A page that has its own name lead here says that name; one
-//! of another site sends what a form can send, which a browser asks nobody about.
+//! Refusals while keys are off: then everybody who reaches the port may act, and so may pages that
+//! a browser on this machine shows. A page of another site with its own name for this host sends
+//! that name; any other can send only what a form sends, without a CORS preflight.
 
 use std::net::{IpAddr, SocketAddr};
 

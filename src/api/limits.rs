@@ -67,17 +67,17 @@ struct Limit {
     /// The most that is accepted; null where the limit is off.
     #[schema(value_type = Option<f64>, required = true)]
     max: Option<Number>,
-    /// What holds where a caller gives nothing; absent where there is none.
+    /// Value where a caller gives none; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = f64, required = false)]
     default: Option<Number>,
-    /// What is counted.
+    /// Unit of the figures.
     unit: &'static str,
     /// The setting that moves it; absent where none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     setting: Option<&'static str>,
-    /// What the caller uses of it now; absent where that is not counted.
+    /// Amount that the caller uses now; absent where that is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = f64, required = false)]
     used: Option<Number>,
@@ -149,7 +149,7 @@ fn of_markers() -> Limit {
     Limit::within(numbers(0.0..=1.0), "confidence").default(number(threshold.as_f64()))
 }
 
-/// What a request may say; past one 422.
+/// Limits of the fields of requests; past one 422.
 fn of_fields() -> BTreeMap<&'static str, Limit> {
     let window = MarkerConfig::default().correction_window_frames;
     BTreeMap::from([
@@ -199,7 +199,7 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// What a request to reason may say; past one 422.
+/// Limits of the fields of a request to reason; past one 422.
 fn of_reason() -> BTreeMap<&'static str, Limit> {
     BTreeMap::from([
         (
@@ -232,7 +232,7 @@ fn of_reason() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// What the server takes of everybody.
+/// Limits of the server on connections, requests, work and storage.
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     let (config, runs) = (&app.config, app.registry.limits());
     let (transport, crowd) = (transport::Limits::default(), app.crowd.limits());
@@ -315,7 +315,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// What a job may take of this machine.
+/// Limits of a file job in its media worker.
 fn of_workers() -> BTreeMap<&'static str, Limit> {
     let file = worker::Limits::default();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
@@ -328,7 +328,7 @@ fn of_workers() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// What is asked of models at once, and what a principal may spend.
+/// Limits of inference, and of the tokens of a principal.
 fn of_inference(app: &App, caller: &Caller) -> BTreeMap<&'static str, Limit> {
     let limits = &app.config.inference.limits;
     let mut day = Limit::switched(

@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 
-/// How long a refused body is read on.
+/// Longest time for which a refused body is read on.
 const LINGER: Duration = Duration::from_secs(5);
 /// Bytes after which it is enough all the same.
 const LINGER_BYTES: usize = 64 << 20;

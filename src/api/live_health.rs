@@ -31,14 +31,14 @@ pub struct SessionHealth {
     /// `silent`: no packet for 5 s, or none yet.
     #[schema(value_type = terms::HealthWord)]
     word: &'static str,
-    /// Why it is that word, in a sentence; of `poor` and `silent`, what to do too.
+    /// Reason of that word, in a sentence; of `poor` and `silent`, a remedy too.
     rule: String,
     window_ms: u64,
     /// Packets of video that did not come when they were sent; bound: 1. Most are sent again in time.
     lost_percent: f64,
     /// Packets that never came.
     given_up: u64,
-    /// How unevenly packets come (RFC 3550); bound: 30.
+    /// Interarrival jitter of packets (RFC 3550); bound: 30.
     jitter_ms: f64,
     /// Of video, what is sent again included.
     bits_per_second: u64,

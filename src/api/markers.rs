@@ -23,7 +23,7 @@ use crate::{
     session::registry::{Made, Run},
 };
 
-/// What markers are sorted by: first frame, last frame, id.
+/// Sort key of a marker: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);
 
 /// The analyses whose markers are asked for.
@@ -71,7 +71,7 @@ impl Origins {
     }
 }
 
-/// Which markers are asked for.
+/// Markers that a request asks for.
 struct Wanted {
     analyses: Analyses,
     origins: Origins,
@@ -99,7 +99,7 @@ fn key(marker: &Marker) -> Key {
     (marker.start_frame, marker.end_frame, marker.marker_id)
 }
 
-/// Where the markers that are asked for are, in their order.
+/// Key and event of each marker that is asked for, in order of the keys.
 ///
 /// An analysis that was repeated before analyses had names gave the same ids, of which the last counts.
 fn order(
@@ -150,7 +150,7 @@ fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
     value.as_str().and_then(read).ok_or(NO_CURSOR.into())
 }
 
-/// Which markers.
+/// Markers to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
@@ -173,7 +173,7 @@ struct MarkersQuery {
     /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
-    /// Where the page starts, as the `Link` header of the page before says.
+    /// Start of the page, as the `Link` header of the page before says.
     cursor: Option<terms::MarkerCursor>,
 }
 

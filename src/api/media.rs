@@ -94,7 +94,7 @@ pub async fn list(
 /// Longest edge of a still that is scaled down.
 pub type StillEdge = Int<32, 4096>;
 
-/// How a still is wanted.
+/// Size of a still.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `fetch` reads")]

@@ -29,7 +29,7 @@ use super::openapi::terms;
 use super::wire::MarkerRecord;
 use crate::analysis::{FrameResult, Insight, Window, Windowing, windows};
 
-/// What all metadata objects of an analysis share.
+/// Values that all metadata objects of an analysis share.
 pub struct Context {
     /// The request.
     pub request_id: RequestId,
@@ -43,11 +43,11 @@ pub struct Context {
     pub model: String,
     /// The caller's trace.
     pub trace_id: Option<String>,
-    /// How frames were chosen.
+    /// Policy by which frames were chosen.
     pub policy: SamplingPolicy,
     /// Analysed frames a second.
     pub sample_fps: Rate,
-    /// Where the signals come from: `ingest`, `request` or `reason`.
+    /// Source of the signals: `ingest`, `request` or `reason`.
     pub source: &'static str,
     /// The model that was to describe the frames.
     pub asked_model: Option<String>,
@@ -55,7 +55,7 @@ pub struct Context {
     pub is_included: bool,
     /// It could be asked, and was.
     pub is_asked: bool,
-    /// Which part of the pictures it was shown; `None` where that was all of them.
+    /// Part of the pictures that the model was shown; `None` where that was all of them.
     pub coordinates: Option<Coordinates>,
 }
 
@@ -146,7 +146,7 @@ fn written(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("our own types with string keys are writable")
 }
 
-/// What is known of one analysed frame, as `schemas/frame-metadata.schema.json` says.
+/// Metadata of one analysed frame, as `schemas/frame-metadata.schema.json` says.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameMetadata)]
 pub struct Metadata<'a> {
@@ -176,7 +176,7 @@ pub struct Metadata<'a> {
     /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.
     #[schema(value_type = terms::FrameFinish)]
     finish_reason: &'static str,
-    /// Which part of the pictures a model was shown; absent where that was all of them, or none.
+    /// Part of the pictures that a model was shown; absent where that was all of them, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     coordinates: Option<Coordinates>,
@@ -197,7 +197,7 @@ struct WindowRecord {
     source: &'static str,
 }
 
-/// What was found in the frame.
+/// Findings in the frame.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameAnnotations)]
 struct Annotations<'a> {
@@ -227,16 +227,16 @@ struct Finding<'a> {
     event_type: &'a str,
     #[schema(value_type = terms::Fraction)]
     score: f64,
-    /// Why the gate decided so, or what the model says in one line.
+    /// Reason of the gate's decision, or a model's summary in one line.
     description: &'a str,
 }
 
-/// Whether the gate decided in place of a model that gave no answer.
+/// Fallback to the gate where a model gave no answer.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameFallback)]
 struct Fallback<'a> {
     used: bool,
-    /// Why there was none; absent where there was one, or none was asked.
+    /// Reason that there was no answer; absent where there was one, or no model was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reason: Option<&'a str>,
@@ -246,7 +246,7 @@ struct Fallback<'a> {
     from_model: Option<&'a str>,
 }
 
-/// What the analysis can be found by.
+/// Ids by which the analysis can be found.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameTrace)]
 struct Trace<'a> {

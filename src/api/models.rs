@@ -61,11 +61,11 @@ struct ProviderRecord {
     /// Of the last probe; null when it was not answered.
     #[schema(required = true)]
     latency_ms: Option<u64>,
-    /// Why the last probe was not, or how the last question to it failed.
+    /// Failure of the last probe, or of the last question to it.
     #[schema(required = true)]
     last_error: Option<String>,
-    /// What it is asked for; null where it is configured for no model of its own, and is asked for those
-    /// that requests name.
+    /// Model that it is asked for; null where it is configured for none of its own, and is asked
+    /// for those that requests name.
     #[schema(required = true)]
     asked_for: Option<String>,
     /// Models that it lists; null where it gave no list.
@@ -73,61 +73,61 @@ struct ProviderRecord {
     lists: Option<Vec<String>>,
 }
 
-/// What decodes.
+/// Decode backend and codecs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Decode)]
 struct DecodeRecord {
-    /// What is asked first to decode: `software`, `nvdec` or `vaapi`.
+    /// Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`.
     backend: &'static str,
     /// Backends that were tried before it when the server started.
     passed_over: Vec<PassedOver>,
-    /// How isolated that is: `full`, `partial` or `unavailable`.
+    /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
     /// Every codec the service knows.
     codecs: Vec<CodecRecord>,
 }
 
-/// A backend that does not decode here.
+/// A backend that does not decode, or does not measure, here.
 #[derive(Serialize, ToSchema)]
 struct PassedOver {
     backend: &'static str,
-    /// What it lacks.
+    /// Reason for which it was passed over.
     reason: String,
 }
 
-/// Whether a codec is decoded.
+/// Support of a codec.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CodecSupport)]
 struct CodecRecord {
     codec: &'static str,
-    /// What decoded a clip of it in a sandboxed worker when the server started, bit for bit; null when
-    /// nothing did.
+    /// Decoder that decoded a clip of it, bit for bit, in a sandboxed worker when the server
+    /// started; null when none did.
     #[schema(required = true)]
     decoder: Option<String>,
-    /// Why what is asked first did not.
+    /// Reason that the backend asked first did not.
     #[schema(required = true)]
     reason: Option<String>,
 }
 
-/// What measures frames.
+/// Measurement of frames.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateSupport)]
 struct GateRecord {
     backend: &'static str,
     /// Devices that were tried before it.
     passed_over: Vec<PassedOver>,
-    /// What a worker measures with, such as `cpu-avx2`; null when no worker starts.
+    /// Measurer of a worker, such as `cpu-avx2`; null when no worker starts.
     #[schema(required = true)]
     measurer: Option<String>,
 }
 
-/// What embeds frames for novelty.
+/// Embedding of frames for novelty.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EmbeddingSupport)]
 struct EmbeddingRecord {
     /// `not_configured`: novelty is not looked at.
     availability: &'static str,
-    /// What embeds: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for nothing.
+    /// Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for none.
     #[schema(required = true)]
     provider: Option<&'static str>,
 }

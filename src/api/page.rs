@@ -13,10 +13,10 @@ use crate::json::{Fields, Int, Problem};
 
 /// Items a page of a list.
 pub type PageLimit = Int<1, 1000>;
-/// What is wrong with a cursor that no list gave.
+/// Fault of a cursor that no list gave.
 pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
-/// Which page of a list.
+/// Page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `paging` reads")]
@@ -24,16 +24,16 @@ pub struct PageQuery {
     /// Most items of the page; the list is whole when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
-    /// Where the page starts, as the `Link` header of the page before says.
+    /// Start of the page, as the `Link` header of the page before says.
     cursor: Option<terms::Cursor>,
 }
 
-/// What a query asks of a list.
+/// Page that a query asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Paging {
     /// Most items; all of them when `None`.
     pub limit: Option<usize>,
-    /// Where the page starts; the first page when `None`.
+    /// Start of the page; the first page when `None`.
     pub cursor: Option<Seq>,
 }
 

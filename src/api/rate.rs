@@ -25,7 +25,7 @@ pub struct Rates {
     failures: Mutex<Failures>,
 }
 
-/// What is left to the addresses that failed to authenticate in the last seconds.
+/// Buckets of the addresses that failed to authenticate in the last seconds.
 #[derive(Debug, Default)]
 struct Failures(HashMap<IpAddr, Bucket>);
 
@@ -77,7 +77,7 @@ impl Failures {
     }
 }
 
-/// What `taken` from a bucket means for a request: an error is the time until there is more.
+/// Result for a request of taking from a bucket: an error is the time until there is more.
 fn limited(of: Refusal, taken: Result<(), Duration>) -> Result<(), ApiError> {
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }

@@ -32,10 +32,10 @@ use crate::{
 };
 pub use asked::*;
 
-/// How long a chunk waits for a place among all that is asked: its run is in no hurry.
+/// Longest wait of a chunk for a permit: its run is in no hurry.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What all answers of models together cost.
+/// Cost of all answers of models together.
 #[derive(Serialize, ToSchema)]
 pub struct ReasonTokens {
     prompt_tokens: u64,
@@ -64,7 +64,7 @@ struct Figures {
     more_frames: bool,
 }
 
-/// What a reasoning came to.
+/// Result of a reasoning.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
 struct ReasonAnswer {
@@ -80,11 +80,11 @@ struct ReasonAnswer {
     /// Analysed frames a second.
     #[schema(required = true)]
     sample_fps: Option<f64>,
-    /// How far 95 of 100 chunks were at most behind their media when they were answered: time
-    /// spent less media time, 0 where models are faster and without chunks.
+    /// 95th percentile of the lag of chunks behind their media when they were answered: time spent
+    /// less media time, 0 where models are faster and without chunks.
     #[schema(minimum = 0)]
     lag_p95_ms: i64,
-    /// Likewise 99 of 100.
+    /// 99th percentile, likewise.
     #[schema(minimum = 0)]
     lag_p99_ms: i64,
     tokens: ReasonTokens,
@@ -98,7 +98,7 @@ struct ReasonAnswer {
     metadata: Vec<metadata::Metadata<'static>>,
 }
 
-/// What models are asked, where they can be.
+/// Questions to models, where they can be asked.
 ///
 /// A first model that no backend serves leaves the gate; a second one is a mistake of the caller.
 fn asked(

@@ -33,11 +33,11 @@ pub use summary::SummaryRecord;
 /// Runs looked up at a time for a whole list.
 const SLICE: usize = 256;
 
-/// What to create.
+/// Properties of the run to create.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `create` reads")]
 struct RunRequest {
-    /// How thorough analyses are asked to be; `balanced` when missing.
+    /// Thoroughness that is asked of analyses; `balanced` when missing.
     mode: Option<terms::Mode>,
     /// The model that the run is meant for.
     model: Option<terms::ModelId>,
@@ -100,14 +100,14 @@ pub async fn create(
     }))
 }
 
-/// Which runs.
+/// Runs to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
 struct RunsQuery {
     /// Only runs in this state.
     status: Option<terms::RunState>,
-    /// What to add to each record.
+    /// Part to add to each record.
     include: Option<terms::RunPart>,
 }
 
@@ -179,7 +179,7 @@ async fn record(
     Ok(Json(app.blocking(record).await?))
 }
 
-/// What to change of a run.
+/// Changes of a run.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `update` reads")]
 struct RunUpdate {
@@ -277,7 +277,7 @@ pub async fn finish(
     Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
-/// Where a run stands.
+/// State of a run.
 #[derive(Serialize, ToSchema)]
 pub struct RunStanding {
     #[serde(serialize_with = "shown")]
@@ -288,7 +288,7 @@ pub struct RunStanding {
     run_id: RunId,
     #[schema(value_type = terms::RunState)]
     state: &'static str,
-    /// How far the ingest, the reasoning or the live video under way has come.
+    /// Progress of the ingest, the reasoning or the live video under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     progress: Option<ProgressRecord>,

@@ -40,7 +40,7 @@ fn needle(value: &Value) -> Result<Needle, Problem> {
     })
 }
 
-/// What to look for.
+/// Query and scope of a search.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `search` reads")]
 struct SearchRequest {
@@ -85,7 +85,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
         .into_response())
 }
 
-/// What a search answers.
+/// Result of a search.
 #[derive(Serialize, ToSchema)]
 pub struct SearchAnswer {
     /// The request.
@@ -116,7 +116,7 @@ pub struct HitRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     index_name: Option<String>,
-    /// What was searched, at most 4096 bytes of it.
+    /// Text that was searched, at most 4096 bytes of it.
     description: String,
     /// There is more of it; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

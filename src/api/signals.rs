@@ -140,7 +140,7 @@ impl Recorded {
         }))
     }
 
-    /// How many frames lie in `range`.
+    /// Number of frames in `range`.
     fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
         let mut count = 0;
         for signal in self.timeline.signal_rows(&self.signals)? {
@@ -150,7 +150,7 @@ impl Recorded {
     }
 }
 
-/// Which frames, and how many points of them.
+/// Frames to list, and most points of them.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]

@@ -64,7 +64,7 @@ fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
     Ok(Found { file, size: stat.len(), version, kind: media_type(&name), name })
 }
 
-/// What a caller is told of a source that is not there as it was.
+/// Failure that a caller gets for a source that is not there as it was.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::Io(_) | SourceError::Replaced(_) => ApiError::Source(error),

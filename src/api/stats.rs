@@ -25,12 +25,12 @@ use crate::{
 /// Minutes of an answer.
 pub type Minutes = Int<1, { MINUTES_MAX as u64 }>;
 
-/// Which minutes.
+/// Minutes to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `list` reads")]
 struct StatsQuery {
-    /// How many of the last minutes, the one under way among them; 60 when missing.
+    /// Number of the last minutes, the one under way among them; 60 when missing.
     #[param(inline)]
     minutes: Option<Minutes>,
 }
@@ -48,10 +48,10 @@ pub struct StatsAnswer {
 /// A minute.
 #[derive(Serialize, ToSchema)]
 struct StatsPoint {
-    /// When it ended; of the minute under way now.
+    /// End of the minute; of the one under way, now.
     #[schema(value_type = terms::Time)]
     at: String,
-    /// How long it was.
+    /// Length of the minute; of the one under way, so far.
     seconds: f64,
     own: OwnPoint,
     machine: MachinePoint,
@@ -79,12 +79,12 @@ struct MachinePoint {
     kept_per_second: f64,
     /// Descriptions that models gave, a minute.
     descriptions_per_minute: f64,
-    /// How long inferences waited for a place, on average; null where none asked.
+    /// Average wait of inferences for a permit; null where none asked.
     #[schema(required = true)]
     model_wait_ms: Option<f64>,
     /// Requests refused to keep a limit.
     refused: u64,
-    /// How long a sync of the log took, on average; null where there was none.
+    /// Average time of a sync of the log; null where there was none.
     #[schema(required = true)]
     log_commit_ms: Option<f64>,
     /// At its end.
@@ -129,7 +129,7 @@ pub async fn list(
 }
 
 impl App {
-    /// What has been counted by now; reads files of the system.
+    /// Counts up to now; reads files of the system.
     pub fn counted(&self) -> ((Instant, WallTime), Machine, HashMap<Principal, Tally>) {
         let machine = Machine::look(&self.metrics, self.registry.busy_runs());
         ((Instant::now(), wall_now()), machine, self.metrics.owners.tallies())

@@ -26,7 +26,7 @@ use crate::{
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Which events.
+/// Events to follow.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `asked` reads")]
@@ -40,7 +40,7 @@ struct StreamQuery {
     index: Option<terms::Label>,
 }
 
-/// Where a reader left off.
+/// Position at which a reader left off.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `asked` reads")]
@@ -50,7 +50,7 @@ struct Resume {
     last_event_id: Option<FromSeq>,
 }
 
-/// Where the stream begins, and what it is about.
+/// Event after which the stream begins, and the filter of its events.
 fn asked(headers: &HeaderMap, params: &Params) -> Result<(Seq, Filter), ApiError> {
     let mut fields = params.fields()?;
     let after = fields.optional("after", FromSeq::digits);

@@ -36,7 +36,7 @@ use form::{Form, Part};
 const FIELD: &str = "file";
 /// Bytes written at a time.
 const WRITE: usize = 256 << 10;
-/// What the form around a file may add to the length of a request.
+/// Bytes that the form around a file may add to the length of a request.
 pub const FORM_BYTES_MAX: u64 = 1 << 20;
 
 /// A form with one file; other fields are passed over.
@@ -52,7 +52,7 @@ struct UploadForm {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Upload)]
 struct UploadAnswer {
-    /// Where it is on the server: a `source_uri` for its owner.
+    /// Path on the server: a `source_uri` for its owner.
     file_path: String,
     /// Its name under `/v1/files/`.
     #[schema(value_type = terms::FileName)]
@@ -228,7 +228,7 @@ async fn store(
     }
 }
 
-/// What the media worker finds the file to be.
+/// Container of the file, as a media worker finds it.
 async fn probe(app: &App, owner: &Principal, incoming: &Incoming) -> Result<String, ApiError> {
     let file = incoming.reopen()?;
     let probed = app.runner.probe(owner, file).await;

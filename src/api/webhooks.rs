@@ -55,7 +55,7 @@ struct WebhookRecord {
     last_error: Option<DeliveryError>,
 }
 
-/// Why an event was not delivered.
+/// Failure to deliver an event.
 #[derive(Serialize, ToSchema)]
 struct DeliveryError {
     seq: u64,
@@ -100,7 +100,7 @@ pub struct WebhookCreated {
     description: Option<String>,
     #[schema(value_type = terms::Time)]
     created_at: String,
-    /// What messages are signed with; not shown again.
+    /// Secret that signs messages; not shown again.
     secret: String,
 }
 
@@ -274,7 +274,7 @@ struct DeadLetterRecord {
     #[schema(value_type = terms::Kind)]
     kind: &'static str,
     attempts: u32,
-    /// What the last attempt came to.
+    /// Error of the last attempt.
     error: String,
 }
 
@@ -291,7 +291,7 @@ impl DeadLetterRecord {
     }
 }
 
-/// What a target never took.
+/// Dead letters of a webhook.
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterList {
     #[serde(serialize_with = "shown")]
@@ -341,7 +341,7 @@ pub struct Redelivery {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
-    /// How many there are.
+    /// Number of dead letters that are sent again.
     queued: usize,
 }
 

@@ -33,7 +33,7 @@ use crate::{
 
 pub use attach::AttachConfig;
 
-/// Where every route of this module is.
+/// Path beneath which the routes of this module are.
 pub const BASE: &str = "/v1/stream/whip";
 /// The header with the attach config.
 pub const ATTACH: HeaderName = HeaderName::from_static("x-attach-config");
@@ -57,7 +57,7 @@ pub async fn options() -> Response {
     (StatusCode::NO_CONTENT, accepted().collect::<HeaderMap>()).into_response()
 }
 
-/// What an offer is (RFC 9725 4.2).
+/// Header with the media type of an offer (RFC 9725 4.2).
 pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     std::iter::once((ACCEPT_POST, OFFER_TYPE))
 }
@@ -178,7 +178,7 @@ pub async fn terminate(
     Ok(StatusCode::OK.into_response())
 }
 
-/// What to ask of models from now on.
+/// Prompt for models from now on.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `prompt` reads")]
 pub struct PromptUpdate {
@@ -189,7 +189,7 @@ pub struct PromptUpdate {
     output_schema: Option<terms::AnyObject>,
 }
 
-/// What models are asked now.
+/// Prompt that models are given now.
 #[derive(Serialize, ToSchema)]
 pub struct PromptApplied {
     prompt: String,

@@ -36,7 +36,7 @@ pub fn fps(rate: Option<Rate>) -> Option<f64> {
     rate.map(Rate::as_f64)
 }
 
-/// How far an ingest has come.
+/// Progress of a job.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Progress)]
 pub struct ProgressRecord {
@@ -50,7 +50,7 @@ pub struct ProgressRecord {
     chunks: Option<ChunkProgressRecord>,
 }
 
-/// How far a reasoning has come with the chunks of its source.
+/// Progress of a reasoning over the chunks of its source.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChunkProgress)]
 pub struct ChunkProgressRecord {
@@ -74,7 +74,7 @@ impl From<JobProgress> for ProgressRecord {
     }
 }
 
-/// What came of asking models about the chunks of a source.
+/// Outcome of asking models about the chunks of a source.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Semantic)]
 pub struct SemanticRecord {
@@ -84,8 +84,8 @@ pub struct SemanticRecord {
     chunks_asked: u64,
     /// Chunks of these that are left without an answer.
     chunks_failed: u64,
-    /// How the first of them failed: the class, and an excerpt of what the backend said; or why nobody
-    /// could be asked.
+    /// Failure of the first of them: the class, and an excerpt of the backend's answer; or the
+    /// reason that no model could be asked.
     #[schema(required = true)]
     error: Option<String>,
     /// The gate decided in place of a model.
@@ -111,7 +111,7 @@ pub struct RunRecord {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
-    /// What its owner calls it.
+    /// Label that its owner gave it.
     #[schema(value_type = Option<terms::Label>, required = true)]
     label: Option<String>,
     #[schema(value_type = terms::RunState)]
@@ -121,7 +121,7 @@ pub struct RunRecord {
     /// The model that the run was made for, or else the last one that a reasoning asked.
     #[schema(required = true)]
     model: Option<String>,
-    /// What came of the models of its last reasoning; null without one.
+    /// Outcome of the models of its last reasoning; null without one.
     #[schema(required = true)]
     semantic: Option<SemanticRecord>,
     /// The job that is under way.
@@ -130,7 +130,7 @@ pub struct RunRecord {
     /// Source of the last ingest.
     #[schema(required = true)]
     source_uri: Option<String>,
-    /// What kind of source that is: `file`, `url`, `rtsp` or `whip`.
+    /// Kind of that source: `file`, `url`, `rtsp` or `whip`.
     #[schema(required = true)]
     source: Option<&'static str>,
     /// The live session that made the run.
@@ -139,14 +139,14 @@ pub struct RunRecord {
     /// Metadata, not an authorization boundary.
     #[schema(required = true)]
     tenant_id: Option<String>,
-    /// When the first picture of each stream was taken, as its container says, or came, where it was
-    /// live: epoch milliseconds, null where that is unknown.
+    /// Epoch milliseconds at which the first picture of each stream was taken, as its container
+    /// says, or came, where it was live; null where that is unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
     #[schema(value_type = terms::Time)]
     created_at: String,
     #[schema(value_type = terms::Time)]
     updated_at: String,
-    /// When it expires unless something happens; null once it has ended.
+    /// Time at which it expires unless something happens; null once it has ended.
     #[schema(value_type = Option<terms::Time>, required = true)]
     expires_at: Option<String>,
     /// The run in short; null where nothing is decoded, absent where it is not asked for.
@@ -268,7 +268,7 @@ pub struct KeyframeRecord {
     /// Presentation time of the frame.
     pts_ms: i64,
     event_type: String,
-    /// Why the gate keeps the frame; null where that was before stills told it.
+    /// Reason for which the gate keeps the frame; null where that was before stills told it.
     #[schema(value_type = Option<terms::GateReason>, required = true)]
     reason: Option<String>,
     /// Empty when none was made.

@@ -44,7 +44,7 @@ pub(super) fn filter(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// Which copies of the log are written.
+/// Copies of the log that are written.
 pub(super) fn format(text: &str) -> Result<LogFormat, Problem> {
     LogFormat::from_name(text).ok_or_else(|| format!("must be one of {}", LogFormat::NAMES).into())
 }

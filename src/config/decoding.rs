@@ -1,4 +1,4 @@
-//! Which backends decode and measure.
+//! Backends that decode and measure.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn gate(text: &str) -> Result<GateChoice, Problem> {
     }
 }
 
-/// What the sandbox of media workers must be like.
+/// Isolation that media workers must have.
 pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, Problem> {
     SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
 }

@@ -17,7 +17,7 @@ pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
     Some(database::Settings { target, connections, timeout })
 }
 
-/// How webhooks are delivered.
+/// Attempts and timeout of webhook deliveries.
 pub(super) fn webhooks(vars: &mut Vars) -> webhook::Settings {
     let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
     let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));

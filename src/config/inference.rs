@@ -16,9 +16,9 @@ const FILE_DEFAULT: &str = "sightline.toml";
 pub struct InferenceConfig {
     /// The backends; none turns inference off.
     pub backends: Vec<BackendConfig>,
-    /// What may be asked of them at once.
+    /// Limits of the requests to them, and of tokens.
     pub limits: Limits,
-    /// How long a reasoning waits for backends that are away.
+    /// Longest wait of a reasoning for backends that are away.
     pub outage: Duration,
 }
 

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use crate::json::Problem;
 
-/// Who a request acts as: the owner of runs, never the key itself.
+/// Identity that a request acts as: the owner of runs, never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Arc<str>);
 

@@ -10,7 +10,7 @@ use crate::{json::Problem, live::SESSION_BYTES};
 /// Live sessions.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
-    /// Where packets are received.
+    /// Address at which packets are received.
     pub udp: SocketAddr,
     /// Addresses that publishers are told; those of the interfaces when empty.
     pub public_ips: Vec<IpAddr>,
@@ -26,7 +26,7 @@ pub struct LiveConfig {
     pub model: Option<String>,
     /// The model that is asked where the first is not sure.
     pub second_model: Option<String>,
-    /// How sure the first has to be.
+    /// Confidence that the first must reach.
     pub threshold: Score,
 }
 
@@ -46,8 +46,8 @@ impl std::fmt::Debug for IceServer {
     }
 }
 
-/// Where nobody says whether principals share a media worker, they do where the operator has named a
-/// device for all. Of several principals each may have half of the memory, so that none takes it all.
+/// Principals share a media worker, where no setting says so, if the operator has named a device
+/// for all. Of several principals each may have half of the memory, so that none takes it all.
 pub(super) fn live(
     vars: &mut Vars,
     http: SocketAddr,

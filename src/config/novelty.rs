@@ -10,7 +10,7 @@ use crate::json::Problem;
 /// The word for the model that comes with the server.
 const BUILT_IN: &str = "built-in";
 
-/// What embeds pictures.
+/// Embedder of pictures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EyesConfig {
     /// Nothing: every selected frame is described.
@@ -21,7 +21,7 @@ pub enum EyesConfig {
         model: Option<PathBuf>,
         /// ONNX Runtime's library; the loader's search when `None`.
         runtime: Option<PathBuf>,
-        /// What it is to run on.
+        /// Execution provider that it is to run on.
         provider: Provider,
     },
     /// A sidecar at `host:port`.
@@ -31,11 +31,11 @@ pub enum EyesConfig {
 /// Novelty.
 #[derive(Clone, Debug)]
 pub struct NoveltyConfig {
-    /// What embeds pictures.
+    /// Embedder of pictures.
     pub eyes: EyesConfig,
     /// Most time that an embedding may take.
     pub timeout: Duration,
-    /// When a description is used again.
+    /// Rule by which a description is used again.
     pub rule: ReuseRule,
 }
 

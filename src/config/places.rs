@@ -1,4 +1,4 @@
-//! Where the server's own data lie, apart from where sources are read.
+//! Directory of the server's own data, apart from those of sources.
 
 use std::path::{Path, PathBuf};
 

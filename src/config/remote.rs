@@ -5,7 +5,7 @@ use transport::egress::{AllowedNetworks, EgressConfig};
 use super::{flag, optional_path, vars::Vars, whole};
 use crate::json::Problem;
 
-/// Which remote sources are ingested, and how much of them.
+/// Remote sources that are ingested, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteConfig {
     /// HLS playlists are followed.
@@ -33,7 +33,7 @@ pub(super) fn egress(vars: &mut Vars) -> EgressConfig {
     }
 }
 
-/// What the operator should hear at every start.
+/// Warnings for the operator at every start.
 pub(super) fn warnings(egress: &EgressConfig) -> Vec<String> {
     let unverified = egress.insecure_tls.then(|| {
         "SERVICE_ALLOW_INSECURE_TLS=true: remote sources are read from hosts that do not prove \

@@ -7,21 +7,21 @@ use transport::CertificateFiles;
 use super::{address, optional_path, vars::Vars};
 use crate::json::Problem;
 
-/// How the site is served.
+/// Protocols and certificates of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// What HTTP/1.1 and HTTP/2 show; `None` serves them in clear text.
+    /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
     pub tls: Option<CertificateFiles>,
     /// HTTP/3 beside them.
     pub h3: Option<H3>,
 }
 
-/// Where HTTP/3 is served.
+/// Address and certificate of HTTP/3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct H3 {
     /// UDP address and port.
     pub bind_addr: SocketAddr,
-    /// What it shows.
+    /// Certificate that it shows.
     pub certificate: CertificateFiles,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     const H3_KEY: &str = "SERVICE_H3_TLS_KEY_PATH";
     const HTTP3: (&str, &str) = ("SERVICE_TRANSPORT", "h3");
 
-    /// What the settings say, or what is said of them.
+    /// Resolves the settings, or gives the problems with them.
     fn resolve(pairs: &[(&str, &str)], has_h3: bool) -> Result<Serving, String> {
         let pairs = pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut vars = Vars::new(pairs);

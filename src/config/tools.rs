@@ -7,13 +7,13 @@ use super::Vars;
 /// A program that some work needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// What it is called.
+    /// Name of the program.
     pub name: &'static str,
     /// The variable that says where it is.
     pub variable: &'static str,
-    /// Where it was looked for.
+    /// Places in which it was looked for.
     pub searched: String,
-    /// Where it is; `None` when it is missing.
+    /// Path of the program; `None` when it is missing.
     pub path: Option<PathBuf>,
 }
 

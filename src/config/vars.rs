@@ -18,7 +18,7 @@ pub(super) const PREFIX: &str = "SERVICE_";
 pub struct VarError {
     /// The variable.
     pub name: Cow<'static, str>,
-    /// What is wrong with its value, which is not repeated: it may be a secret.
+    /// Fault of its value, which is not repeated: it may be a secret.
     pub problem: String,
 }
 

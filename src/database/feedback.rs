@@ -1,4 +1,4 @@
-//! What callers say of runs. Does not know which runs still exist: callers ask for that.
+//! Feedback of callers on runs. Does not know which runs still exist: callers ask for that.
 
 use media::{FeedbackId, RunId, WallTime};
 use tokio_postgres::{Row, types::ToSql};
@@ -13,7 +13,7 @@ pub struct NewFeedback {
     pub id: FeedbackId,
     /// The run it is about.
     pub run: RunId,
-    /// Who says it.
+    /// Caller that gives it.
     pub principal: Principal,
     /// From 0 to 10.
     pub rating: u8,
@@ -26,7 +26,7 @@ pub struct NewFeedback {
 /// Feedback as it was kept.
 #[derive(Clone, Debug)]
 pub struct Feedback {
-    /// Where it stands in the one order; pages go by it.
+    /// Position in the one order; pages go by it.
     pub position: u64,
     /// Its id.
     pub id: String,
@@ -38,14 +38,14 @@ pub struct Feedback {
     pub category: String,
     /// In words.
     pub feedback: Option<String>,
-    /// When it was kept, by the database's clock.
+    /// Time at which it was kept, by the database's clock.
     pub created_at: WallTime,
 }
 
 /// A page, newest first.
 #[derive(Clone, Debug)]
 pub struct FeedbackPage {
-    /// What is on it.
+    /// Feedback on the page.
     pub feedback: Vec<Feedback>,
     /// The next page holds what was kept before this position.
     pub next: Option<u64>,

@@ -45,7 +45,7 @@ const PLACES: Places = Places {
         longest: Duration::from_secs(10),
     },
 };
-/// How the names of the mirrors' cursors begin.
+/// Prefix of the names of the mirrors' cursors.
 const CURSOR: &str = "mirror/";
 /// Events copied in one statement.
 const BATCH: usize = 500;
@@ -56,10 +56,10 @@ const SPAN: usize = 4096;
 /// Events passed over before the cursor is written for their sake: a restart looks again.
 const PASSED_MAX: u64 = 1 << 16;
 
-/// How often an event is refused before it is skipped.
+/// Refusals of an event after which it is skipped.
 const REFUSALS_MAX: u32 = 3;
 
-/// Why a turn of the mirror fails.
+/// Reason for which a turn of the mirror fails.
 #[derive(Debug, thiserror::Error)]
 enum MirrorError {
     #[error(transparent)]
@@ -86,20 +86,20 @@ pub struct Mirror {
     refused: Mutex<HashMap<Seq, u32>>,
 }
 
-/// How far this database has come.
+/// Progress of the mirror in this database.
 #[derive(Clone, Debug)]
 struct Place {
-    /// What tells the database from another.
+    /// Identity of the database.
     database: String,
     /// Name of the cursor: each database has its own.
     cursor: String,
     /// The first event that was not looked at.
     next: Seq,
-    /// Where the written cursor stands.
+    /// Position of the written cursor.
     written: Seq,
 }
 
-/// Whether descriptions of this kind are copied.
+/// Returns true for the kinds of descriptions that are copied.
 fn is_mirrored(kind: EventKind) -> bool {
     use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
     matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)

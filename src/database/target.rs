@@ -1,4 +1,4 @@
-//! Where the database is: a libpq connection URL, with libpq's meaning of `sslmode`.
+//! Address of the database: a libpq connection URL, with libpq's meaning of `sslmode`.
 //!
 //! `prefer` and `require` encrypt without knowing to whom, as in libpq; `verify-full` checks
 //! the certificate and its name. Does not know what the database is for.
@@ -70,7 +70,7 @@ impl Target {
         Ok(Target { config, tls })
     }
 
-    /// How the driver reaches the database, each statement limited to `timeout`.
+    /// Configuration of the driver, with each statement limited to `timeout`.
     pub(super) fn connect(&self, timeout: Duration) -> (Config, MakeRustlsConnect) {
         let mut config = self.config.clone();
         let ms = timeout.as_millis();
@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-/// Who may vouch for the database: the certificates of a file, or the system's.
+/// Certificates that may vouch for the database: those of a file, or the system's.
 fn trusted(path: Option<&str>) -> Result<RootCertStore, Problem> {
     let Some(path) = path else {
         let roots = tls::roots(None).map_err(|error| format!("cannot be used: {error}"))?;

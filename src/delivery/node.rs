@@ -1,4 +1,4 @@
-//! What this server is called by those who hear from more than one.
+//! Name of this server for receivers that hear from more than one.
 
 use redb::TableDefinition;
 

@@ -33,7 +33,7 @@ const STEP: usize = 4096;
 /// Pages known before those that nobody reads any more are forgotten.
 const PAGES_KEPT: usize = 1024;
 
-/// How many streams may be open.
+/// Limits of open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// All together.
@@ -42,7 +42,7 @@ pub struct StreamLimits {
     pub principal: usize,
 }
 
-/// Why no stream is opened.
+/// Reason that no stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
     /// As many are open as may be.
@@ -60,7 +60,7 @@ impl StreamRefusal {
     }
 }
 
-/// What a stream is about.
+/// Runs that a stream is about.
 #[derive(Clone)]
 pub enum Scope {
     /// One run.
@@ -202,7 +202,7 @@ impl Streams {
         Ok(Subscription { streams: Arc::clone(self), principal, scope, wake })
     }
 
-    /// What comes next at `key`, read once for all who ask; `None` when the log fails.
+    /// Next page at `key`, read once for all who ask; `None` when the log fails.
     async fn page(&self, key: Key, scope: &Scope) -> Option<Arc<Page>> {
         let cell = {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);

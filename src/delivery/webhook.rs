@@ -55,7 +55,7 @@ pub const DEAD_LETTERS_MAX: usize = 100;
 const TURNS: usize = 256;
 const RETRIES: usize = 128;
 
-/// How deliveries are tried.
+/// Attempts and timeout of deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Attempts before an event becomes a dead letter.
@@ -81,21 +81,21 @@ pub struct Webhook {
     pub id: WebhookId,
     /// The run whose events it gets; those of every run of its owner, also later ones, when `None`.
     pub run: Option<RunId>,
-    /// Whose it is.
+    /// Principal that made it.
     pub owner: Principal,
-    /// Where its events go.
+    /// Target of its events.
     pub url: Target,
     /// The kinds it gets; every one when `None`.
     pub kinds: Option<Vec<EventKind>>,
     /// The owner's own words.
     pub description: Option<String>,
-    /// What its messages are signed with.
+    /// Secret that signs its messages.
     pub secret: Secret,
-    /// When it was made.
+    /// Time at which it was made.
     pub created_at: WallTime,
 }
 
-/// What bounds the number of webhooks.
+/// Scope of a limit on the number of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Their run.
@@ -113,7 +113,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Why a webhook is not made, found or changed.
+/// Reason for which a webhook is not made, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The URL can never be delivered to.
@@ -125,7 +125,7 @@ pub enum WebhookError {
     /// As many as there may be.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
-        /// What bounds them.
+        /// Scope of the limit.
         of: Bound,
         /// The limit.
         limit: usize,
@@ -234,7 +234,7 @@ impl Webhooks {
         run.is_some_and(|run| self.registry.run(run).is_none_or(|run| run.has_ended()))
     }
 
-    /// What `url` leads to, which can be delivered to as far as that is known before the first
+    /// Target of `url`, which can be delivered to as far as that is known before the first
     /// delivery.
     pub async fn check(&self, url: &str) -> Result<Target, WebhookError> {
         let target = Target::parse(url)?;
@@ -353,7 +353,7 @@ impl Webhooks {
         .await
     }
 
-    /// What the target of a webhook never took, the oldest first.
+    /// Dead letters of a webhook, the oldest first.
     pub async fn dead_letters(
         self: &Arc<Self>,
         id: WebhookId,

@@ -65,7 +65,7 @@ impl Attempt {
         self.settle()
     }
 
-    /// Where the log tells that the request did something, as [`Interrupted::trace`] does.
+    /// Effect of the request as the log tells it, found as [`Interrupted::trace`] does.
     pub fn trace(
         &self,
         timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! What the owners of kept answers are charged for them.
+//! Charges of owners for the answers that are kept for them.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use crate::{
     quota::Quota,
 };
 
-/// What has been charged, by owner.
+/// Bytes that have been charged, by owner.
 pub(super) struct Charges {
     ledger: Ledger,
     quota: Arc<Quota>,

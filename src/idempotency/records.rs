@@ -25,13 +25,13 @@ const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("idem
 const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
     TableDefinition::new("idempotency_ages");
 
-/// What is known of a key.
+/// Record of a key.
 pub(super) struct Record {
     pub at: WallTime,
     pub state: State,
 }
 
-/// How far its request has come.
+/// State of its request.
 pub(super) enum State {
     Begun(Interrupted),
     Answered(Fingerprint, Answer),
@@ -120,8 +120,8 @@ pub(super) fn remove_begun(
     Ok(found)
 }
 
-/// When the oldest record of `owner` since `oldest` was begun, where they are as many or as large
-/// as they may be.
+/// Time at which the oldest record of `owner` since `oldest` was begun, where they are as many or
+/// as large as they may be.
 pub(super) fn oldest_of_full(
     view: &ReadTransaction,
     owner: &Principal,
@@ -138,10 +138,10 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
-/// What a record takes on disk beside its answer, about.
+/// Bytes of a record on disk beside its answer, about.
 const RECORD_BYTES: u64 = 256;
 
-/// What the records of `owner` take.
+/// Bytes that the records of `owner` take on disk.
 pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
     let Some(ages) = ledger::table(view, AGES)? else { return Ok(0) };
     let owner = owner.as_str();

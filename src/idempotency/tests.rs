@@ -194,7 +194,7 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
     assert!(none.is_empty());
 }
 
-/// What a reasoning does before it says anything is repeated; nothing that it said is.
+/// Repeats a reasoning that had recorded its start alone, and none that recorded more.
 #[test]
 fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! What the log tells of requests that were begun and never answered.
+//! Effects of requests that were begun and never answered, as the log tells them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
 
 use super::{Interrupted, STEP};
 
-/// What the log says of a request.
+/// Effect of a request by the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
     /// It did nothing.
@@ -19,8 +19,8 @@ pub enum Trace {
 }
 
 impl Interrupted {
-    /// Where events tell that the request did something; `run` alone is looked at where the
-    /// request was about one, and at most `reads_max` events are read.
+    /// Effect of the request as its events tell it; `run` alone is looked at where the request was
+    /// about one, and at most `reads_max` events are read.
     pub fn trace(
         &self,
         timeline: &Timeline,
@@ -53,8 +53,8 @@ impl Interrupted {
     }
 }
 
-/// Which of `begun` did nothing, as one look back over the log tells: reads at most `reads_max`
-/// events, and takes those for busy that it cannot get back to.
+/// Those of `begun` that did nothing, as one look back over the log tells: reads at most
+/// `reads_max` events, and takes those for busy that it cannot get back to.
 pub(super) fn idle<T>(
     mut begun: Vec<(T, Interrupted)>,
     timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! What principals spent of a UTC day, on disk: a restart gives nobody a second budget.
+//! Tokens that principals spent of a UTC day, on disk: a restart gives nobody a second budget.
 //!
 //! Uses are noted in memory and written by one task; an answer waits for no disk. A crash forgets
 //! at most what was noted while the last write was under way.
@@ -23,11 +23,11 @@ use crate::{
 /// Principal to day, tokens, and whether its owner was told that they run low.
 const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition::new("token_days");
 
-/// When what could not be written is tried again.
+/// Delays of the attempts after a failed write.
 const AGAIN: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(60) };
 
-/// What a principal has used of a day.
+/// Tokens that a principal has used of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     day: u64,
@@ -105,7 +105,7 @@ impl TokenDays {
         book.records.get(principal.as_str()).is_some_and(|record| record.day >= day && record.told)
     }
 
-    /// Whether to tell the owner that its tokens of `day` run low: once a day.
+    /// Returns true, once a day, where the owner is to be told that its tokens of `day` run low.
     pub fn tell(&self, principal: &Principal, day: u64) -> bool {
         let mut book = self.book();
         let fresh = Record { day, used: 0, low: false, told: false };
@@ -132,7 +132,7 @@ impl TokenDays {
         self.noted.notify_one();
     }
 
-    /// What was used of `day`, or of a later one where the clock was set back: there is one account.
+    /// Tokens used of `day`, or of a later one where the clock was set back: there is one account.
     pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
         let book = self.book();
         let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);

@@ -1,4 +1,4 @@
-//! Why inference cannot begin, and why there is no answer.
+//! Reasons that inference cannot begin, or that there is no answer.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     metrics::{Label, RefusedAsk},
 };
 
-/// Why inference cannot begin.
+/// Reason that inference cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceStartError {
     /// No client can be made.
@@ -22,12 +22,12 @@ pub enum InferenceStartError {
     /// The trusted certificates cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// What was used of the day cannot be read.
+    /// The tokens used of the day cannot be read.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// Why there is no answer.
+/// Reason that there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
     /// It was not let in.
@@ -47,7 +47,7 @@ impl InferenceError {
         }
     }
 
-    /// What kind of failure it is, in a word that is the same each time.
+    /// Kind of the failure, in a word that is the same each time.
     pub fn class(&self) -> &'static str {
         match self {
             InferenceError::Refused(refused) => RefusedAsk::of(refused).value(),
@@ -74,7 +74,7 @@ impl InferenceError {
         }
     }
 
-    /// How long until it may be otherwise, where that is known.
+    /// Time until it may be otherwise, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             InferenceError::Refused(Refused::DaySpent { .. }) => Some(until_midnight(wall_now())),

@@ -1,4 +1,4 @@
-//! Which models there are, by which names, and which of them backends have.
+//! Models that there are, their names, and the ones that backends have.
 
 use std::sync::{Arc, PoisonError};
 
@@ -42,7 +42,7 @@ impl Inference {
         self.catalog().ids().find(served).map(str::to_owned)
     }
 
-    /// Whether each backend can be reached, at most five seconds ago.
+    /// Reachability of each backend, at most five seconds ago.
     pub async fn probe(&self) -> Arc<[Probe]> {
         let probes = self.chain.probe().await;
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) =

@@ -1,5 +1,5 @@
-//! How long an ask waits for places: all of them together, and none while a backend rests or the ask
-//! of another is to show whether it is back.
+//! Wait of a request for permits: for all of them together, and for none within the retry-after
+//! time of a backend or while the request of another is to show whether it is back.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub struct Waiting {
     until: Instant,
     /// It is also waited for backends.
     waits_out: bool,
-    /// Why another place is waited for.
+    /// Reason for which another permit is waited for.
     cause: Option<InferError>,
     rest: Option<Instant>,
     /// Another's ask is to show whether a backend is back.
@@ -43,20 +43,20 @@ impl Waiting {
         self.until += pause;
     }
 
-    /// What is left of the time.
+    /// Time that is left.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// How long no place is of use, where some backend asked for a rest or all of them, as `rest`
-    /// says, do. A rest that outlasts the patience is not waited for: it is a failure at once.
+    /// Time for which no permit is of use, where some backend gave a retry-after or all of them, as
+    /// `rest` says, did. One that outlasts the wait is not waited for: it is a failure at once.
     pub(super) fn rest(&self, rest: Option<Duration>) -> Duration {
         let own = self.rest.map(|until| until.saturating_duration_since(Instant::now()));
         let rest = own.max(rest).filter(|_| self.waits_out).unwrap_or_default();
         if rest < self.left() { rest } else { Duration::ZERO }
     }
 
-    /// What another's ask shows is worth waiting for.
+    /// Returns true where another's request is to show whether a backend is back.
     pub(super) fn is_on_trial(&self) -> bool {
         self.is_on_trial
     }
@@ -82,8 +82,8 @@ impl Waiting {
         goes_on
     }
 
-    /// What an ask that gets no place is told: where it had one before, why it waits for another, with
-    /// what it spent.
+    /// Failure of a request that gets no permit: where it had one before, the reason that it waits
+    /// for another, with what it spent.
     pub fn without_place(&self, refused: InferenceError) -> InferenceError {
         let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
         for one in &mut failed {

@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What `build` makes of the fields when none was refused.
+    /// Value that `build` makes of the fields when none was refused.
     pub fn finish<T>(mut self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
         if self.details.is_empty()
             && let Some(value) = build()

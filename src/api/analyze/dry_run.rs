@@ -1,4 +1,4 @@
-//! What an analysis that is not recorded would change: counts, and each decision that differs.
+//! Effect of an analysis that is not recorded: counts, and each decision that differs.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct DryRun {
     differences: Vec<DifferenceRecord>,
 }
 
-/// What a gate decides, counted.
+/// Decisions of a gate, counted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateDecisions)]
 struct Decisions {
@@ -51,7 +51,7 @@ struct DifferenceRecord {
     after: VerdictRecord,
 }
 
-/// What a gate decides about a frame.
+/// Decision of a gate about a frame.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateVerdict)]
 struct VerdictRecord {

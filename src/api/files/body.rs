@@ -34,7 +34,7 @@ impl FileBody {
         FileBody { file: Arc::new(file), left: range, reading: None }
     }
 
-    /// What it holds while it is sent.
+    /// Memory that it holds while it is sent.
     pub fn holds(&self) -> Holds {
         Holds(READ.min(self.left.end - self.left.start))
     }

@@ -1,11 +1,11 @@
-//! Which bytes a `Range` header asks for (RFC 9110 14.1.2, 14.2).
+//! Evaluation of a `Range` header (RFC 9110 14.1.2, 14.2).
 //!
 //! One range is served. A set of several is answered with the whole file, which RFC 9110 14.2
 //! allows and which no set of overlapping ranges can make expensive.
 
 use std::ops::Range;
 
-/// What to answer.
+/// Bytes to answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Everything: no range, not one that is served, or none that can be understood.
@@ -16,7 +16,7 @@ pub enum Wanted {
     Unsatisfiable,
 }
 
-/// What `header` asks of a file of `size` bytes.
+/// Bytes that `header` asks for of a file of `size` bytes.
 pub fn wanted(header: &str, size: u64) -> Wanted {
     let Some((unit, set)) = header.split_once('=') else { return Wanted::Whole };
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -113,7 +113,7 @@ mod tests {
             }
         }
 
-        /// Whether it names the byte `at` of a file of `size`.
+        /// Returns true where it names the byte `at` of a file of `size`.
         fn names(&self, at: u64, size: u64) -> bool {
             match self {
                 Spec::Between(first, last) => (first..=last).contains(&&at),

@@ -25,9 +25,9 @@ pub struct Found {
     pub file: File,
     /// Its bytes.
     pub size: u64,
-    /// What tells it from an earlier one.
+    /// Version, for conditional requests.
     pub version: Version,
-    /// What it is called where it is saved.
+    /// Name under which the caller is to save it.
     pub name: String,
     /// Its media type.
     pub kind: &'static str,
@@ -101,7 +101,7 @@ fn disposition(kind: &str, name: &str) -> String {
     text
 }
 
-/// What may be said of the range that is wanted.
+/// Headers that ask for a range.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `wanted` and `allows_range` read")]

@@ -101,7 +101,7 @@ pub async fn kept(
     Ok(Response::from_parts(parts, body))
 }
 
-/// What was answered, read whole where it is not longer than is kept.
+/// An answer, read whole where it is not longer than is kept.
 pub enum Taken {
     /// All of it, with everything that belongs to the one exchange.
     Whole(Answer, Parts),
@@ -161,7 +161,7 @@ async fn collect(mut body: Body) -> Result<Collected, ApiError> {
     Ok(Collected::Whole(Vec::from(read).concat().into()))
 }
 
-/// What was read of a body, and the rest of it.
+/// A body of which a part was read, whole again.
 struct Joined {
     read: VecDeque<Bytes>,
     rest: Body,

@@ -1,4 +1,4 @@
-//! What a question says: read once, for single questions and those of a batch.
+//! Fields of a question: read once, for single questions and those of a batch.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ pub struct InferRequest {
     timeout_ms: Option<TimeoutMs>,
     /// Another backend may answer when the first does not; true when missing.
     allow_fallback: Option<bool>,
-    /// Whom to ask first.
+    /// Kind of the backends to ask first.
     primary_provider: Option<terms::ProviderKind>,
     /// JSON Schema of the answer; a `$ref` may only point into it.
     output_schema: Option<terms::AnyObject>,
@@ -76,7 +76,7 @@ pub struct Picture {
 /// A question that can be asked.
 #[derive(Debug)]
 pub struct Asked {
-    /// What goes to the model, without its pictures.
+    /// Request to the model, without its pictures.
     pub request: Request,
     /// The run that it is for.
     pub run: Option<RunId>,

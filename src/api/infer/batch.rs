@@ -39,7 +39,7 @@ pub const REQUESTS: RangeInclusive<usize> = 1..=256;
 pub type MaxParallel = Int<1, 64>;
 /// Questions asked at once where a caller says nothing of it.
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
-/// How long a question of a batch waits for a place: nobody waits for it alone.
+/// Longest wait of a question of a batch for a permit: nobody waits for it alone.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of the answers of a batch, which are held until the last has come: room for 256 answers of
 /// eight times what 4096 tokens usually are.
@@ -51,12 +51,12 @@ const ANSWERS_BYTES_MAX: usize = 32 << 20;
 struct BatchRequest {
     #[schema(min_items = 1, max_items = 256)]
     requests: Vec<InferRequest>,
-    /// How many are asked at once; 8 when missing.
+    /// Questions asked at once; 8 when missing.
     #[schema(inline)]
     max_parallel: Option<MaxParallel>,
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Serialize, ToSchema)]
 pub struct BatchAnswer {
     #[serde(serialize_with = "shown")]
@@ -72,7 +72,7 @@ pub struct BatchAnswer {
     results: Vec<ItemRecord>,
 }
 
-/// What became of a question of a batch.
+/// Outcome of a question of a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BatchItem)]
 struct ItemRecord {
@@ -81,7 +81,7 @@ struct ItemRecord {
     /// The answer; null when there is none.
     #[schema(required = true)]
     result: Option<InferAnswer>,
-    /// Why there is none, as a single question's envelope would say it; null beside an answer.
+    /// Failure, as a single question's envelope would say it; null beside an answer.
     #[schema(required = true)]
     error: Option<ErrorBody>,
 }

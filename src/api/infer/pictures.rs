@@ -47,7 +47,7 @@ impl Pictures {
         app.blocking(look).await?
     }
 
-    /// How many there are.
+    /// Number of pictures.
     pub fn len(&self) -> usize {
         self.stills.len()
     }

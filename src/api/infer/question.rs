@@ -16,9 +16,9 @@ use crate::{
     session::registry::Run,
 };
 
-/// What is asked, and for which run.
+/// A question that was accepted.
 pub struct Question {
-    /// What goes to the model, without its pictures.
+    /// Request to the model, without its pictures.
     pub request: Request,
     /// The run whose timeline tells of the answer.
     pub run: Option<Arc<Run>>,
@@ -62,7 +62,7 @@ pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, A
     app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)
 }
 
-/// Why a question is not accepted.
+/// Reason for which a question is not accepted.
 pub struct Unaccepted {
     /// The field that says so, where the error names none itself.
     field: &'static str,
@@ -74,8 +74,8 @@ impl Unaccepted {
         move |error| Unaccepted { field, error }
     }
 
-    /// What refuses a batch for its question of this number; an error that is no matter of one question
-    /// as it is.
+    /// Details that refuse a batch for its question of this number; an error that is no matter of
+    /// one question as it is.
     pub fn of_batch(self, index: usize) -> Result<Vec<Detail>, ApiError> {
         let Unaccepted { field, error } = self;
         let named = match &error {

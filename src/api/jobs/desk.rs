@@ -23,7 +23,7 @@ use crate::{
     session::registry::{JobKind, JobOrder, RunError},
 };
 
-/// What a job came to.
+/// Outcome of a job.
 #[derive(Clone)]
 pub enum Outcome {
     /// This failure.
@@ -77,7 +77,7 @@ impl Entry {
         drop(self.waits().wait_for(Option::is_some).await);
     }
 
-    /// What `told` comes to, as a response.
+    /// Response to the outcome that `told` brings.
     pub async fn answered(&self, mut told: watch::Receiver<Option<Outcome>>) -> ApiResult {
         let outcome = told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
         match outcome {

@@ -73,7 +73,7 @@ impl FromRequestParts<Arc<App>> for Working {
     }
 }
 
-/// What the work is that a path names.
+/// Kind of the work that a path names.
 pub fn kind_in(path: &str) -> Option<JobKind> {
     run_in(path).and_then(|_| JobKind::from_name(path.rsplit('/').next()?))
 }
@@ -249,7 +249,7 @@ fn ended_by_a_shutdown(error: &ApiError) -> bool {
     matches!(error, ApiError::Draining | ApiError::Ingest(IngestError::Shutdown))
 }
 
-/// What `response` says, read whole where it is not too long.
+/// Outcome that `response` gives, read whole where it is not too long.
 async fn outcome(mut response: Response, entry: &Entry, request_id: RequestId) -> Outcome {
     if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
         return Outcome::Failed(error);

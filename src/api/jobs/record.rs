@@ -44,7 +44,7 @@ pub struct JobRecord {
     /// Time that is left at this rate; null where that is not known.
     #[schema(required = true)]
     eta_ms: Option<u64>,
-    /// When it was asked for.
+    /// Time at which it was requested.
     #[schema(value_type = terms::Time)]
     started_at: String,
     #[schema(value_type = Option<terms::Time>, required = true)]
@@ -80,9 +80,9 @@ pub struct JobAnswer {
     #[serde(flatten)]
     #[schema(inline)]
     job: JobRecord,
-    /// What the request without the header would have been answered: kept for a day where the job
-    /// was asked for with it or its caller went away; null elsewhere, and where the server ended between
-    /// the last event of the job and its answer: the events tell then.
+    /// Answer to the request without `Prefer`: kept for a day where the job was requested with it
+    /// or its caller went away; null elsewhere, and where the server ended between the last event
+    /// of the job and its answer: the events tell then.
     #[schema(value_type = Option<terms::AnyObject>, required = true)]
     result: Option<Box<RawValue>>,
     /// Its failure, likewise.
@@ -97,7 +97,7 @@ impl JobAnswer {
     }
 }
 
-/// What an answer of the job `id` of `owner` is kept under.
+/// Scope under which the answer of the job `id` of `owner` is kept.
 pub fn scope(owner: &Principal, id: JobId) -> Scope {
     // No route is called so.
     Scope::new(owner, "job", &id.to_string())
@@ -135,7 +135,7 @@ fn raw(kept: Answer) -> Option<Box<RawValue>> {
     String::from_utf8(kept.body).ok().and_then(|text| RawValue::from_string(text).ok())
 }
 
-/// What is said of a job whose server ended before it did.
+/// Failure of a job whose server ended before it did.
 fn interrupted(job: &JobView) -> Box<RawValue> {
     let envelope = serde_json::json!({ "error": {
         "code": "unavailable",

@@ -16,7 +16,7 @@ use crate::{
     live,
 };
 
-/// What a publisher may say, past which 400 or 413, and what the server does for it.
+/// Limits of a publisher's fields, past which 400 or 413, and of live sessions.
 pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
     BTreeMap::from([
         ("whip.offer", Limit::most(whip::SDP_BYTES_MAX, "bytes")),

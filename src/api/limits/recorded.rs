@@ -11,7 +11,7 @@ use crate::{
     small_stills, tickets,
 };
 
-/// What a source may ask of the decoder, and a reader of what was decoded; past one 422.
+/// Limits of a source for the decoder, and of a reader of recorded media; past one 422.
 pub(super) fn of_media(jobs: usize) -> BTreeMap<&'static str, Limit> {
     let limits = decode::Limits::default();
     let (clips, own_clips) = excerpts_max(jobs);

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// What is read of other hosts; past one 422.
+/// Limits of sources on other hosts; past one 422.
 pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
     use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
     let bytes_max = app.config.remote.bytes_max;

@@ -1,4 +1,4 @@
-//! Which part of a picture a model was shown, in fractions and in pixels.
+//! Part of a picture that a model was shown, in fractions and in pixels.
 
 use media::Extent;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use worker::ViewOptions;
 
 use crate::api::openapi::terms;
 
-/// What the places in this record are.
+/// Name of the schema of these coordinates.
 pub const SCHEMA: &str = "sightline.image.v1";
 
 /// Part of a source's upright pictures, the first of which says how large they are.

@@ -210,20 +210,20 @@ payloads! {
         /// The decoder really used, such as `software:h264`; several joined by `+`.
         #[schema(required = false)]
         decoder: String,
-        /// Why the backend that was asked first did not decode all of it.
+        /// Reason that the backend asked first did not decode all of it.
         #[schema(required = false)]
         decoder_fallback: String,
         /// The source ended early or is damaged.
         #[schema(required = false)]
         truncated: bool,
-        /// Why no more of it was decoded, where something cut it off.
+        /// Reason that no more of it was decoded, where something cut it off.
         #[schema(required = false)]
         reason: String,
         /// Thresholds that its caller chose for it; absent where they were the server's.
         #[schema(required = false)]
         gate: GateRecord,
-        /// When its first picture was taken, as the container says, or came, where the source is live;
-        /// null where nobody knows, absent in events of older servers.
+        /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
+        /// where the source is live; null where that is unknown, absent in events of older servers.
         #[schema(required = false)]
         wall_start_ms: Option<i64>,
         /// One object a frame.
@@ -258,7 +258,7 @@ payloads! {
         mode: Option<String>,
         model: String,
         markers: u64,
-        /// What its markers carry too; absent where that was before analyses had names.
+        /// Id that its markers carry too; absent where that was before analyses had names.
         #[schema(required = false)]
         analysis_id: terms::AnalysisId,
         /// Thresholds that it used; absent likewise.
@@ -294,7 +294,7 @@ payloads! {
         thinking_tokens: u64,
         total_tokens: u64,
         inference_latency_ms: u64,
-        /// Which pass answered, or failed; absent when no backend was asked.
+        /// Pass that answered, or failed; absent when no backend was asked.
         #[schema(required = false)]
         tier: terms::Pass,
         /// The model that answered, or was to; absent likewise.
@@ -386,7 +386,7 @@ payloads! {
         /// Null where the run ended without a reasoning.
         #[schema(required = true)]
         semantic: Option<SemanticRecord>,
-        /// Why the service ended it itself: `idle`; absent otherwise.
+        /// Reason for which the service ended it itself: `idle`; absent otherwise.
         #[schema(required = false)]
         reason: String,
     }
@@ -439,7 +439,7 @@ payloads! {
         used_tokens: u64,
         limit_tokens: u64,
     }
-    /// What was found at a frame, or over a clip.
+    /// Finding at a frame, or over a clip.
     FindingPayload {
         #[schema(required = false)]
         session_id: terms::SessionId,
@@ -458,7 +458,7 @@ payloads! {
         event_type: String,
         #[schema(required = false)]
         object_label: String,
-        /// Why there is no answer, or none of a second pass.
+        /// Reason that there is no answer, or none of a second pass.
         #[schema(required = false)]
         semantic_error: String,
         /// The backend that answered, or failed last.

@@ -57,9 +57,9 @@ terms! {
     SessionId = pattern("^sess-[0-9a-f]{32}$");
     /// Id of a job of a run.
     JobId = pattern("^job-[0-9a-f]{32}$");
-    /// What a job does: the route that asked for it.
+    /// Kind of a job: the route that asked for it.
     JobKind = names(Work::ALL.map(Work::as_str));
-    /// Where a job stands.
+    /// Status of a job.
     JobStatus = names(Standing::SHOWN);
     /// Id of a piece of feedback.
     FeedbackId = pattern("^fb-[0-9a-f]{32}$");
@@ -95,11 +95,11 @@ terms! {
         .pattern(Some("^[0-9a-fA-F]{16}$"))
         .minimum(Some(Number::UInt(0)))
         .maximum(Some(Number::UInt(usize::MAX)));
-    /// Where a page starts: opaque, as a `Link` header gave it.
+    /// Start of a page: opaque, as a `Link` header gave it.
     Cursor = pattern("^[0-9]{1,19}$");
-    /// Where a page of markers starts: opaque, as a `Link` header gave it.
+    /// Start of a page of markers: opaque, as a `Link` header gave it.
     MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}\.[0-9]{1,19}$");
-    /// Where a page of files starts: opaque, as a `Link` header gave it.
+    /// Start of a page of files: opaque, as a `Link` header gave it.
     FileCursor = pattern(r"^[0-9a-f]{32}\.[0-9a-z]{1,5}$");
     /// A relative path without empty parts, `.`, `..` and control characters.
     FileName = string().min_length(Some(1));
@@ -109,15 +109,15 @@ terms! {
     Jpeg = names(["image/jpeg"]);
     /// Id of a model of `GET /v1/models`.
     ModelId = string().min_length(Some(1)).max_length(Some(128));
-    /// Whether a model can be asked.
+    /// Availability of a model.
     Availability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
-    /// How a check of `GET /v1/doctor` ended.
+    /// Result of a check of `GET /v1/doctor`.
     CheckStatus = names(["ok", "advice", "problem"]);
     /// The program of a model backend.
     ProviderKind = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
-    /// Why a model stopped.
+    /// Reason for which a model stopped.
     FinishReason = names(["stop", "length", "content_filter", "other"]);
-    /// How a frame's description came to its end.
+    /// Reason for which a frame's description ended.
     FrameFinish = names(["gate", "stop", "length", "content_filter", "other"]);
     /// A sampling temperature.
     Temperature = number(*TEMPERATURE.start(), *TEMPERATURE.end());
@@ -127,29 +127,29 @@ terms! {
         .required("run_id")
         .property("sha256", Ref::from_schema_name(Sha256::name()))
         .required("sha256");
-    /// What a model asks of whoever runs it.
+    /// Tier of a model, by the hardware that it needs.
     Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// A further part of the record of a run.
     RunPart = names(["summary"]);
-    /// How a live session is doing.
+    /// Health of a live session.
     HealthWord = names(Word::ALL.map(Word::as_str));
-    /// How a webhook is doing.
+    /// Status of the deliveries of a webhook.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
-    /// How thorough an analysis is asked to be.
+    /// Thoroughness that is asked of an analysis.
     Mode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
-    /// How frames of a source are chosen.
+    /// Policy by which frames of a source are chosen.
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
-    /// Why the gate keeps a frame; `no_trigger` is none of its reasons.
+    /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
     GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
-    /// How final a marker is.
+    /// Certainty of a marker; a finalized one replaces a provisional one.
     MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
-    /// Whose finding a marker is.
+    /// Origin of a marker: the gate or a model.
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
-    /// Whose findings are listed.
+    /// Origin of the findings to list.
     WantedOrigin = names(["gate", "model", "all"]);
-    /// Which of two models answered: the one asked first, or the one asked where that is unsure.
+    /// Pass that answered: of the model asked first, or of the one asked where that is unsure.
     Pass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
     Kind = names(EventKind::ALL.iter().map(|kind| kind.as_str()));

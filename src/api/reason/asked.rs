@@ -1,4 +1,4 @@
-//! What a request to reason says.
+//! Fields of a request to reason.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 pub type ChunkSize = Int<5, 500>;
 /// Frames of a chunk where a caller says nothing of them.
 pub const CHUNK_SIZE_DEFAULT: u64 = 30;
-/// What a caller wants to know.
+/// Prompt about the chunks of a source.
 pub type SemanticPrompt = Text<0, 4096>;
 /// Pictures of a chunk.
 pub type ChunkPictures = Int<1, 4>;
@@ -64,7 +64,7 @@ pub struct CropFields {
     height: f64,
 }
 
-/// What to reason over, and what to ask of models.
+/// Source to reason over, and options of the analysis and of the questions to models.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 pub struct ReasonRequest {
@@ -94,12 +94,12 @@ pub struct ReasonRequest {
     /// Milliseconds of a metadata segment; 250 when missing.
     #[schema(inline)]
     segment_ms: Option<SegmentMs>,
-    /// How far apart segments may be for one to finalize the other; 3 when missing.
+    /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
     marker_correction_window_frames: Option<Index>,
-    /// Whether models are asked; when missing they are where there is a prompt.
+    /// True to ask models; when missing they are asked where there is a prompt.
     semantic_inference: Option<bool>,
-    /// What to find out about each chunk.
+    /// Prompt about each chunk.
     #[schema(inline)]
     semantic_prompt: Option<SemanticPrompt>,
     /// Most pictures shown of a chunk: those that the gate selected first, then ones that are evenly spaced
@@ -122,7 +122,7 @@ pub struct ReasonRequest {
     first_pass_model: Option<String>,
     /// The model that is asked again where the first is not sure; none when missing.
     second_pass_model: Option<String>,
-    /// How sure the first has to be; 0.7 when missing.
+    /// Confidence that the first must reach; 0.7 when missing.
     second_pass_threshold: Option<terms::Fraction>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
@@ -149,23 +149,23 @@ pub struct ReasonRequest {
 
 /// A request that can be carried out.
 pub struct Request {
-    /// What is read, as the caller names it.
+    /// Source to read, as the caller names it.
     pub source_uri: String,
     /// The model asked for.
     pub model: Label,
-    /// How thorough; the run's own when `None`.
+    /// Mode of the analysis; the run's own when `None`.
     pub mode: Option<Mode>,
     /// The stream of the run.
     pub stream_id: StreamId,
-    /// How frames are chosen.
+    /// Policy by which frames are chosen.
     pub policy: SamplingPolicy,
     /// The rate frames are chosen at.
     pub rate: Option<Rate>,
     /// Most frames.
     pub max_frames: u64,
-    /// How frames are grouped into windows.
+    /// Windows into which frames are grouped.
     pub windowing: Windowing,
-    /// What confirms a marker.
+    /// Rules by which markers are confirmed.
     pub markers: MarkerConfig,
     /// The caller's index.
     pub index_name: Option<Label>,
@@ -173,19 +173,19 @@ pub struct Request {
     pub trace_id: Option<String>,
     /// The answer has an object a frame.
     pub includes_metadata: bool,
-    /// What is wanted of models, if anything is.
+    /// Options of the questions to models; `None` where none is asked.
     pub semantics: Option<Wanted>,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
 }
 
-/// What is wanted of models.
+/// Options of the questions to models.
 pub struct Wanted {
     /// The pictures that they are shown.
     pub views: ViewOptions,
-    /// What they are asked.
+    /// Prompt, and the chunks that are asked about at once.
     pub inquiry: Inquiry,
-    /// Which of them, and how.
+    /// Models to ask, and the requirements of their answers.
     pub ask: Ask,
 }
 
@@ -241,7 +241,7 @@ pub fn model_name(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
     known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
 }
 
-/// What is wanted of models; `None` where nothing is, or something was refused.
+/// Options of the questions to models; `None` where none is asked, or something was refused.
 fn semantics<'a>(
     fields: &mut Fields<'a>,
     model: Option<&Label>,

@@ -23,7 +23,7 @@ pub struct SummaryRecord {
     /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
     #[schema(value_type = Option<terms::Sha256>, required = true)]
     still_sha256: Option<String>,
-    /// What a model said last, at most 256 bytes.
+    /// Last description by a model, at most 256 bytes.
     #[schema(required = true)]
     description: Option<String>,
     #[schema(required = true)]
@@ -86,7 +86,7 @@ fn thousandths(score: Score) -> f64 {
 }
 
 impl SummaryRecord {
-    /// What is told of `run`; `None` where nothing of it is decoded. May read the log.
+    /// Summary of `run`; `None` where nothing of it is decoded. May read the log.
     pub fn of(app: &App, run: &Arc<Run>) -> Option<SummaryRecord> {
         let timeline = app.registry.timeline();
         let gate = app.config.gate;

@@ -12,7 +12,7 @@ use super::{
     Decided,
 };
 
-/// What a signal is over the frames of a bucket.
+/// Range and mean of a signal over the frames of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SignalSpread)]
 pub struct Spread {
@@ -56,9 +56,9 @@ pub struct FrameBucket {
     end_pts_ms: i64,
     /// Number of its frames, at least 1.
     frames: u64,
-    /// How many of them the gate keeps.
+    /// Number of them that the gate keeps.
     kept_frames: u64,
-    /// How many frames have each of the reasons that occur.
+    /// Number of frames by each reason that occurs.
     #[schema(value_type = BTreeMap<String, u64>)]
     reasons: BTreeMap<&'static str, u64>,
     luma_mean: Spread,
@@ -108,7 +108,7 @@ impl FrameBucket {
 /// The buckets of frames; ends after the first error.
 pub struct Buckets<I> {
     frames: I,
-    /// How many frames there are, and how many were taken.
+    /// Number of frames, and of those that were taken.
     count: u64,
     taken: u64,
     points: u64,

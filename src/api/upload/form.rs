@@ -69,7 +69,7 @@ impl Part<'_> {
         self.field.name()
     }
 
-    /// What the sender calls the file.
+    /// Name that the sender gives the file.
     pub fn file_name(&self) -> String {
         self.field.file_name().unwrap_or_default().to_owned()
     }

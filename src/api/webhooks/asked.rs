@@ -25,7 +25,7 @@ pub(super) struct WebhookRequest {
     /// The kinds of events that are sent; every one when missing.
     #[schema(min_items = 1, max_items = 32)]
     kinds: Option<Vec<terms::Kind>>,
-    /// What messages are signed with, `whsec_` and base64; made by the server when missing.
+    /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
     secret: Option<String>,
     /// The owner's own words.
     #[schema(max_length = 256)]

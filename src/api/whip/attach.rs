@@ -1,4 +1,4 @@
-//! What a publisher attaches to its offer, and the prompt that it changes later.
+//! Configuration that a publisher attaches to its offer, and the prompt that it changes later.
 
 use std::sync::Arc;
 
@@ -38,18 +38,18 @@ pub const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
 /// Either, where a publisher says nothing of it.
 pub const CLIP_S_DEFAULT: f64 = 0.5;
 
-/// What a publisher wants to know.
+/// Prompt about the pictures of a session.
 pub type LivePrompt = Text<1, 4096>;
 /// Output tokens a second.
 pub type TokenRate = Int<1, 10_000>;
 /// Pictures a second of a clip.
 pub type ClipFps = Int<1, 30>;
 
-/// What a publisher may attach to its offer; other fields are refused.
+/// Configuration that a publisher may attach to its offer; other fields are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 pub struct AttachConfig {
-    /// What to find out about the pictures.
+    /// Prompt about the pictures.
     #[schema(inline)]
     prompt: Option<LivePrompt>,
     /// Output tokens that descriptions may take in a second; no limit when missing.
@@ -67,11 +67,11 @@ pub struct AttachConfig {
     index_name: Option<terms::Label>,
     /// Thresholds of this recording.
     gate: Option<GateFields>,
-    /// What to call the run.
+    /// Label of the run.
     label: Option<terms::Label>,
 }
 
-/// How clips are cut.
+/// Lengths and rate of clips.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `clip` reads")]
 struct ClipMode {

@@ -23,9 +23,9 @@ impl Batch {
     }
 }
 
-/// What a database says of itself.
+/// Identity of a database, and its progress.
 pub(super) struct Known {
-    /// What tells it from another.
+    /// Identity that no other database has.
     pub(super) database: String,
     /// The last event of this server that was copied to it; 0 where there is none.
     pub(super) last: Seq,
@@ -54,7 +54,7 @@ impl Skipped {
 }
 
 impl Database {
-    /// Which database this is, and how far it has come with the events of `node`.
+    /// Identity of this database, and its progress with the events of `node`.
     pub(super) async fn known(&self, node: &str) -> Result<Known, DatabaseError> {
         const LAST: &str =
             "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1";

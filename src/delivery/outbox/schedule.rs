@@ -1,4 +1,4 @@
-//! Whose turn it is: a state machine of readers that are idle, due, busy or waiting.
+//! Schedule of readers: a state machine of those that are idle, due, busy or waiting.
 //!
 //! Promises that one reader has one turn at a time, that turns are taken first come first
 //! served, and that readers whose last turn failed never take all of the places. Reads no
@@ -12,7 +12,7 @@ use std::{
 
 use crate::backoff::Backoff;
 
-/// How many turns at once, and how failures are spaced.
+/// Limits of turns at once, and the delays after failures.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// Turns at once.
@@ -32,7 +32,7 @@ pub struct Turn<K> {
     pub failures: u32,
 }
 
-/// How a turn ended.
+/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Something was handed over, and there may be more.
@@ -187,7 +187,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         Some(Turn { key, failures: reader.failures })
     }
 
-    /// When [`Schedule::poll`] may have something that it does not have now.
+    /// Time at which [`Schedule::poll`] may have something that it does not have now.
     pub fn deadline(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
     }

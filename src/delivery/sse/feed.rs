@@ -35,7 +35,7 @@ const QUIET: &[u8] = b":\n\n";
 #[error("the log cannot be read")]
 struct Broken;
 
-/// Where a stream stands.
+/// Position of a stream, and the event that is being sent.
 pub struct Feed {
     subscription: Subscription,
     filter: Filter,
@@ -52,7 +52,7 @@ impl Feed {
         Feed { subscription, filter, next, payload: None, is_done: false }
     }
 
-    /// Whether there is nothing left to tell, now and later; what holds nothing is passed over.
+    /// Returns true where nothing is left to send, now and later; passes over pages without events.
     pub async fn is_over(&mut self) -> bool {
         match &self.subscription.scope {
             Scope::Run(run) if run.has_ended() => {}
@@ -81,7 +81,7 @@ impl Feed {
         streams.page(key, scope).await
     }
 
-    /// Why the stream ends once everything that is readable now is told.
+    /// Comment that ends the stream once everything that is readable now is sent, if it ends then.
     fn end(&self) -> Option<&'static str> {
         if self.subscription.streams.closed.is_cancelled() {
             return Some(": the server is shutting down\n\n");

@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 16;
 /// Likewise when payloads of so many bytes were read.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Which events a stream is about.
+/// Events that a stream is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
     /// Only this kind.
@@ -36,7 +36,7 @@ pub struct Filter {
     pub index: Option<String>,
 }
 
-/// What decides what a page has in it.
+/// Key of a page: everything that its contents depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     scope: Result<RunId, Principal>,
@@ -63,7 +63,7 @@ pub(super) struct Page {
     pub(super) text: Bytes,
     /// The next event, when it is too long for a page.
     pub(super) large: Option<Seq>,
-    /// Where to read on.
+    /// Event at which to read on.
     pub(super) next: Seq,
     /// There is more to look at now.
     pub(super) is_cut: bool,
@@ -135,7 +135,7 @@ fn ahead(timeline: &Timeline, scope: &Scope, next: Seq) -> (Vec<EventHead>, Opti
     }
 }
 
-/// Whether the stream may tell of `head`: of a deleted run only that it was deleted.
+/// Returns true where the stream may tell of `head`: of a deleted run only that it was deleted.
 fn is_told(registry: &Registry, scope: &Scope, head: &EventHead) -> bool {
     let run = match scope {
         Scope::Run(run) => Some(run.clone()),
@@ -171,7 +171,7 @@ pub fn index_of(event: &EventParts) -> Option<Label> {
     }
 }
 
-/// What ends an event.
+/// End of an event.
 pub(super) const CLOSE: &str = "}\n\n";
 
 /// Writes an event up to its payload; only digits and fixed names, so nothing to escape.

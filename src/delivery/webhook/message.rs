@@ -11,7 +11,7 @@ use super::Webhook;
 /// Longest payload that a message holds; a longer one is referred to.
 const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 
-/// What is sent for one event; the same however often it is sent.
+/// Message about one event; the same however often it is sent.
 pub struct Message {
     /// The event.
     pub seq: Seq,

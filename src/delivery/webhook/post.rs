@@ -13,7 +13,7 @@ use crate::clock::wall_now;
 /// A target cannot make us wait longer than this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
-/// What an attempt came to.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The target has it.
@@ -22,7 +22,7 @@ pub enum Verdict {
     Gone,
     /// Not this time.
     Failed {
-        /// Why, in words for the owner.
+        /// Reason, in words for the owner.
         reason: String,
         /// The target asked for this much time.
         at_least: Duration,

@@ -1,4 +1,4 @@
-//! What messages are signed with: Standard Webhooks' symmetric secret and its signature.
+//! Secret that signs messages: Standard Webhooks' symmetric secret and its signature.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What a secret's text begins with.
+/// Prefix of a secret's text.
 const PREFIX: &str = "whsec_";
 /// Bytes of a secret that somebody brings.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;

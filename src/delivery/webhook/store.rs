@@ -28,9 +28,9 @@ pub struct DeadLetter {
     pub seq: Seq,
     /// Its kind.
     pub kind: EventKind,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What the last attempt came to.
+    /// Error of the last attempt.
     pub error: String,
 }
 
@@ -215,7 +215,7 @@ impl Store {
         })
     }
 
-    /// What a target never took, the oldest first.
+    /// Dead letters of a webhook, the oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, LedgerError> {
         self.ledger.read(|view| {
             let found = letters(view, id)?;
@@ -223,7 +223,7 @@ impl Store {
         })
     }
 
-    /// How many dead letters each of these webhooks has.
+    /// Number of dead letters of each of these webhooks.
     pub fn count_letters(
         &self,
         ids: &[WebhookId],

@@ -11,7 +11,7 @@ use timeline::{EventHead, EventKind};
 use super::Webhook;
 use crate::config::Principal;
 
-/// How a webhook is doing.
+/// Status of the deliveries of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Its last attempt was a success, or there was none.
@@ -51,7 +51,7 @@ pub struct Live {
     pub dropped: u64,
     /// Attempts at the event at `next` that failed.
     pub attempts: u32,
-    /// What the last attempt came to, when it failed, and about which event.
+    /// Event of the last attempt, and the error, where that failed.
     pub last_error: Option<(Seq, String)>,
     /// Dead letters may be there that are to be sent again.
     pub has_queued: bool,
@@ -103,12 +103,12 @@ impl Live {
     }
 }
 
-/// What lists show of a webhook.
+/// Webhook as lists show it.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The webhook.
     pub webhook: Arc<Webhook>,
-    /// How it is doing.
+    /// Status of its deliveries.
     pub status: Status,
     /// Dead letters that made room for newer ones.
     pub dropped: u64,

@@ -59,13 +59,13 @@ fn webhook(run: &Run) -> Webhook {
 }
 
 impl Setup {
-    /// Whether Alice finds the webhook `id` of her run.
+    /// Returns true where Alice finds the webhook `id` of her run.
     fn has(&self, id: WebhookId) -> bool {
         let found = self.webhooks.find(&Principal::named("alice"), Some(self.run.id()), id);
         found.is_some()
     }
 
-    /// Whether the webhook is in memory, and whether it is on the disk.
+    /// Presence of the webhook in memory, and on the disk.
     fn is_there(&self) -> (bool, bool) {
         let id = WebhookId::from_bytes([2; 16]);
         let kept = Store::new(self.ledger.clone()).load().expect("readable");

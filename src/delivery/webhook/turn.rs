@@ -27,7 +27,7 @@ const TURN_TIME: Duration = Duration::from_secs(2);
 /// Heads looked at in one step.
 const HEADS: usize = 256;
 
-/// What a webhook has to send.
+/// Next thing that a webhook has to send.
 enum Next {
     /// The event that follows its cursor.
     Event(Message),
@@ -37,7 +37,7 @@ enum Next {
     Nothing(Seq),
 }
 
-/// What an attempt leaves to do.
+/// Work that an attempt leaves.
 enum Settled {
     /// The next event may follow.
     Done,
@@ -94,8 +94,8 @@ impl Webhooks {
         behind
     }
 
-    /// Whether the owner of `webhook` may be told of the event with this head: it is of a run of its
-    /// own that it can see, or the deletion of one.
+    /// Returns true where the owner of `webhook` may be told of the event with this head: it is of
+    /// a run of its own that it can see, or the deletion of one.
     fn may_tell(&self, webhook: &Webhook, head: &EventHead) -> bool {
         match self.registry.find_any(head.run, &webhook.owner) {
             Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
@@ -103,7 +103,7 @@ impl Webhooks {
         }
     }
 
-    /// What is to be sent next; dead letters that are sent again come first.
+    /// Next message; dead letters that are sent again come first.
     fn next(&self, live: &Live) -> Result<Next, WebhookError> {
         if live.has_queued
             && let Some(again) = self.queued(&live.webhook)?
