@@ -51,6 +51,10 @@ pub struct Summary {
     pub length_ms: Option<u64>,
     /// The most telling still: of a cut, or else of an artifact, one that was described, the first.
     pub still: Option<BlobHash>,
+    /// Time from the start of the job of the newest decoding to its end.
+    pub took_ms: Option<u64>,
+    /// Its source ended early or is damaged.
+    pub truncated: bool,
     /// The last description, cut where it is long.
     pub description: Option<String>,
     /// The size of the picture.
@@ -69,6 +73,8 @@ impl Default for Summary {
             markers: BTreeMap::new(),
             descriptions: 0,
             length_ms: None,
+            took_ms: None,
+            truncated: false,
             still: None,
             description: None,
             extent: None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use gate::{Gate, GateConfig};
-use media::{AnalysisId, BlobHash, EventType, Extent, Marker, Rate, Seq, StreamId};
+use media::{AnalysisId, BlobHash, EventType, Extent, Marker, Rate, Seq, StreamId, WallTime};
 use timeline::{
     Event, EventHead, EventKind, FindingKind, FramesDecoded, KeyframeStored, Signals, Timeline,
 };
@@ -44,12 +44,23 @@ struct Counted {
     types: BTreeMap<String, u64>,
 }
 
+/// The newest decoding.
+#[derive(Clone, Copy)]
+struct Decoding {
+    frames: u64,
+    extent: Extent,
+    source_fps: Option<Rate>,
+    took_ms: Option<u64>,
+    truncated: bool,
+}
+
 /// The run as the events before `next` tell of it.
 #[derive(Default)]
 pub(super) struct Digest {
     next: Seq,
-    /// Frames and picture of the newest decoding.
-    decoded: Option<(u64, Extent, Option<Rate>)>,
+    /// When the last ingest started.
+    started: Option<WallTime>,
+    decoded: Option<Decoding>,
     /// Its signals, until they are measured.
     signals: Option<(Signals, GateConfig)>,
     /// How they lie along its time, and how long that is.
@@ -97,34 +108,33 @@ impl Digest {
         if self.decoded.is_none() && self.stills == 0 {
             return None;
         }
-        let (frames, extent, source_fps) = match self.decoded {
-            Some((frames, extent, rate)) => (frames, Some(extent), rate),
-            None => (self.frames_seen, self.still_extent, None),
-        };
         let mut markers = BTreeMap::new();
         for (name, count) in self.markers.iter().flat_map(|counted| &counted.types) {
             *markers.entry(name.clone()).or_default() += count;
         }
         let stills = || (self.shape.told(), self.shape.length_ms());
         let (shape, length_ms) = self.measured.as_deref().map_or_else(stills, |told| *told);
+        let decoded = self.decoded;
         Some(Summary {
-            frames,
+            frames: decoded.map_or(self.frames_seen, |it| it.frames),
             kept: shape.iter().map(|bucket| u64::from(bucket.kept)).sum(),
             markers,
             descriptions: self.descriptions,
             length_ms,
+            took_ms: decoded.and_then(|it| it.took_ms),
+            truncated: decoded.is_some_and(|it| it.truncated),
             still: self.still.map(|(_, hash, _)| hash),
             description: self.description.clone(),
-            extent,
-            source_fps,
+            extent: decoded.map(|it| it.extent).or(self.still_extent),
+            source_fps: decoded.and_then(|it| it.source_fps),
             shape,
         })
     }
 
     fn hear(&mut self, head: &EventHead, timeline: &Timeline, is_live: bool, gate: GateConfig) {
         use EventKind::{
-            AnalysisGenerated, ClipVlm, ClipVlmTiered, FramesDecoded, KeyframeStored,
-            MarkerEmitted, RunCompleted, SemanticChunkInferred, Vlm, VlmTiered,
+            AnalysisGenerated, ClipVlm, ClipVlmTiered, FramesDecoded, IngestStarted,
+            KeyframeStored, MarkerEmitted, RunCompleted, SemanticChunkInferred, Vlm, VlmTiered,
         };
         let tells = match head.kind {
             KeyframeStored => {
@@ -133,6 +143,10 @@ impl Digest {
                 is_live || self.still.is_none_or(|(telling, ..)| telling < Telling::Cut)
             }
             RunCompleted => is_live,
+            IngestStarted => {
+                self.started = Some(head.at);
+                false
+            }
             FramesDecoded | MarkerEmitted | AnalysisGenerated | SemanticChunkInferred => true,
             Vlm | VlmTiered | ClipVlm | ClipVlmTiered => true,
             _ => false,
@@ -142,7 +156,7 @@ impl Digest {
         }
         let event = timeline.get_parts(head.seq).ok().flatten().and_then(|it| it.decode().ok());
         match event {
-            Some(Event::FramesDecoded(decoded)) => self.decoded(decoded, gate),
+            Some(Event::FramesDecoded(decoded)) => self.decoded(decoded, head.at, gate),
             Some(Event::KeyframeStored(still)) => self.stored(&still),
             Some(Event::MarkerEmitted(marker)) if !marker.beside => self.marked(&marker),
             Some(Event::AnalysisGenerated(made)) => {
@@ -168,11 +182,14 @@ impl Digest {
         }
     }
 
-    fn decoded(&mut self, decoded: FramesDecoded, gate: GateConfig) {
-        let FramesDecoded { width, height, source_fps, decoded_frames, .. } = decoded;
+    fn decoded(&mut self, decoded: FramesDecoded, at: WallTime, gate: GateConfig) {
+        let FramesDecoded { width, height, source_fps, decoded_frames, truncated, .. } = decoded;
         // One without a picture has no frames.
         let Some(extent) = Extent::new(width, height) else { return };
-        self.decoded = Some((decoded_frames, extent, source_fps));
+        // A clock that was set back meanwhile tells nothing.
+        let took = self.started.and_then(|it| u64::try_from(at.epoch_ms - it.epoch_ms).ok());
+        self.decoded =
+            Some(Decoding { frames: decoded_frames, extent, source_fps, took_ms: took, truncated });
         self.signals = Some((decoded.signals, decoded.gate.unwrap_or(gate)));
     }
 

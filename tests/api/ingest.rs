@@ -238,6 +238,8 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
     let answer = ingest(&server, &server.create_run(), "cut.webm").json();
     assert_eq!(answer["truncated"], true, "{answer}");
     assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
+    let listed = server.get("/v1/runs?include=summary").json();
+    assert_eq!(listed[0]["summary"]["truncated"], true, "{listed}");
 }
 
 /// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.

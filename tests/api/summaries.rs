@@ -69,6 +69,8 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
     assert_eq!(found["description"], Value::Null);
     let time = |frame: &Value| frame["pts_ms"].as_u64().expect("a time");
     assert_eq!(found["length_ms"], time(&frames[99]) - time(&frames[0]));
+    assert_eq!(found["truncated"], false);
+    assert!(found["took_ms"].is_u64(), "{found}");
     for field in ["width", "height", "source_fps"] {
         assert_eq!(found[field], ingested.json()[field], "{field}");
     }
@@ -152,6 +154,7 @@ fn a_live_run_is_told_from_its_stills_and_what_models_said() {
     let found = summary(&server, &LIVE.to_string());
     let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 1});
     assert_eq!((&found["counts"], &found["length_ms"]), (&counts, &json!(1200)));
+    assert_eq!((&found["took_ms"], &found["truncated"]), (&Value::Null, &json!(false)));
     let described = BlobHash::from_bytes([30; 32]).to_string();
     assert_eq!(found["still_sha256"], described, "the described one");
     let words = found["description"].as_str().expect("words");

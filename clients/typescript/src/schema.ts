@@ -3578,6 +3578,13 @@ export interface components {
              */
             source_fps: number | null;
             still_sha256: components["schemas"]["Sha256"] | null;
+            /**
+             * Format: int64
+             * @description Time that the job of the newest decoding took; null where that is unknown, or nothing is decoded.
+             */
+            took_ms: number | null;
+            /** @description Its source ended early or is damaged: what was read until then is here. */
+            truncated: boolean;
             /** Format: int32 */
             width: number | null;
         };

@@ -20,6 +20,11 @@ pub struct SummaryRecord {
     /// Media time from the first frame to the last; null where none is measured.
     #[schema(required = true)]
     length_ms: Option<u64>,
+    /// Time that the job of the newest decoding took; null where that is unknown, or nothing is decoded.
+    #[schema(required = true)]
+    took_ms: Option<u64>,
+    /// Its source ended early or is damaged: what was read until then is here.
+    truncated: bool,
     /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
     #[schema(value_type = Option<terms::Sha256>, required = true)]
     still_sha256: Option<String>,
@@ -111,6 +116,8 @@ impl SummaryRecord {
                 descriptions: summary.descriptions,
             },
             length_ms: summary.length_ms,
+            took_ms: summary.took_ms,
+            truncated: summary.truncated,
             still_sha256: summary.still.map(|hash| hash.to_string()),
             description: summary.description,
             width: extent.map(|extent| extent.width),
