@@ -3,6 +3,8 @@ import type { RunEvent } from 'sightline-client';
 import { client } from './client';
 import { heard } from './connection.svelte';
 
+/** Kinds of events that hold what a model said. */
+export const DESCRIBED: ReadonlySet<string> = new Set(['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered']);
 /** Events that come within this time are taken together. */
 const TOGETHER_MS = 50;
 

@@ -2,18 +2,6 @@
 import { number, t } from './messages.svelte';
 import { settings } from './settings.svelte';
 
-/** A length or media time: `1:02`, `1:04:00`; with thousandths where asked. */
-export function clock(ms: number, decimals: 0 | 1 | 2 | 3 = 0): string {
-  const unit = 10 ** (3 - decimals);
-  const whole = Math.max(0, decimals === 0 ? Math.floor(ms / 1000) * 1000 : Math.round(ms / unit) * unit);
-  const seconds = Math.floor(whole / 1000);
-  const two = (value: number): string => String(value).padStart(2, '0');
-  const hours = Math.floor(seconds / 3600);
-  const minutes = Math.floor(seconds / 60) % 60;
-  const fraction = decimals === 0 ? '' : `.${String(whole % 1000).padStart(3, '0').slice(0, decimals)}`;
-  return `${hours > 0 ? `${hours}:${two(minutes)}` : minutes}:${two(seconds % 60)}${fraction}`;
-}
-
 /** A span in words: `9.8 s`, `5 min 38 s`, `3 h 08 min`. */
 export function span(ms: number): string {
   const seconds = ms / 1000;
@@ -29,6 +17,11 @@ export function span(ms: number): string {
 
 export function percent(fraction: number): string {
   return `${number(Math.floor(fraction * 100))} %`;
+}
+
+/** A score or confidence: `0.84`. */
+export function score(value: number): string {
+  return number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 
 export function bytes(value: number): string {

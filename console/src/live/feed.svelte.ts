@@ -2,13 +2,12 @@
 import { SvelteMap } from 'svelte/reactivity';
 import type { RunEvent } from 'sightline-client';
 import { causeOf, client, isGone, type Run } from '../api/client';
-import { follow } from '../api/follow';
+import { DESCRIBED, follow } from '../api/follow';
 import { t } from '../app/messages.svelte';
 
 /** Items that the page keeps; older ones are on the run's own page. */
 const ITEMS_MAX = 2000;
 const STILLS_MAX = 5000;
-const DESCRIBED = new Set(['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered']);
 const ENDS = new Set(['run_completed', 'run_failed', 'stop_requested', 'run_expired', 'run_deleted']);
 
 export interface LiveStill { frame: number; pts: number; sha: string; type: string; at: number }

@@ -6,6 +6,7 @@ import { copyText } from '../app/copy';
 import { t } from '../app/messages.svelte';
 import { say } from '../app/toasts.svelte';
 import { ask as askModel } from '../live/ask.svelte';
+import { nameOf } from '../runs/words';
 import { timeText } from '../timeline/scale';
 import type { RunPage } from './page.svelte';
 
@@ -53,7 +54,7 @@ function download(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-const fileName = (page: RunPage): string => (page.data.record?.label ?? page.data.id).replace(/[^\w.-]+/g, '_').slice(0, 80);
+const fileName = (page: RunPage): string => nameOf(page.data.record!).replace(/[^\w.-]+/g, '_').slice(0, 80);
 
 /** The selected part, else the view, at most ten minutes of it. */
 export async function downloadClip(page: RunPage): Promise<void> {

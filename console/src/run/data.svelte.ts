@@ -3,8 +3,9 @@
 import type { RunEvent } from 'sightline-client';
 import { client, isGone, type Run, type Schemas } from '../api/client';
 import { connection } from '../api/connection.svelte';
-import { follow } from '../api/follow';
+import { DESCRIBED, follow } from '../api/follow';
 import { ask } from '../api/http';
+import { isLive } from '../runs/words';
 import { IntervalIndex } from '../timeline/intervals';
 import { markerLanes, type Marker, type MarkerLane } from '../timeline/lanes';
 import { loopsOf } from '../timeline/loops';
@@ -28,7 +29,6 @@ export interface Analysis {
 /** What a chunk's answer and a live finding have in common. */
 type Said = Pick<Schemas.Interaction, 'seq' | 'description' | 'confidence'> & Partial<Schemas.Interaction>;
 
-const DESCRIBED = ['vlm', 'vlm_tiered', 'clip_vlm', 'clip_vlm_tiered'];
 const OVERVIEW_POINTS = 4000;
 const MOST_LOOPS = 20;
 /** A live run's new rows are asked for this often. */
@@ -62,7 +62,7 @@ export class RunData {
   readonly stopped = new AbortController();
 
   readonly terminal = $derived(this.record !== null && !['pending', 'processing'].includes(this.record.status));
-  readonly live = $derived(!this.terminal && this.record !== null && (this.record.session_id !== null || ['whip', 'rtsp'].includes(this.record.source ?? '')));
+  readonly live = $derived(this.record !== null && isLive(this.record));
   readonly wallStart = $derived.by(() => {
     const starts = this.record?.wall_start_ms ?? {};
     return starts[this.stream ?? ''] ?? Object.values(starts).find((start) => start !== null) ?? null;
@@ -258,7 +258,7 @@ export class RunData {
       const kind: string = told;
       if (kind === 'keyframe_stored') stills.push(payload as unknown as Still);
       else if (kind === 'marker_emitted') markers.push(payload as unknown as Marker);
-      else if (DESCRIBED.includes(kind)) said.push({ ...(payload as Omit<Said, 'seq'>), seq, start_pts_ms: (payload as { pts_ms: number }).pts_ms });
+      else if (DESCRIBED.has(kind)) said.push({ ...(payload as Omit<Said, 'seq'>), seq, start_pts_ms: (payload as { pts_ms: number }).pts_ms });
       else if (kind === 'semantic_chunk_inferred') void this.loadWords().catch(() => {});
       else if (kind === 'analysis_generated') void Promise.all([this.loadAnalyses(), this.loadMarkers()]).catch(() => {});
       else if (kind === 'loop_detected') void this.loadLoops();

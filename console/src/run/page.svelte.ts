@@ -74,6 +74,8 @@ export class RunPage {
 
   private stack: ViewStack | null = null;
   private animation = 0;
+  /** Where a movement of the view ends that is under way. */
+  private goal: View | null = null;
   private rest: ReturnType<typeof setTimeout> | undefined;
   private pendingMove: Move = 'pan';
 
@@ -119,7 +121,7 @@ export class RunPage {
     const { selection } = this;
     return {
       t: this.head,
-      ...(this.tail.following ? {} : this.view),
+      ...(this.tail.following ? {} : (this.goal ?? this.view)),
       m: selection?.kind === 'marker' ? selection.id : undefined,
       f: selection?.kind === 'frame' ? selection.frame : undefined,
       a: this.analysis,
@@ -144,7 +146,7 @@ export class RunPage {
     clearTimeout(this.rest);
     this.pendingMove = move === 'pan' && this.pendingMove === 'zoom' ? 'zoom' : move;
     this.rest = setTimeout(() => {
-      const push = this.stack?.settle(this.view, this.pendingMove) === 'push';
+      const push = this.stack?.settle(this.goal ?? this.view, this.pendingMove) === 'push';
       this.pendingMove = 'pan';
       this.write(writePlace(this.place), push);
     }, move === 'jump' ? JUMP_MS + 20 : REST_MS);
@@ -197,6 +199,12 @@ export class RunPage {
     this.jump(fitted(from, to, this.data.limits));
   }
 
+  /** Shows times of the clock, or of the media. */
+  showClock(on: boolean): void {
+    this.clock = on;
+    this.store(false);
+  }
+
   showWhole(): void {
     this.jump(whole(this.data.limits));
   }
@@ -204,15 +212,17 @@ export class RunPage {
   /** Moves the view at once. */
   move(view: View): void {
     cancelAnimationFrame(this.animation);
+    this.goal = null;
     this.view = view;
   }
 
   private animate(to: View): void {
     cancelAnimationFrame(this.animation);
     if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
-      this.view = to;
+      this.move(to);
       return;
     }
+    this.goal = to;
     const from = this.view;
     const start = performance.now();
     const step = (now: number) => {
@@ -221,6 +231,7 @@ export class RunPage {
       const between = (a: number, b: number) => a + (b - a) * eased;
       this.view = share < 1 ? { from: between(from.from, to.from), to: between(from.to, to.to) } : to;
       if (share < 1) this.animation = requestAnimationFrame(step);
+      else this.goal = null;
     };
     this.animation = requestAnimationFrame(step);
   }

@@ -1,6 +1,7 @@
 /** Names, moments and sentences of the run page. */
 
-import { number, t, type Key } from '../app/messages.svelte';
+import { score } from '../app/format';
+import { t, type Key } from '../app/messages.svelte';
 import type { RunPage } from './page.svelte';
 import { clockText, timeText } from '../timeline/scale';
 import type { Thresholds } from '../timeline/signals';
@@ -23,8 +24,6 @@ export function typeName(type: string): string {
 export function momentText(page: Pick<RunPage, 'clock' | 'origin'>, ms: number, digits: number): string {
   return page.clock && page.origin !== null ? clockText(ms + page.origin, digits) : timeText(ms, digits);
 }
-
-export const score = (value: number): string => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** A frame as `GET frames/{n}` tells of it. */
 export interface FrameAnswer {

@@ -33,9 +33,15 @@ export function standingOf(run: Run): Standing {
   return run.summary || run.status === 'processing' ? 'resting' : 'empty';
 }
 
+/** Its source ended before its time, and nobody stopped it. */
+export function endedEarly(run: Run): boolean {
+  const standing = standingOf(run);
+  return run.summary?.truncated === true && (standing === 'completed' || standing === 'resting');
+}
+
 /** Something about it that a person should see to. */
 export function needsLook(run: Run): boolean {
-  return run.status === 'failed' || (run.semantic !== null && (run.semantic.chunks_failed > 0 || run.semantic.fallback_used));
+  return run.status === 'failed' || endedEarly(run) || (run.semantic !== null && (run.semantic.chunks_failed > 0 || run.semantic.fallback_used));
 }
 
 export type Filter = 'all' | 'live' | 'working' | 'completed' | 'look';
@@ -54,6 +60,20 @@ export function passes(run: Run, filter: Filter): boolean {
 
 /** Spans that the list can be cut to, in hours. */
 export const SINCE: Record<string, number> = { '1h': 1, '24h': 24, '7d': 168, '30d': 720 };
+
+const by = (value: (run: Run) => number) => (a: Run, b: Run) => value(b) - value(a);
+
+/** Orders of the list by `sort` of the address; the first is its own. */
+export const ORDERS = {
+  newest: () => 0,
+  oldest: (a: Run, b: Run) => a.created_at.localeCompare(b.created_at),
+  name: (a: Run, b: Run) => nameOf(a).localeCompare(nameOf(b), undefined, { numeric: true }),
+  longest: by((run) => run.summary?.length_ms ?? 0),
+  seen: by((run) => run.summary?.counts.descriptions ?? 0),
+  cuts: by(cutsOf),
+  artifacts: by(artifactsOf),
+} satisfies Record<string, (a: Run, b: Run) => number>;
+export type Order = keyof typeof ORDERS;
 
 /** Where it comes from and what it is: `File · 1280 × 720 at 25 fps`. */
 export function sourceOf(run: Run): string {

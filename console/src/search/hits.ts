@@ -1,4 +1,5 @@
 /** Hits of a search in the order and groups that the page shows them in. */
+import { firstWhere } from '../timeline/order';
 import type { Run, Schemas } from '../api/client';
 
 export type Hit = Schemas.HitRecord;
@@ -47,14 +48,7 @@ export function byTime(hits: readonly Hit[], at: (hit: Hit) => number, dayOf: (a
 
 /** The item of `sorted` (by time) that is nearest to `pts`. */
 export function nearest<T extends { pts_ms: number }>(sorted: readonly T[], pts: number): number {
-  let low = 0;
-  let high = sorted.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as T).pts_ms < pts) low = middle + 1;
-    else high = middle;
-  }
-  const before = sorted[low - 1];
-  const after = sorted[low];
-  return before && after && pts - before.pts_ms <= after.pts_ms - pts ? low - 1 : low;
+  const at = firstWhere(sorted.length, (i) => sorted[i]!.pts_ms >= pts);
+  const [before, after] = [sorted[at - 1], sorted[at]];
+  return before && (!after || pts - before.pts_ms <= after.pts_ms - pts) ? at - 1 : at;
 }

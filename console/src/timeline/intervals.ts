@@ -1,3 +1,5 @@
+import { firstWhere } from './order';
+
 /** Finds the intervals that meet a range: sorted by start, with the furthest end so far. */
 export class IntervalIndex<T> {
   readonly items: readonly T[];
@@ -16,13 +18,7 @@ export class IntervalIndex<T> {
 
   /** Number of items that start at `t` or before. */
   private upTo(t: number): number {
-    let [low, high] = [0, this.starts.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.starts[middle]! <= t) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return firstWhere(this.starts.length, (i) => this.starts[i]! > t);
   }
 
   /** Items that meet `from..=to`, by their start. */

@@ -26,8 +26,16 @@ const HANDLE_PX = 10;
 const LONG_PRESS_MS = 500;
 const REACH_PX = 7;
 
+interface Point {
+  x: number;
+  y: number;
+}
+
+/** How far two fingers are apart, and their middle. */
+const between = (a: Point, b: Point) => ({ apart: Math.max(10, Math.hypot(a.x - b.x, a.y - b.y)), middle: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
+
 export class Pointer {
-  private readonly down = new Map<number, { x: number; y: number }>();
+  private readonly down = new Map<number, Point>();
   private gesture: Gesture = 'none';
   private start = { x: 0, y: 0, moved: false };
   private last = { x: 0, y: 0 };
@@ -60,7 +68,7 @@ export class Pointer {
     this.box = { left, top };
   }
 
-  private at(event: MouseEvent): { x: number; y: number } {
+  private at(event: MouseEvent): Point {
     return { x: event.clientX - this.box.left, y: event.clientY - this.box.top };
   }
 
@@ -78,10 +86,10 @@ export class Pointer {
     element.setPointerCapture(event.pointerId);
     clearTimeout(this.press);
     if (this.down.size === 2) {
-      const [a, b] = [...this.down.values()] as [typeof at, typeof at];
+      const [a, b] = [...this.down.values()] as [Point, Point];
       this.gesture = 'pinch';
       this.start.moved = true;
-      this.pinch = { apart: Math.max(10, Math.abs(a.x - b.x)), middle: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
+      this.pinch = between(a, b);
       return;
     }
     this.start = { ...at, moved: false };
@@ -158,7 +166,7 @@ export class Pointer {
     const [a, b] = [...this.down.values()];
     if (!a || !b) return;
     const page = this.plot.page();
-    const now = { apart: Math.max(10, Math.abs(a.x - b.x)), middle: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
+    const now = between(a, b);
     const about = this.time(this.pinch.middle);
     page.zoom(this.pinch.apart / now.apart, about);
     page.pan(((this.pinch.middle - now.middle) / this.plot.width()) * span(page.view));

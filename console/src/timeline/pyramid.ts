@@ -1,5 +1,7 @@
 /** Signals as points with minimum, maximum and mean, and coarser levels of them that keep every peak. */
 
+import { firstWhere } from './order';
+
 export const SIGNALS = ['scene', 'luma', 'flicker', 'ghosting', 'noise'] as const;
 export type SignalName = (typeof SIGNALS)[number];
 
@@ -88,13 +90,7 @@ export function pyramid(points: Series): Series[] {
 
 /** Index of the first point that ends at `t` or later. */
 export function indexAt(series: Series, t: number): number {
-  let [low, high] = [0, series.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (series.end[middle]! < t) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return firstWhere(series.length, (i) => series.end[i]! >= t);
 }
 
 /** The coarsest level that has a point for each pixel of a view, or the finest there is. */

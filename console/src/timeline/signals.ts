@@ -1,5 +1,6 @@
 /** Reads an answer of `GET signals` into points. */
 
+import { firstWhere } from './order';
 import { emptySeries, SIGNALS, type Series, type SignalName } from './pyramid';
 
 /** Reasons of the gate, weakest first: the place is the rank of a mark and its bit in a series. */
@@ -105,29 +106,22 @@ function readBucket(row: Record<string, unknown>, points: Series, i: number) {
 /** The frame at a moment, as well as the points tell: exact where they are frames. */
 export function frameAt(points: Series, t: number): number {
   if (points.length === 0) return 0;
-  let [low, high] = [0, points.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (points.start[middle]! <= t) low = middle + 1;
-    else high = middle;
-  }
-  const i = Math.max(0, low - 1);
+  const i = Math.max(0, firstWhere(points.length, (at) => points.start[at]! > t) - 1);
   const inside = points.frames[i]! - 1;
   const length = points.end[i]! - points.start[i]!;
   const share = length > 0 ? Math.min(1, Math.max(0, (t - points.start[i]!) / length)) : 0;
   return points.firstFrame[i]! + Math.floor(share * inside + 1e-6);
 }
 
+/** Index of the point that holds a frame, or of the nearest before it. */
+export function indexOfFrame(points: Series, frame: number): number {
+  return Math.max(0, firstWhere(points.length, (i) => points.firstFrame[i]! > frame) - 1);
+}
+
 /** The moment of a frame, likewise. */
 export function timeOfFrame(points: Series, frame: number): number {
   if (points.length === 0) return 0;
-  let [low, high] = [0, points.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (points.firstFrame[middle]! <= frame) low = middle + 1;
-    else high = middle;
-  }
-  const i = Math.max(0, low - 1);
+  const i = indexOfFrame(points, frame);
   const inside = points.frames[i]! - 1;
   const share = inside > 0 ? Math.min(1, Math.max(0, (frame - points.firstFrame[i]!) / inside)) : 0;
   return points.start[i]! + share * (points.end[i]! - points.start[i]!);

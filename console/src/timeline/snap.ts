@@ -1,18 +1,14 @@
 /** Sticks the head to what is worth hitting. */
 
+import { firstWhere } from './order';
 import { span, type View } from './scale';
 
 const REACH_PX = 6;
 
 /** The value of a sorted list that is nearest to `t`. */
 export function nearest(sorted: ArrayLike<number>, t: number): number | undefined {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle]! < t) low = middle + 1;
-    else high = middle;
-  }
-  const [before, after] = [sorted[low - 1], sorted[low]];
+  const at = firstWhere(sorted.length, (i) => sorted[i]! >= t);
+  const [before, after] = [sorted[at - 1], sorted[at]];
   if (before === undefined || after === undefined) return after ?? before;
   return t - before <= after - t ? before : after;
 }

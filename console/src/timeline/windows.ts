@@ -2,7 +2,7 @@
 
 import { indexAt, type Series } from './pyramid';
 import type { Frames } from './render/scene';
-import { frameAt, type Thresholds } from './signals';
+import { frameAt, indexOfFrame, type Thresholds } from './signals';
 import { keyOfTile, Lru, tilesOf } from './tiles';
 import type { Levels } from './work';
 
@@ -187,14 +187,4 @@ function rowAt(points: Series, frame: number): FrameRow {
   const length = at > 0 ? pts - points.start[at - 1]! : (points.start[1] ?? 40) - pts;
   const next = at + 1 < points.length ? points.start[at + 1]! : pts + Math.max(1, length);
   return { frame: points.firstFrame[at]!, pts, next, kept: points.kept[at]! > 0, reasons: points.reasons[at]! };
-}
-
-function indexOfFrame(points: Series, frame: number): number {
-  let [low, high] = [0, points.length - 1];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (points.firstFrame[middle]! <= frame) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }

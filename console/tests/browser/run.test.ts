@@ -74,7 +74,7 @@ test.describe('a described run', () => {
     await expect(player(page)).toHaveCount(0);
     await page.keyboard.press('f');
     await page.keyboard.press('l');
-    await expect(page.getByRole('checkbox', { name: /^Nothing of note/ })).toBeVisible();
+    await expect(page.getByRole('menuitemcheckbox', { name: /^Nothing of note/ })).toBeVisible();
     await page.keyboard.press('Escape');
     await page.keyboard.press('+');
     await expect.poll(() => view(page).to - view(page).from).toBeCloseTo(6120, -2);
@@ -123,17 +123,62 @@ test.describe('a described run', () => {
   test('zoom from the whole to six frames, and back step by step', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
     const box = (await plot(page).boundingBox())!;
-    await page.mouse.move(box.x + box.width / 2, box.y + 80);
-    await page.keyboard.down('Control');
-    for (let n = 0; n < 30; n++) await page.mouse.wheel(0, -300);
-    await page.keyboard.up('Control');
+    // In one go, as a hand does it: with pauses each part would be a step of its own.
+    await plot(page).evaluate((element, at) => {
+      for (let n = 0; n < 30; n++) element.dispatchEvent(new WheelEvent('wheel', { ...at, deltaY: -300, ctrlKey: true, bubbles: true, cancelable: true }));
+    }, { clientX: box.x + box.width / 2, clientY: box.y + 80 });
     await expect.poll(() => Math.round(view(page).to - view(page).from)).toBe(240);
     await expect(page.locator('.span')).toHaveText('240 ms');
     await page.goBack();
     await expect(page.locator('.span')).toHaveText('12 s');
+    await page.mouse.move(box.x + box.width / 2, box.y + 80);
     await page.mouse.wheel(300, 0);
     await page.keyboard.press('z');
     await expect(page.locator('.span')).toHaveText('12 s');
+  });
+
+  test.describe('by touch', () => {
+    test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
+
+    test('one finger pans, two zoom about what is between them, a tap sets the head, a long press selects', async ({ page, site, context }) => {
+      await open(page, `${site}runs/${run}?t=0&from=2000&to=8000`);
+      await plot(page).scrollIntoViewIfNeeded();
+      const box = (await plot(page).boundingBox())!;
+      const y = box.y + box.height - 12;
+      const cdp = await context.newCDPSession(page);
+      const at = (...xs: number[]) => xs.map((x, id) => ({ x: box.x + x, y, id }));
+      const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', ...xs: number[]) => cdp.send('Input.dispatchTouchEvent', { type, touchPoints: at(...xs) });
+      const scrolled = await page.evaluate(() => scrollY);
+
+      await touch('touchStart', 300);
+      for (const x of [280, 240, 180, 120, 100]) await touch('touchMove', x);
+      await touch('touchEnd');
+      const panned = 2000 + (200 / box.width) * 6000;
+      await expect.poll(() => view(page).from).toBeCloseTo(panned, -2);
+      expect(view(page).to - view(page).from).toBeCloseTo(6000, -1);
+
+      await touch('touchStart', 150);
+      await touch('touchStart', 150, 210);
+      for (const by of [10, 25, 45, 60]) await touch('touchMove', 150 - by, 210 + by);
+      await touch('touchEnd', 90);
+      await touch('touchEnd');
+      await expect.poll(() => view(page).to - view(page).from).toBeCloseTo(2000, -2);
+      const middle = (180 / box.width) * 6000 + panned;
+      expect(view(page).from + (180 / box.width) * 2000).toBeCloseTo(middle, -2);
+      expect(await head(page)).toBe(0);
+
+      await page.touchscreen.tap(box.x + 180, y);
+      await expect.poll(() => head(page)).toBeGreaterThan(middle - 100);
+      expect(await head(page)).toBeLessThan(middle + 100);
+
+      await touch('touchStart', 100);
+      await expect(why(page)).toContainText('Selected range');
+      for (const x of [140, 220, 260]) await touch('touchMove', x);
+      await touch('touchEnd');
+      expect(await page.evaluate(() => scrollY)).toBe(scrolled);
+      await why(page).getByRole('button', { name: 'Zoom to it' }).click();
+      await expect.poll(() => view(page).to - view(page).from).toBeLessThan(1600);
+    });
   });
 
   test('a drag pans and plays nothing; a click sets the head; a drag in the ruler selects', async ({ page, site }) => {
@@ -194,7 +239,7 @@ test.describe('a described run', () => {
   test('an ended run lets limits be tried and says why they cannot be applied', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
     await page.getByRole('button', { name: 'More' }).click();
-    await page.getByRole('button', { name: 'Try other limits' }).click();
+    await page.getByRole('menuitem', { name: 'Try other limits' }).click();
     const limits = page.getByRole('region', { name: 'Try other limits' });
     await limits.getByRole('slider', { name: 'Still every n frames' }).fill('0');
     await expect(limits.getByRole('status')).toContainText(/\d+ stills kept instead of \d+\./);
@@ -213,7 +258,7 @@ test.describe('a described run', () => {
     }
     await page.keyboard.press('t');
     await page.getByRole('button', { name: 'More' }).click();
-    await page.getByRole('button', { name: 'Try other limits' }).click();
+    await page.getByRole('menuitem', { name: 'Try other limits' }).click();
     for (const scheme of ['dark', 'light'] as const) {
       await theme(page, scheme);
       expect(await axe(page)).toEqual([]);
@@ -241,7 +286,7 @@ test('limits are tried, applied as a second analysis, and compared', async ({ pa
   await open(page, `${site}runs/${run}`);
   await page.getByRole('button', { name: 'Compare' }).click();
   await expect(page.getByText('There is one analysis.')).toBeVisible();
-  await page.getByRole('button', { name: 'Try other limits' }).click();
+  await page.getByRole('menuitem', { name: 'Try other limits' }).click();
   const limits = page.getByRole('region', { name: 'Try other limits' });
   await limits.getByRole('slider', { name: 'Scene' }).fill('1');
   await expect(limits).toContainText('Markers: ');
@@ -275,7 +320,7 @@ test('an empty run, a foreign one and a file without a clock say what to do', as
   const run = await makeRun(server, { file: clip('still.mp4') });
   await open(page, `${site}runs/${run}?clock=1`);
   await expect(page.getByText('No model was asked about this run.')).toBeVisible();
-  await page.getByRole('button', { name: 'Clock' }).click({ force: true });
+  await page.getByText('Clock', { exact: true }).click({ force: true });
   await expect(page.getByText('This file does not say when it was recorded, so there is no clock time.')).toBeVisible();
 });
 

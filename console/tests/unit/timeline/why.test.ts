@@ -7,7 +7,8 @@ const read = (key: string, parameters: Record<string, string | number>): string 
   english[key]!.replace(/\{(\w+)\}/g, (_, name: string) => String(parameters[name]));
 
 // The words of the page know the language from the browser, which there is none of here.
-vi.mock('../../../src/app/messages.svelte', () => ({ t: (key: string) => english[key], number: (n: number, { minimumFractionDigits: d = 0 } = {}) => n.toFixed(d) }));
+vi.mock('../../../src/app/messages.svelte', () => ({ t: (key: string) => english[key] }));
+vi.mock('../../../src/app/format', () => ({ score: (n: number) => n.toFixed(2) }));
 
 let why: typeof import('../../../src/run/words').why;
 beforeAll(async () => ({ why } = await import('../../../src/run/words')));
