@@ -74,18 +74,18 @@ pub use session::{End, PatchError, Session};
 
 /// Sessions on the port, offers that have not connected included.
 pub const SESSIONS_MAX: usize = 16_384;
-/// How long an offer waits for its publisher.
+/// Longest wait of an answered offer for its publisher.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-/// How long a publisher may be silent.
+/// Longest silence of a publisher.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
-/// How long a session that has ended is remembered, so that ending it again succeeds.
+/// Time for which an ended session is remembered, so that ending it again succeeds.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Sessions that are remembered.
 const REMEMBERED_MAX: usize = 65_536;
 /// Longest edge of a picture that a model is shown.
 const VIEW_EDGE: u32 = 1280;
 
-/// Why there is no session.
+/// Reason that there is no session.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The memory of sessions is reserved.
@@ -110,10 +110,10 @@ impl LiveError {
     }
 }
 
-/// What a publisher asks for beside its offer.
+/// Options that a publisher sends with its offer.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
-    /// What models are asked.
+    /// Prompt and schema for models.
     pub instruction: Instruction,
     /// Output tokens that descriptions may take in a second.
     pub tokens_per_second: Option<u32>,
@@ -127,22 +127,22 @@ pub struct Wishes {
     pub index_name: Option<Label>,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
-    /// What its owner calls the run.
+    /// Name that its owner gave the run.
     pub label: Option<Label>,
 }
 
-/// Who publishes.
+/// Identity of a publisher and its request.
 #[derive(Clone, Debug)]
 pub struct Who {
     /// The request.
     pub request_id: RequestId,
-    /// Who owns the run.
+    /// Owner of the run.
     pub principal: Principal,
     /// The tenant, metadata only.
     pub tenant: Option<String>,
 }
 
-/// What live sessions rest on.
+/// Dependencies of live sessions.
 pub struct LiveParts {
     /// Every run.
     pub registry: Arc<Registry>,
@@ -154,15 +154,15 @@ pub struct LiveParts {
     pub supervisor: Supervisor,
     /// The way to the models.
     pub inference: Arc<Inference>,
-    /// What is counted.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// The settings.
     pub config: LiveConfig,
-    /// What turns pictures into embeddings; `None` has every selected frame described.
+    /// Image embedder; `None` has every selected frame described.
     pub eyes: Option<Eyes>,
-    /// When a description is used again.
+    /// Rule for reusing a description.
     pub reuse: ReuseRule,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
@@ -228,17 +228,17 @@ impl Live {
         Ok(live)
     }
 
-    /// What embeds selected frames.
+    /// Image embedder of selected frames.
     pub fn eyes(&self) -> Option<&Eyes> {
         self.parts.eyes.as_ref()
     }
 
-    /// Where packets are received.
+    /// Address on which packets are received.
     pub fn local_addr(&self) -> SocketAddr {
         self.port.local_addr()
     }
 
-    /// Whether offers can be answered and media can arrive.
+    /// Returns true while offers can be answered and media can arrive.
     pub fn receives(&self) -> bool {
         self.port.is_open()
     }
@@ -407,7 +407,7 @@ impl Live {
         }
     }
 
-    /// What a worker does for a session; its codec is known when there is a publisher.
+    /// Session settings for a worker; the codec is replaced once there is a publisher.
     fn spec(&self, wishes: &Wishes) -> SessionSpec {
         SessionSpec {
             stills: true,
@@ -452,7 +452,7 @@ impl Live {
         Describers { keyframes, clips, tasks, end, cut }
     }
 
-    /// What tells whether a selected frame shows anything new; clips are always described.
+    /// Novelty check of selected frames; `None` for clips, which are always described.
     fn novelty(&self, subject: Subject, session: SessionId) -> Option<Novelty> {
         let eyes = self.parts.eyes.clone().filter(|_| subject == Subject::Keyframes)?;
         let rule = self.parts.reuse;

@@ -195,7 +195,7 @@ series! {
     live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
     /// Datagrams of the port of live video, or what was in them, that were dropped.
     live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
-    /// What live sessions left out to keep a bound.
+    /// Items that live sessions dropped to keep a bound.
     live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.
     live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
@@ -205,17 +205,17 @@ series! {
     live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
     /// Selected frames by whether they showed anything new.
     novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
-    /// What embeds pictures.
+    /// Execution provider that embeds images: 1 for the one in use.
     embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
     /// Time to embed one picture, the wait for its batch included.
     embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
-    /// What the work of each principal came to: no series, and shown to nobody else.
+    /// Work of each principal: no series, and shown to that principal alone.
     owners: Owners = Owners::new, "owners";
-    /// What the process takes from the system.
+    /// Resources that the process takes from the system.
     process: process::Process = process::Process::new, "process";
 }
 
-/// What was done with a connection.
+/// Outcome of a connection at the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
     /// It had room.
@@ -258,7 +258,7 @@ impl Label for Queue {
     }
 }
 
-/// What an attempt to deliver an event to a webhook came to.
+/// Outcome of an attempt to deliver an event to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The target has it.
@@ -285,7 +285,7 @@ impl Label for Delivery {
     }
 }
 
-/// What became of a finished span.
+/// Outcome of a finished span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanEnd {
     /// The collector took it.
@@ -312,7 +312,7 @@ pub enum StoredFile {
     Still,
     /// A signal array.
     Column,
-    /// What a write that never finished left.
+    /// Remains of a write that never finished.
     Unfinished,
 }
 

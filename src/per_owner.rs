@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::config::Principal;
 
-/// Whose are counted.
+/// Scope of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// Those of all callers together.
@@ -13,7 +13,7 @@ pub enum Whose {
     Own,
 }
 
-/// How many are open.
+/// Counts of open items, in all and by owner.
 #[derive(Debug, Default)]
 pub struct PerOwner {
     all: usize,

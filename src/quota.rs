@@ -30,7 +30,7 @@ pub const SHARE: u64 = 2;
 /// Deleted records are kept while they take no more than one part in so many of a limit.
 const DELETED_SHARE: u64 = 8;
 
-/// Why bytes are not stored.
+/// Reason that bytes are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     /// The principal's own quota would be passed.
@@ -89,7 +89,7 @@ struct Accounts {
     total: u64,
     /// Only those that use anything.
     principals: HashMap<Principal, u64>,
-    /// When the disk was looked at last, and the sum then.
+    /// Last check of the disk, and the sum then.
     looked: Option<Seen>,
 }
 
@@ -135,7 +135,7 @@ impl Quota {
         self.accounts().most(&self.limits, seen, owner)
     }
 
-    /// Whether `bytes` are too much for `owner` to keep of what nobody can read any more.
+    /// Returns true if `bytes` that nobody can read any more are too much for `owner` to keep.
     pub fn is_in_the_way(&self, owner: &Principal, bytes: u64) -> bool {
         let limits = [self.most(owner), self.limits.global.map(NonZeroU64::get)];
         limits.into_iter().flatten().any(|limit| bytes > limit / DELETED_SHARE)
@@ -183,7 +183,7 @@ impl Accounts {
         self.principals.get(owner).copied().unwrap_or(0)
     }
 
-    /// What is left of the room that was `seen`.
+    /// Rest of the room that was `seen`.
     fn room(&mut self, (at, room): Seen) -> u64 {
         let (_, before) = *self.looked.insert(match self.looked {
             Some(looked) if looked.0 == at => looked,

@@ -1,5 +1,5 @@
-//! What the service removes by itself: old runs, records of deleted runs, stills past their age,
-//! and files that no event names.
+//! Removal of what has aged: old runs, records of deleted runs, stills past their age, and files
+//! that no event names.
 //!
 //! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
 //! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
@@ -35,13 +35,13 @@ use hashes::Hashes;
 const EVERY: Duration = Duration::from_secs(3600);
 /// Time from a deletion to the sweep that it asks for, for others to come with it.
 const SOON: Duration = Duration::from_secs(1);
-/// How many times as long as a sweep took, at least, before a deletion has another one begin.
+/// Least pause before the sweep that a deletion starts, as a multiple of the last sweep's duration.
 const REST_FACTOR: u32 = 10;
 /// Bytes that a sweep writes in a second.
 const BYTES_PER_SECOND: u32 = 32 << 20;
 /// Events that a sweep reads before it rests.
 const EVENTS_A_STEP: usize = 256;
-/// How long it rests after a step.
+/// Pause after a step of a sweep.
 const REST: Duration = Duration::from_millis(1);
 
 /// Ages after which things go; `None` is never.
@@ -58,7 +58,7 @@ pub struct Ages {
 /// Tells the runs with events that a reader of the log has not been given yet.
 pub type Behind = Box<dyn Fn() -> Result<HashSet<RunId>, LedgerError> + Send + Sync>;
 
-/// Why a sweep, or a part of it, came to nothing.
+/// Reason that a sweep, or a part of it, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RetentionError {
     /// The log or a file store refused.
@@ -84,7 +84,7 @@ pub struct Retention {
     released_before: Mutex<Option<WallTime>>,
 }
 
-/// What one sweep did.
+/// Result of one sweep.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sweep {
     runs_deleted: u64,
@@ -94,7 +94,7 @@ struct Sweep {
 }
 
 impl Retention {
-    /// What goes by `ages`.
+    /// Retention by `ages`.
     pub fn new(
         ages: Ages,
         registry: Arc<Registry>,

@@ -43,10 +43,10 @@ pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 pub const RUNNING_MAX: usize = 2;
 /// Searches that may wait for one of these.
 pub const WAITING_MAX: usize = 64;
-/// How long after it is asked a search gives up on an index that has not read the log.
+/// Longest wait of a search for an index that has not read the log up to the request.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// Why a search gives no answer.
+/// Reason that a search has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
     /// As many searches wait as may.
@@ -95,13 +95,13 @@ impl SearchFailure {
     }
 }
 
-/// What is asked.
+/// Search request.
 pub struct Wanted {
-    /// Whose descriptions.
+    /// Owner of the descriptions that are searched.
     pub owner: Principal,
     /// Only those of this run, which is the owner's and visible.
     pub run: Option<RunId>,
-    /// What they have in them.
+    /// Text that hits contain.
     pub needle: Needle,
     /// Most hits told.
     pub limit: usize,
@@ -120,7 +120,7 @@ pub struct Hit {
     pub pts_ms: Option<i64>,
     /// The caller's index, if it is in one.
     pub index_name: Option<String>,
-    /// What was searched, from its start on.
+    /// Text that was searched, from its start on.
     pub description: String,
     /// There is more of it.
     pub is_truncated: bool,
@@ -139,7 +139,7 @@ pub struct Answer {
     pub hits: Vec<Hit>,
 }
 
-/// How far the index is.
+/// Progress of the index through the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// Every event up to this one is in it.
@@ -150,11 +150,11 @@ enum Progress {
     Died,
 }
 
-/// What the follower and the searches share.
+/// State shared by the follower and the searches.
 struct Shared {
     registry: Arc<Registry>,
     limits: Limits,
-    /// Where the cache file is made.
+    /// Directory in which the cache file is made.
     cache: PathBuf,
     index: Mutex<Option<Index>>,
     progress: watch::Sender<Progress>,
@@ -227,7 +227,7 @@ impl Search {
         self.shared.index().as_ref().map_or(0, Index::memory_bytes)
     }
 
-    /// Why searches fail until the server is started again, if they do.
+    /// Failure of all searches until the server is started again, if the index has died.
     pub fn death(&self) -> Option<SearchFailure> {
         let has_died = *self.shared.progress.borrow() == Progress::Died;
         has_died.then_some(SearchFailure::Died)
@@ -322,7 +322,7 @@ impl Running {
         Ok(())
     }
 
-    /// What was found, with what the log says of each hit.
+    /// Hits, with the log's fields of each.
     fn answer(&self) -> Result<Answer, SearchFailure> {
         let Found { scanned, total_hits, hits: found } = self.scan.found();
         let mut hits = Vec::with_capacity(found.len());

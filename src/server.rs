@@ -22,11 +22,11 @@ use crate::{
 };
 use listening::Listening;
 
-/// How long requests and jobs may finish after a stop.
+/// Time for requests and jobs to finish after a stop.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 /// After that, how long the answers of cancelled jobs may take.
 const ANSWERS: Duration = Duration::from_secs(3);
-/// How often idle runs are looked for.
+/// Interval at which idle runs are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A server that accepts connections.
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// What handlers reach.
+    /// State that handlers use.
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }

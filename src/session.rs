@@ -12,7 +12,7 @@ pub mod runner;
 
 use timeline::EventKind;
 
-/// Where a run stands.
+/// State of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lifecycle {
     /// Its `run_created` is not durable yet: nobody can see it.

@@ -17,7 +17,7 @@ use transport::egress::EgressError;
 
 use crate::session::remote::RemoteSource;
 
-/// Why a source is not opened.
+/// Reason that a source is not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// No directory is open to ingest.
@@ -69,7 +69,7 @@ impl SourceError {
     }
 }
 
-/// Where an ingest reads.
+/// Source of an ingest.
 #[derive(Debug)]
 pub enum Source {
     /// An opened file.
@@ -91,7 +91,7 @@ pub struct Roots(Vec<Root>);
 
 #[derive(Debug)]
 struct Root {
-    /// How it was named, and where that led: a caller may use either.
+    /// Path in the settings, and the one that it led to: a caller may use either.
     names: [PathBuf; 2],
     directory: HeldDir,
 }
@@ -117,7 +117,7 @@ impl Roots {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
     }
 
-    /// How many of them can no longer be read, or have another directory at their path by now.
+    /// Number of them that can no longer be read, or have another directory at their path by now.
     pub fn lost(&self) -> usize {
         let is_lost = |root: &&Root| {
             let is_there = root.directory.is_there().is_ok_and(|is_there| is_there);

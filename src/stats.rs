@@ -99,13 +99,13 @@ fn server_bytes(status: &str) -> Option<u64> {
 /// A minute, or what there is of the one under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// When it ended, or now.
+    /// End of the period, or now.
     pub at: WallTime,
-    /// How long it was.
+    /// Length of the period.
     pub span: Duration,
     /// The machine at its beginning and its end.
     pub machine: (Machine, Machine),
-    /// What the caller's own work came to in it.
+    /// Counts of the caller's own work in it.
     pub own: Tally,
     /// Descriptions of all.
     pub descriptions: u64,

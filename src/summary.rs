@@ -61,7 +61,7 @@ pub struct Summary {
     pub extent: Option<Extent>,
     /// Frames a second of the source.
     pub source_fps: Option<Rate>,
-    /// How its frames lie along its time.
+    /// Distribution of its frames over its duration.
     pub shape: [Bucket; BUCKETS],
 }
 
@@ -91,13 +91,13 @@ pub struct Summaries(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     digests: HashMap<RunId, (u64, Arc<Mutex<Digest>>)>,
-    /// Which run was asked about when, the longest ago first.
+    /// Runs by the tick of their last request, the oldest first.
     asked: BTreeMap<u64, RunId>,
     clock: u64,
 }
 
 impl Summaries {
-    /// What `records` tell of `run`; `None` where nothing of it is decoded. Reads where there is
+    /// Summary of `run` from `records`; `None` where nothing of it is decoded. Reads where there is
     /// something new.
     pub fn of(&self, run: &Run, records: Records<'_>) -> Option<Summary> {
         let digest = lock(&self.0).digest(run.id());

@@ -42,7 +42,7 @@ const QUEUE_BYTES: usize = 4 << 20;
 /// Longest wait for a reader at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Why logging cannot start.
+/// Reason that logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter does not parse.
@@ -74,7 +74,7 @@ impl Drop for Flush {
     }
 }
 
-/// Which copies of the log are written.
+/// Copies of the log that are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text to stdout and JSON to stderr; where stderr is a terminal, text alone.
@@ -100,7 +100,7 @@ impl LogFormat {
         }
     }
 
-    /// Whether text and JSON are written.
+    /// Returns whether text and whether JSON are written.
     fn copies(self, stderr_is_terminal: bool) -> (bool, bool) {
         let json = self == LogFormat::Json || self == LogFormat::Both && !stderr_is_terminal;
         (self != LogFormat::Json, json)
@@ -153,7 +153,7 @@ fn events<S: Subscriber>(filter: &str) -> Result<impl Filter<S> + use<S>, Teleme
     Ok(EnvFilter::try_new(filter)?.and(events.with_max_level_hint(LevelFilter::TRACE)))
 }
 
-/// What waits for a sink, and what it lost.
+/// Queue of a sink, and the count of lines that it lost.
 struct Queued {
     bytes: AtomicUsize,
     lost: AtomicU64,

@@ -48,10 +48,10 @@ type Table = TableDefinition<
 >;
 const UPLOADS: Table = TableDefinition::new("uploads");
 
-/// Where unfinished uploads are; no owner's folder has this name.
+/// Folder of unfinished uploads; no owner's folder has this name.
 const INCOMING: &str = "incoming";
 
-/// Why a file is not stored, found or removed.
+/// Reason that a file is not stored, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// More bytes than an upload may have.
@@ -65,7 +65,7 @@ pub enum UploadError {
     Busy {
         /// The limit.
         limit: usize,
-        /// Whose uploads are counted.
+        /// Scope of the limit.
         whose: Whose,
     },
     /// The disk has no room left.
@@ -74,7 +74,7 @@ pub enum UploadError {
     /// The file system refused otherwise.
     #[error("cannot {what} at {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Action that failed, as the message has it.
         what: &'static str,
         /// On which path.
         path: PathBuf,
@@ -121,22 +121,22 @@ pub struct Upload {
     pub bytes: u64,
     /// SHA-256 of its bytes.
     pub sha256: BlobHash,
-    /// When it was stored.
+    /// Time at which it was stored.
     pub at: WallTime,
-    /// What the uploader called it; no path, no control characters.
+    /// Name given by the uploader; no path, no control characters.
     pub original_name: String,
 }
 
-/// What is to be remembered of an upload.
+/// Fields of an upload to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {
-    /// Who owns it.
+    /// Owner of the upload.
     pub owner: &'a Principal,
     /// The extension of its name.
     pub extension: &'a str,
-    /// What the uploader calls it.
+    /// Name given by the uploader.
     pub file_name: &'a str,
-    /// When it came.
+    /// Time of its arrival.
     pub at: WallTime,
 }
 
@@ -216,7 +216,7 @@ impl Uploads {
         })
     }
 
-    /// What `look` finds in the records, or `nothing` before there is a first one.
+    /// Runs `look` on the records, or returns `nothing` before there is a first one.
     fn look<T>(
         &self,
         nothing: T,
@@ -362,7 +362,7 @@ impl Uploads {
         Some(own.and_then(|name| name.parse().ok()).ok_or(SourceError::NotFound))
     }
 
-    /// Where the file is on this server.
+    /// Path of the file on this server.
     pub fn path(&self, upload: &Upload) -> PathBuf {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
     }

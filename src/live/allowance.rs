@@ -1,5 +1,5 @@
-//! How many output tokens a session may still take: a bucket that may go into debt, as what an
-//! answer takes is known only afterwards. Reads no clock.
+//! Output tokens that a session may still take: a bucket that may go into debt, as what an answer
+//! takes is known only afterwards. Reads no clock.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ impl Allowance {
         Allowance { per_second, balance, counted_at: now }
     }
 
-    /// Whether a model may be asked at `now`.
+    /// Returns true if a model may be asked at `now`.
     pub fn allows(&mut self, now: Instant) -> bool {
         let Some(rate) = self.per_second.map(f64::from) else { return true };
         let elapsed = now.saturating_duration_since(self.counted_at).as_secs_f64();

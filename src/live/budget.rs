@@ -7,7 +7,7 @@ use crate::{
     per_owner::{PerOwner, Whose},
 };
 
-/// What a session is reserved: decoder, pictures in flight and queues at 1080p.
+/// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
 pub const SESSION_BYTES: u64 = 25 << 20;
 
 /// Bytes of all live sessions together, and of those of one principal.

@@ -40,14 +40,14 @@ use crate::{
     session::reason::Ask,
 };
 
-/// What a description says where no backend is configured.
+/// Description where no backend is configured.
 pub const NO_PROVIDER: &str = "(no inference provider configured)";
 /// Pictures, or clips, that wait for the model.
 const WAITING: usize = 2;
 /// Time for an answer, once it has a place.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a worker describes.
+/// Input that a worker describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Selected frames.
@@ -56,12 +56,12 @@ pub enum Subject {
     Clips,
 }
 
-/// What a model is asked.
+/// Prompt and schema for a model.
 #[derive(Clone, Debug, Default)]
 pub struct Instruction {
     /// The caller's words; the default task when empty.
     pub prompt: String,
-    /// What an answer must match; the default schema when `None`.
+    /// Schema that an answer must match; the default one when `None`.
     pub schema: Option<Arc<OutputSchema>>,
 }
 
@@ -76,20 +76,20 @@ pub struct Look {
     pub last_frame: u64,
     /// The picture keeps coming back.
     pub is_looping: bool,
-    /// What novelty is told from.
+    /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,
 }
 
-/// Which models describe.
+/// Models that describe.
 #[derive(Clone, Debug)]
 pub struct Models {
     /// The one that is asked of everything; `None` until one is found that a backend offers.
     pub first: Option<String>,
     /// The one that is asked where the first is not sure.
     pub second: Option<String>,
-    /// How sure the first has to be.
+    /// Least confidence of the first model's answer; below it the second is asked.
     pub threshold: Score,
-    /// What an answer must match where a session says nothing of it.
+    /// Schema that an answer must match where the session has none of its own.
     pub schema: Arc<OutputSchema>,
 }
 
@@ -107,23 +107,23 @@ pub struct Describer {
     pub inference: Arc<Inference>,
     /// Credentials of the caller.
     pub asker: Asker,
-    /// Which models.
+    /// Models to ask.
     pub models: Models,
-    /// Where findings go.
+    /// Log that findings are written to.
     pub journal: Journal,
-    /// What is counted.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// What is described.
+    /// Input that is described.
     pub subject: Subject,
-    /// What is asked to begin with.
+    /// First prompt and schema.
     pub instruction: Instruction,
     /// Output tokens that may be taken; shared by the workers of the session.
     pub allowance: Arc<Mutex<Allowance>>,
-    /// What tells whether a picture shows anything new; `None` has every one described.
+    /// Novelty check; `None` has every picture described.
     pub novelty: Option<Novelty>,
 }
 
-/// What came of a look.
+/// Outcome of a describe job.
 enum Came {
     /// A model described it; what novelty remembers it by.
     Described(Box<Described>, String, Option<Seen>),
@@ -147,7 +147,7 @@ impl Handle {
         }
     }
 
-    /// Where new instructions go.
+    /// Channel for prompt updates.
     pub fn orders(&self) -> &mpsc::Sender<Order> {
         &self.orders
     }
@@ -277,7 +277,7 @@ impl Describer {
         self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whom to ask, where anybody serves anything: while no backend lists its models, whom it may have.
+    /// Model to ask, if any: while no backend lists its models, one that a backend may serve.
     fn model(&self) -> Option<String> {
         self.models.first.clone().or_else(|| self.inference.served_model())
     }
@@ -370,7 +370,7 @@ impl Describer {
         }
     }
 
-    /// What is found of a look that shows nothing new.
+    /// Finding for a job whose picture shows nothing new: copied from the event at `seq`.
     fn reused(&self, look: &Look, seq: Seq, finding: timeline::Finding) -> timeline::Finding {
         timeline::Finding {
             summary: finding.summary,
@@ -383,7 +383,7 @@ impl Describer {
         }
     }
 
-    /// What an answer says, and the kind of its event.
+    /// Finding of an answer, and the kind of its event.
     fn found(
         &self,
         look: &Look,

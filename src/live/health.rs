@@ -54,7 +54,7 @@ impl Word {
 /// Counters of a session at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
     /// Its packets.
     pub packets: SessionCounts,
@@ -71,7 +71,7 @@ pub struct Health {
     pub lost_percent: f64,
     /// Packets that never came.
     pub given_up: u64,
-    /// How unevenly packets come.
+    /// Interarrival jitter of packets.
     pub jitter: Duration,
     /// Of video, what repeats packets included.
     pub bits_per_second: u64,
@@ -91,7 +91,7 @@ pub struct Health {
     pub since_picture: Option<Duration>,
     /// In one word.
     pub word: Word,
-    /// Why, and what to do about it.
+    /// Rule that gave the word, and what to do about it.
     pub rule: String,
 }
 
@@ -108,7 +108,7 @@ impl Samples {
         self.0.push_back(sample);
     }
 
-    /// How the session is doing by `now`, its counts at this moment.
+    /// Health of the session at `now`, whose counts go in.
     pub fn health(&self, now: Sample) -> Health {
         let first = self.0.front().copied().unwrap_or(now);
         let window = now.at.saturating_duration_since(first.at);

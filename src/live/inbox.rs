@@ -1,4 +1,4 @@
-//! What a media worker says about one session, taken on the worker's thread without ever waiting.
+//! Output of a media worker about one session, taken on the worker's thread without ever waiting.
 //!
 //! Signals are counted, timed and looked at for loops here; only what becomes an event goes on to
 //! the session's task, whose queue is bounded. Frames are numbered through the whole session, also
@@ -47,7 +47,7 @@ const UNDECIDED_MAX: usize = 512;
 /// Selected frames whose signals have not come: a worker says both within three frames.
 const SELECTED_MAX: usize = 8;
 
-/// What becomes an event.
+/// Worker output that becomes an event.
 #[derive(Debug)]
 pub enum Said {
     /// The still of a selected frame.
@@ -62,7 +62,7 @@ pub enum Said {
         frame_index: u64,
         /// Its presentation time.
         pts_ms: i64,
-        /// What it came back to.
+        /// Earlier frame that it repeats.
         to: Return,
     },
     /// Everything was said.
@@ -80,9 +80,9 @@ pub struct Selected {
     pub frame_index: u64,
     /// Its presentation time.
     pub pts_ms: i64,
-    /// What it is about.
+    /// Event type by the gate.
     pub event_type: EventType,
-    /// Why the gate keeps it.
+    /// Reason of the gate's decision.
     pub reason: Reason,
     /// Its picture.
     pub jpeg: Bytes,
@@ -95,9 +95,9 @@ pub struct View {
     pub frame_index: u64,
     /// Its presentation time.
     pub pts_ms: i64,
-    /// How a model is shown it.
+    /// JPEG of the image that models are shown.
     pub jpeg: Bytes,
-    /// What novelty is told from.
+    /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,
     /// The picture keeps coming back.
     pub is_looping: bool,
@@ -114,20 +114,20 @@ pub struct Words {
 pub struct Inbox {
     said: mpsc::Sender<(Said, usize)>,
     shared: Arc<Shared>,
-    /// Which of the session's places it is for.
+    /// Number of the session's slot in a worker that it is for.
     place: u64,
     /// Frames of the places before.
     base: u64,
 }
 
-/// What both ends of the queue know.
+/// State shared by both ends of the queue.
 pub struct Shared {
     metrics: Arc<Metrics>,
     /// Of the owner.
     work: Arc<Work>,
     turns: Arc<Turns>,
     frames: AtomicU64,
-    /// What shows how far the session has come, once its run is there.
+    /// Job that shows the session's progress, once its run exists.
     job: OnceLock<JobToken>,
     /// Bytes in the queue.
     waiting: AtomicUsize,
@@ -141,12 +141,12 @@ pub struct Shared {
 struct State {
     /// The place that is listened to.
     place: u64,
-    /// When the publisher connected, until its first picture is decided about.
+    /// Time at which the publisher connected, until its first picture is decided about.
     connected_at: Option<Instant>,
     /// Presentation time of each picture and when its last packet came, oldest first.
     undecided: VecDeque<(i64, Instant)>,
     came_at: Option<Instant>,
-    /// How long the last picture waited for its decision.
+    /// Wait of the last picture for its decision.
     waited: Duration,
     /// Selected frames whose signals have not come yet, with their views.
     selected: VecDeque<(u64, Option<View>)>,
@@ -168,13 +168,13 @@ pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbo
 }
 
 impl Words {
-    /// What was said next; `None` once nothing more can be.
+    /// Next output; `None` once there can be no more.
     pub async fn recv(&mut self) -> Option<Said> {
         let next = self.said.recv().await?;
         Some(self.taken(next))
     }
 
-    /// What was said, if anything was.
+    /// Next output, if there is one already.
     #[cfg(test)]
     fn try_recv(&mut self) -> Option<Said> {
         let next = self.said.try_recv().ok()?;
@@ -203,7 +203,7 @@ impl Said {
 }
 
 impl Inbox {
-    /// What both ends know.
+    /// State shared by both ends.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -381,7 +381,7 @@ impl Shared {
 }
 
 impl State {
-    /// When the last packet of the picture shown at `pts_ms` came. Decisions come in the order of
+    /// Arrival of the last packet of the picture shown at `pts_ms`. Decisions come in the order of
     /// presentation: a picture before that one which still waits was not decoded.
     fn came(&mut self, pts_ms: i64) -> Option<Instant> {
         let came = self.undecided.iter().find(|(sent, _)| *sent == pts_ms).map(|(_, came)| *came);

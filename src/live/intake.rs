@@ -25,7 +25,7 @@ const WAITING_UNITS: usize = 64;
 /// Their bytes.
 const WAITING_BYTES: usize = 2 << 20;
 
-/// Where the pictures of a session go.
+/// Router of a session's access units to its worker.
 pub struct Intake {
     metrics: Arc<Metrics>,
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ pub struct Intake {
 }
 
 struct Lane {
-    /// What a publisher sends that has sent nothing yet.
+    /// Codec of a publisher that has sent nothing yet.
     expected: Option<Codec>,
     codec: Option<Codec>,
     to: To,

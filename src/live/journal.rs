@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// How long an event waits for room in the log.
+/// Longest wait of an event for room in the log.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why events are not on the timeline.
+/// Reason that events are not on the timeline.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The run takes no more.
@@ -32,7 +32,7 @@ pub enum JournalError {
     Lost(RunError),
 }
 
-/// Why a still is not kept.
+/// Reason that a still is not kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StillError {
     /// Its owner has used up a quota.

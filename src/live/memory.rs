@@ -1,4 +1,4 @@
-//! What a describing worker remembers from one answer to the next.
+//! History of descriptions that a worker keeps from one answer to the next.
 
 use std::collections::VecDeque;
 

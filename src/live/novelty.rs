@@ -1,5 +1,5 @@
-//! Whether a selected frame says anything new: its embedding, and the rule that compares it with
-//! the last frame that was described.
+//! Novelty of a selected frame: its embedding, and the rule that compares it with the last frame
+//! that was described.
 //!
 //! Whatever goes wrong is answered by asking the model.
 
@@ -25,7 +25,7 @@ pub struct Novelty {
     last: Option<(Seq, timeline::Finding)>,
 }
 
-/// Whether a frame needs a description of its own.
+/// Outcome of the novelty check of a frame.
 pub enum Verdict {
     /// It does; what it is remembered by once it has one.
     New(Option<Seen>),

@@ -13,7 +13,7 @@ use tokio::{
 
 use super::describe::Instruction;
 
-/// How long a new prompt waits to be taken up.
+/// Longest wait of a new prompt for a worker that takes it up.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// New prompts that wait for a worker.
 const WAITING: usize = 4;
@@ -37,7 +37,7 @@ pub fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
     mpsc::channel(WAITING)
 }
 
-/// Why a prompt does not hold.
+/// Reason that a prompt was not taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// The session is over.

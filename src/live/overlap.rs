@@ -1,4 +1,4 @@
-//! How much two descriptions have in common: the Jaccard overlap of their words.
+//! Jaccard overlap of the words of two descriptions.
 
 use std::collections::HashSet;
 

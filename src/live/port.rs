@@ -41,7 +41,7 @@ impl LivePort {
         Ok(LivePort { settings, port: Mutex::new(port), dropped: Dropped::default(), metrics })
     }
 
-    /// Where packets are received.
+    /// Address on which packets are received.
     pub fn local_addr(&self) -> SocketAddr {
         self.settings.bind
     }
@@ -51,7 +51,7 @@ impl LivePort {
         self.current().answer(offer, sink)
     }
 
-    /// Whether there is a port now.
+    /// Returns true while the endpoint runs.
     pub fn is_open(&self) -> bool {
         !self.current().has_ended()
     }
@@ -116,7 +116,7 @@ impl LivePort {
     }
 }
 
-/// What is waited after so many attempts in a row.
+/// Pause after so many failed attempts in a row.
 fn pause(attempts: u32) -> Duration {
     PAUSE_FIRST.saturating_mul(1 << attempts.min(16)).min(PAUSE_MAX)
 }
@@ -134,7 +134,7 @@ mod tests {
         turns::Turns,
     };
 
-    /// What a browser would send, as far as it is read.
+    /// Offer of a browser, reduced to the lines that are read.
     const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
         m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
         a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\

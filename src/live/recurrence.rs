@@ -1,4 +1,4 @@
-//! Whether the picture keeps coming back: the hashes of the last selected frames.
+//! Loop detection over the hashes of the last selected frames.
 //!
 //! A picture that stays is no loop; one that returns after another is.
 

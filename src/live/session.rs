@@ -44,10 +44,10 @@ use crate::{
     summary::Shape,
 };
 
-/// How long what a session still has to say is waited for once its pictures have ended.
+/// Longest wait for the remaining output of a session once its pictures have ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a session ends.
+/// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Its publisher asked for it.
@@ -66,7 +66,7 @@ pub enum End {
     Failed(String),
 }
 
-/// Why a fragment is not taken.
+/// Reason that a fragment is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// A restart has to say which ICE session it ends.
@@ -105,7 +105,7 @@ pub struct Session {
     samples: Mutex<Samples>,
 }
 
-/// What the task of a session owns.
+/// Parts of a session's task.
 pub struct Task {
     pub(super) session: Arc<Session>,
     pub(super) journal: Journal,
@@ -122,7 +122,7 @@ pub struct Task {
     pub(super) memory: Reservation,
 }
 
-/// What a task listens to.
+/// Channels that feed a session's task.
 pub struct Inlets {
     pub(super) said: Words,
     pub(super) turns: Arc<Turns>,
@@ -168,12 +168,12 @@ impl Session {
         &self.run
     }
 
-    /// What of its pictures was decided about: how many, and how they lie along its time.
+    /// Number of the frames that were decided about, and their distribution over its duration.
     pub fn shape(&self) -> (u64, Shape) {
         (self.shared.frames(), self.shared.shape().clone())
     }
 
-    /// How it is doing now.
+    /// Health of the session now.
     pub fn health(&self) -> Health {
         let now = self.counted();
         self.samples().health(now)

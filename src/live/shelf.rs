@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// What waits for one taker.
+/// Bounded queue with one receiver that drops its oldest entries.
 #[derive(Debug)]
 pub struct Shelf<T> {
     places: usize,

@@ -1,4 +1,4 @@
-//! What the port and its sessions have counted, told to the metrics as it grows.
+//! Counts of the endpoint and its sessions, added to the metrics as they grow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,11 +7,11 @@ use transport::webrtc::{PortCounts, Refused, SessionCounts};
 
 use crate::metrics::Metrics;
 
-/// What the metrics know of the packets of one session.
+/// Packet counts of one session that the metrics have already.
 #[derive(Debug, Default)]
 pub struct Packets(Mutex<SessionCounts>);
 
-/// What the metrics know of the datagrams that the port dropped.
+/// Counts of dropped datagrams that the metrics have already.
 #[derive(Debug, Default)]
 pub struct Dropped(Mutex<[u64; Refused::ALL.len()]>);
 
@@ -51,7 +51,7 @@ impl Dropped {
     }
 }
 
-/// What was told stays told: a series never goes back.
+/// Adds the growth since `known`: a series never goes back.
 fn grow(series: &IntCounter, known: &mut u64, now: u64) {
     series.inc_by(now.saturating_sub(*known));
     *known = now.max(*known);

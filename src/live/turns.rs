@@ -1,4 +1,4 @@
-//! What a session's task is to know of its publisher: facts that replace each other, so that none
+//! Signals to a session's task about its publisher: facts that replace each other, so that none
 //! waits in a queue and none is lost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use media::Codec;
 use tokio::sync::Notify;
 use transport::webrtc::Told;
 
-/// What has happened since the task looked last.
+/// Changes since the task read them last.
 #[derive(Debug, Default)]
 pub struct Happened {
     /// Pictures of this codec come, or are about to: they need a place in a worker.
@@ -20,7 +20,7 @@ pub struct Happened {
     pub end: Option<Told>,
 }
 
-/// What has happened, and a bell.
+/// Changes to come, and the signal that there are some.
 #[derive(Debug, Default)]
 pub struct Turns {
     happened: Mutex<Happened>,
@@ -51,7 +51,7 @@ impl Turns {
         self.bell.notify_one();
     }
 
-    /// What has happened, once anything has.
+    /// Waits for changes and takes them.
     pub async fn next(&self) -> Happened {
         self.bell.notified().await;
         std::mem::take(&mut self.happened())

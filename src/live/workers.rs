@@ -76,7 +76,7 @@ impl Workers {
         Arc::new(Workers { supervisor, is_shared, per_worker, metrics, running, starting })
     }
 
-    /// What a worker may use.
+    /// Resource limits of a worker.
     fn limits(&self) -> Limits {
         let has_device = self.supervisor.has_device();
         let memory_bytes = memory_bytes(self.is_shared, has_device, self.per_worker);

@@ -1,4 +1,4 @@
-//! What is asked of the model backends: by backend, each named once at start.
+//! Requests to the model backends, by backend; each is named once at start.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -15,7 +15,7 @@ use prometheus::{
 
 use super::family::{Label, register};
 
-/// What a request to a backend that did not fail came to.
+/// Outcome of a request to a backend that did not fail.
 const OK: &str = "ok";
 const KINDS: [&str; 3] = ["prompt", "completion", "thinking"];
 
@@ -103,7 +103,7 @@ impl Label for Class {
     }
 }
 
-/// What came of asking models about a chunk of a source.
+/// Outcome of asking models about a chunk of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkEnd {
     /// A model answered as it was asked to.
@@ -130,7 +130,7 @@ impl Label for ChunkEnd {
     }
 }
 
-/// Why an ask was not let in.
+/// Reason that the admission queue refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedAsk {
     /// As many wait as may.

@@ -1,4 +1,4 @@
-//! How live sessions end, and what they leave out.
+//! Ends of live sessions, and the items that they dropped.
 
 use transport::webrtc::Refused;
 
@@ -13,7 +13,7 @@ impl Label for Refused {
     }
 }
 
-/// How a live session ended.
+/// Reason of a live session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
     /// Its publisher asked for it.
@@ -33,7 +33,7 @@ pub enum SessionEnd {
 }
 
 impl SessionEnd {
-    /// How `end` is counted.
+    /// Label value that `end` is counted under.
     pub fn of(end: &End) -> SessionEnd {
         match end {
             End::Deleted(_) => SessionEnd::Deleted,
@@ -71,7 +71,7 @@ impl Label for SessionEnd {
     }
 }
 
-/// What a live session left out.
+/// Item that a live session dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shed {
     /// Coded pictures that a worker had no room for, and those that refer to them.
@@ -123,7 +123,7 @@ impl Label for Shed {
     }
 }
 
-/// Whether a selected frame shows anything new.
+/// Outcome of the novelty check of a selected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoveltyDecision {
     /// The last description stands for it.
@@ -174,7 +174,7 @@ impl Label for NoveltyDecision {
     }
 }
 
-/// What embeds pictures.
+/// Execution provider of the image embedder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddingProvider {
     /// The processor.

@@ -49,7 +49,7 @@ impl Work {
         self.kept.fetch_add(kept, Relaxed);
     }
 
-    /// What was counted by now.
+    /// Counts so far.
     pub fn tally(&self) -> Tally {
         Tally {
             frames: self.frames.load(Relaxed),
@@ -62,7 +62,7 @@ impl Work {
 }
 
 impl Tally {
-    /// What was counted since `before`.
+    /// Counts since `before`.
     pub fn since(&self, before: &Tally) -> Tally {
         Tally {
             frames: self.frames.saturating_sub(before.frames),
@@ -88,7 +88,7 @@ impl Owners {
         Arc::clone(self.lock().entry(principal.clone()).or_default())
     }
 
-    /// What each has come to by now.
+    /// Counts of each principal so far.
     pub fn tallies(&self) -> HashMap<Principal, Tally> {
         self.lock().iter().map(|(owner, work)| (owner.clone(), work.tally())).collect()
     }

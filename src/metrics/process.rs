@@ -1,4 +1,4 @@
-//! What the process takes from the system, under the names that every exporter uses.
+//! Resources that the process takes from the system, under the names that every exporter uses.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use rustix::{
 
 use super::family::{gauge, register};
 
-/// What the process takes from the system; as of the last [`Process::look`].
+/// Resources that the process takes from the system; as of the last [`Process::look`].
 pub struct Process {
     /// One look at a time: of two at once each would add the same time.
     looking: Mutex<()>,

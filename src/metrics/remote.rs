@@ -5,7 +5,7 @@ use transport::egress::EgressError;
 use super::Label;
 use crate::session::remote::RemoteError;
 
-/// Why a remote source was not read.
+/// Reason that a remote source was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteFailure {
     /// Its URL is none, or needs a setting.

@@ -1,11 +1,11 @@
-//! Which text of an event is searched: its description, or else its summary.
+//! Text of an event that is searched: its description, or else its summary.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use timeline::{EventKind, StoredEvent};
 
-/// What a payload says in words, and of when.
+/// Text and time of a payload.
 #[derive(Deserialize)]
 pub(super) struct Described<'a> {
     #[serde(borrow, default)]
@@ -31,7 +31,7 @@ impl<'a> Described<'a> {
         (!described.text().is_empty()).then_some(described)
     }
 
-    /// When it is or begins in media time, ms.
+    /// Media time of the event or of its start, ms.
     pub(super) fn at_ms(&self) -> Option<i64> {
         self.pts_ms.or(self.start_pts_ms)
     }
@@ -43,7 +43,7 @@ impl<'a> Described<'a> {
     }
 }
 
-/// Whether events of this kind may have a description.
+/// Returns true if events of this kind may have a description.
 pub(super) fn may_describe(kind: EventKind) -> bool {
     match kind {
         EventKind::SemanticChunkInferred

@@ -23,7 +23,7 @@ use crate::session::{Lifecycle, registry::Run};
 
 /// Events taken in one hold of the index.
 const BATCH: u64 = 1024;
-/// How long after a failure the index is built again.
+/// Pause after a failure before the index is built again.
 const REBUILD: Duration = Duration::from_secs(30);
 
 /// The thread, ended and waited for when dropped.

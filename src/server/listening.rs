@@ -81,7 +81,7 @@ mod quic {
 
     use super::*;
 
-    /// How long browsers remember that the site is on HTTP/3 (RFC 7838 3.1): a day, in seconds.
+    /// Time for browsers to remember that the site is on HTTP/3 (RFC 7838 3.1): a day, in seconds.
     const REMEMBERED: u32 = 86_400;
 
     /// The socket of HTTP/3, and what is told of it on TCP.

@@ -36,7 +36,7 @@ struct State {
     held: HashMap<Principal, usize>,
     waiting: usize,
     next_id: u64,
-    /// Whoever waits, in the order in which they get a place; none is empty.
+    /// Waiters by owner, in the order in which they get a place; no queue is empty.
     queues: VecDeque<Queue>,
 }
 
@@ -52,7 +52,7 @@ struct Waiter {
     tell: oneshot::Sender<()>,
 }
 
-/// Who decides how long work takes.
+/// Length of stay, by who decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
     /// It does.
@@ -90,7 +90,7 @@ impl Admission {
         Admission(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
     }
 
-    /// How many wait for a place.
+    /// Number of waiters for a place.
     pub fn waiting(&self) -> usize {
         self.state().waiting
     }

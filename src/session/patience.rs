@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What `attempt` comes to, made again with pauses while it is refused for want of room: for
-/// `patience` at most, and not beyond `cancel`. It is told how much of `patience` is left.
+/// Runs `attempt`, again with pauses while it is refused for want of room: for `patience` at most,
+/// and not beyond `cancel`. Each run is told how much of `patience` is left.
 pub async fn patiently<T, E, Attempt: Future<Output = Result<T, E>>>(
     patience: Duration,
     cancel: &CancellationToken,

@@ -33,22 +33,22 @@ use crate::{
 pub struct Reason {
     /// The source, and how it is decoded.
     pub ingest: Ingest,
-    /// What models are asked.
+    /// Questions to models.
     pub semantics: Semantics,
-    /// How what was found is told.
+    /// Settings of the events and the answer.
     pub terms: Terms,
 }
 
-/// How the findings of a reasoning are told.
+/// Settings of the events and the answer of a reasoning.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// Mode of the analysis.
     pub mode: String,
     /// Model asked for.
     pub model: Label,
-    /// How frames are grouped into windows.
+    /// Rule by which frames are grouped into windows.
     pub windowing: Windowing,
-    /// When a marker is exact, and what confirms it.
+    /// Rule by which a marker is exact or confirmed.
     pub markers: MarkerConfig,
     /// The caller's index.
     pub index_name: Option<Label>,
@@ -58,7 +58,7 @@ pub struct Terms {
     pub keeps_output: bool,
 }
 
-/// What models are asked about a source.
+/// Questions to models about a source.
 pub enum Semantics {
     /// Nothing: the gate decides alone.
     Off,
@@ -68,19 +68,19 @@ pub enum Semantics {
     Chunks(Description),
 }
 
-/// How the chunks of a source are described.
+/// Settings by which the chunks of a source are described.
 pub struct Description {
-    /// How frames become chunks and pictures.
+    /// Settings of chunks and their images.
     pub views: ViewOptions,
-    /// What is asked.
+    /// Question about each chunk.
     pub inquiry: Inquiry,
-    /// Whom.
+    /// Way to the models.
     pub describer: Arc<dyn Describer>,
-    /// What tells whether a chunk shows anything new; `None` has every one described.
+    /// Novelty check; `None` has every chunk described.
     pub novelty: Option<Novelty>,
 }
 
-/// What a reasoning came to.
+/// Result of a reasoning.
 #[derive(Debug)]
 pub struct Reasoned {
     /// The decoding.
@@ -91,6 +91,6 @@ pub struct Reasoned {
     pub markers: Vec<Marker>,
     /// The figures over all chunks.
     pub totals: Totals,
-    /// What came of asking models.
+    /// Outcome of asking models.
     pub semantic: SemanticOutcome,
 }

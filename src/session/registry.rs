@@ -70,7 +70,7 @@ pub struct Registry {
 #[derive(Default)]
 struct Tables {
     runs: HashMap<RunId, Arc<Run>>,
-    /// How many runs are in each of the shown states.
+    /// Number of runs in each of the shown states.
     by_state: [usize; Lifecycle::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
 }

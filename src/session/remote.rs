@@ -1,4 +1,4 @@
-//! What a media worker reads from other hosts: each resource through a pipe, RTSP through a socket.
+//! Sources on other hosts for a media worker: resources through a pipe, RTSP through a socket.
 //!
 //! Everything is fetched by `transport::egress`; a task a connection copies with one buffer, and
 //! all of them end with the [`Feed`]. Why bytes ended early is known here, and explains whatever
@@ -31,13 +31,13 @@ pub use line::{GRACE, RATE_MIN, WAIT_MAX};
 
 /// Requests of one job, redirects included.
 pub const FETCHES_MAX: u64 = 4096;
-/// How long a file or playlist may send bytes without a frame in them.
+/// Longest time for which a file or playlist may send bytes without a frame in them.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
 
-/// Why a remote source was not read to its end.
+/// Reason that a remote source was not read to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// What the other host, or the way to it, did.
+    /// Failure of the other host, or of the way to it.
     #[error(transparent)]
     Egress(#[from] EgressError),
     /// A playlist, and the operator has not enabled them.
@@ -100,7 +100,7 @@ pub enum RemoteSource {
 }
 
 impl RemoteSource {
-    /// What a worker may use for it: a file that drips must not keep a place as long as a camera
+    /// Resource limits of its worker: a file that drips must not keep a place as long as a camera
     /// may that sends whole pictures rarely.
     pub fn limits(&self) -> Limits {
         let limits = Limits::remote();
@@ -116,7 +116,7 @@ impl RemoteSource {
 pub struct RemoteSources {
     /// The way to other hosts.
     pub egress: Egress,
-    /// What the operator allows.
+    /// Settings of the operator.
     pub config: RemoteConfig,
 }
 
@@ -135,7 +135,7 @@ impl Cause {
     }
 }
 
-/// What a job has for reading its source.
+/// Means of a job for reading its source.
 pub struct Errand<'a> {
     /// Time for all of it.
     pub wall: Duration,
@@ -143,7 +143,7 @@ pub struct Errand<'a> {
     pub lender: Lender,
     /// Ends it.
     pub cancel: &'a CancellationToken,
-    /// Where its connections live.
+    /// Runtime of its connections.
     pub runtime: &'a Handle,
 }
 
@@ -155,7 +155,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Why bytes did not come, if they did not.
+    /// Reason that bytes did not come, if they did not.
     pub fn cause(&self) -> Option<RemoteError> {
         self.cause.take()
     }
@@ -237,9 +237,9 @@ impl RemoteSources {
 struct Fetches {
     fetcher: Fetcher,
     playlists: bool,
-    /// What was asked for first, with its credentials.
+    /// First target, with its credentials.
     first: Option<Target>,
-    /// What it opens are a playlist and its parts, which may come as slowly as they are made.
+    /// True of a playlist and its parts, which may come as slowly as they are made.
     is_playlist: bool,
     line: Line,
     runtime: Handle,

@@ -56,13 +56,13 @@ pub const SHUTDOWN: &str = "shutdown";
 pub struct Ingest {
     /// The request.
     pub request_id: RequestId,
-    /// What is read.
+    /// Source to read.
     pub source: Source,
-    /// What the caller called it, credentials masked.
+    /// Name of the source in the request, credentials masked.
     pub source_uri: String,
     /// The stream of the run.
     pub stream_id: StreamId,
-    /// How frames are chosen.
+    /// Rule that chooses frames.
     pub policy: SamplingPolicy,
     /// The rate frames are chosen at; `None` takes every frame.
     pub rate: Option<Rate>,
@@ -76,7 +76,7 @@ pub struct Ingest {
     pub echo: JsonText,
 }
 
-/// What an ingest came to.
+/// Result of an ingest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ingested {
     /// Frames analysed.
@@ -89,7 +89,7 @@ pub struct Ingested {
     pub width: u32,
     /// Rows of the first picture.
     pub height: u32,
-    /// What makes its pictures upright.
+    /// Rotation that makes its pictures upright.
     pub rotation: Rotation,
     /// The decoder really used.
     pub decoder: String,
@@ -99,19 +99,19 @@ pub struct Ingested {
     pub more_frames: bool,
 }
 
-/// What jobs need.
+/// Dependencies of jobs.
 pub struct RunnerParts {
     /// Every run.
     pub registry: Arc<Registry>,
-    /// Where stills go.
+    /// Store of stills.
     pub blobs: BlobStore,
-    /// What a crash leaves of the ingests under way.
+    /// Records of the ingests under way, for recovery after a crash.
     pub recordings: Recordings,
-    /// What they came to, where that is long.
+    /// Store of their long answers.
     pub answers: Answers,
-    /// Where jobs are recorded.
+    /// Store of the records of jobs.
     pub ledger: Ledger,
-    /// What their ages are counted by.
+    /// Clock of the records' ages.
     pub clock: AgeClock,
     /// Room that jobs leave on disk.
     pub reserve: Arc<Reserve>,
@@ -125,11 +125,11 @@ pub struct RunnerParts {
     pub stills: bool,
     /// Jobs at once, and decoding threads of each.
     pub threads: usize,
-    /// What is counted.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
-/// What a job has when it begins.
+/// State of a job when it begins.
 struct Begun {
     runner: Arc<Runner>,
     guard: Arc<JobGuard>,
@@ -146,7 +146,7 @@ struct Decoding {
     _remote: Option<Place>,
 }
 
-/// Where jobs run.
+/// Runner of jobs.
 pub struct Runner {
     parts: RunnerParts,
     records: Jobs,

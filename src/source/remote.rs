@@ -1,12 +1,12 @@
-//! Which URLs are sources, and how they are shown: never with their credentials, nor with the values
-//! of their query, which are as often secrets.
+//! URLs that are sources, and their display: never with their credentials, nor with the values of
+//! their query, which are as often secrets.
 
 use transport::egress::{EgressError, Target};
 
 use super::SourceError;
 use crate::{config::Config, session::remote::RemoteSource};
 
-/// Where the frames of a run come from.
+/// Kind of the source of a run's frames.
 pub fn kind(source_uri: &str) -> &'static str {
     match scheme(source_uri).as_deref() {
         Some("http" | "https") => "url",

@@ -63,7 +63,7 @@ pub(super) struct Digest {
     decoded: Option<Decoding>,
     /// Its signals, until they are measured.
     signals: Option<(Signals, GateConfig)>,
-    /// How they lie along its time, and how long that is.
+    /// Distribution of its frames over its duration, and that duration.
     measured: Option<Box<Told>>,
     /// Of the stills, where nothing is decoded.
     shape: Shape,
@@ -103,7 +103,7 @@ impl Digest {
         }
     }
 
-    /// What there is to tell; `None` where nothing was decoded.
+    /// Summary so far; `None` where nothing was decoded.
     pub fn summary(&self) -> Option<Summary> {
         if self.decoded.is_none() && self.stills == 0 {
             return None;

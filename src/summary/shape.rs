@@ -82,7 +82,7 @@ impl Shape {
         told
     }
 
-    /// Where a frame of this time goes; one of before the first goes to it.
+    /// Bucket of a frame of this time; one of before the first goes to the first.
     fn at(&mut self, pts_ms: i64) -> &mut Bucket {
         let (first, last) = self.ends.get_or_insert((pts_ms, pts_ms));
         *last = pts_ms.max(*last);

@@ -38,11 +38,11 @@ use crate::metrics::{Metrics, SpanEnd};
 const QUEUE_SPANS: usize = 8192;
 /// Most spans of one message to it.
 const BATCH_SPANS: usize = 512;
-/// How long the first span of a message waits for others.
+/// Longest wait of the first span of a message for others.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long the collector may take over one message.
+/// Time for the collector to take one message.
 const EXPORT: Duration = Duration::from_secs(5);
-/// How long it may take over what waits when the process ends.
+/// Time for it to take the queued ones when the process ends.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Exports until dropped, and then what still waits within two seconds.
@@ -111,7 +111,7 @@ pub fn continue_trace(span: &tracing::Span, headers: &HeaderMap) {
     span.set_parent(parent).ok();
 }
 
-/// Where spans go when they end: into the queue, or nowhere.
+/// Exporter of spans that have ended: into the queue, if there is one.
 #[derive(Debug)]
 struct Inlet {
     spans: Sender<SpanData>,

@@ -1,4 +1,4 @@
-//! What becomes of an upload whose record failed to be written.
+//! Check of an upload whose record failed to be written.
 
 use std::{fs, path::Path};
 

@@ -19,12 +19,12 @@ pub(super) fn folder_of(owner: &Principal) -> String {
     crate::hex(&digest[..16])
 }
 
-/// Whether [`folder_of`] gives such names.
+/// Returns true if [`folder_of`] gives such names.
 pub(super) fn is_folder(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// What is in `dir`.
+/// Paths in `dir`.
 pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>, UploadError> {
     let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
     fs::read_dir(dir).and_then(paths).map_err(UploadError::io("list a directory", dir))

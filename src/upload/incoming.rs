@@ -55,7 +55,7 @@ impl Incoming {
         BlobHash::from_bytes(self.digest.clone().finalize().into())
     }
 
-    /// What was written, for reading from its start.
+    /// Opens the written bytes for reading from their start.
     pub fn reopen(&self) -> Result<File, UploadError> {
         File::open(&self.path.0).map_err(UploadError::io("open an upload", &self.path.0))
     }

@@ -1,4 +1,4 @@
-//! What kinds of media files there are: libav's containers, their file extensions, media types.
+//! Kinds of media files: libav's containers, their file extensions, media types.
 
 /// Extensions and media types of a container, the usual one first.
 type Extensions = &'static [(&'static str, &'static str)];

@@ -1,4 +1,4 @@
-//! How many uploads are under way: so many of one owner, so many in all, the rest refused.
+//! Limits of uploads in progress: so many of one owner, so many in all, the rest refused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

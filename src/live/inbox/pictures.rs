@@ -30,7 +30,7 @@ pub struct Pictures {
     pub damaged: u64,
     /// Stills, and pictures for models, that there was no room for.
     pub unkept: u64,
-    /// When the last packet of a whole picture came.
+    /// Arrival of the last packet of a whole picture.
     pub came_at: Option<Instant>,
     /// From the last packet of a picture to its decision: of the last one, or of one that waits for longer.
     pub behind: Duration,
@@ -48,7 +48,7 @@ impl Shared {
         self.left_out.pictures.fetch_add(1, Relaxed);
     }
 
-    /// What is known of its pictures at `now`.
+    /// Counts and delays of its pictures at `now`.
     pub fn pictures(&self, now: Instant) -> Pictures {
         let state = self.state();
         let waits = state.undecided.front().map(|(_, came)| now.saturating_duration_since(*came));
@@ -62,7 +62,7 @@ impl Shared {
         }
     }
 
-    /// How its frames lie along its time.
+    /// Distribution of its frames over its duration.
     pub fn shape(&self) -> MutexGuard<'_, Shape> {
         // A panic leaves a frame more or less.
         self.shape.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What a worker says, and what of it a session's task hears.
+//! Worker output, and the part of it that reaches a session's task.
 
 use media::{Extent, Score, Timestamp};
 
@@ -19,7 +19,7 @@ fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
     }
 }
 
-/// What a worker says of a selected frame with this hash.
+/// Sends worker output about a selected frame with this hash.
 fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
     say_weighing(inbox, frame_index, hash, 1);
 }

@@ -18,7 +18,7 @@ impl Place {
         Place(Lender(Arc::new(Seat { admission, owner, stay, state })))
     }
 
-    /// What lends it while its work waits.
+    /// Handle that lends the place while its work waits.
     pub fn lender(&self) -> Lender {
         self.0.clone()
     }
@@ -60,7 +60,7 @@ impl Seat {
 }
 
 impl Lender {
-    /// What `wait` comes to; others have the place while it is not ready.
+    /// Awaits `wait` and returns its output; others have the place while it is not ready.
     pub async fn lend_while<T>(&self, wait: impl Future<Output = T>) -> T {
         let _back = Back(self);
         let mut wait = pin!(wait);

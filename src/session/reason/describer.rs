@@ -1,4 +1,4 @@
-//! Whoever has a model describe the pictures of a chunk, and what comes of it.
+//! Description of a chunk's images by a model, and its outcome.
 
 use std::{pin::Pin, time::Duration};
 
@@ -8,14 +8,14 @@ use timeline::Pass;
 
 use super::ledger::Question;
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// Name of the backend.
     pub provider: String,
     /// The model.
     pub model: String,
-    /// Which pass it was.
+    /// Pass that gave the answer.
     pub pass: Pass,
     /// Another backend than the first answered.
     pub provider_fallback_used: bool,
@@ -23,7 +23,7 @@ pub struct Answered {
     pub text: String,
     /// The text as JSON, valid by the schema; `None` where the model gave plain words.
     pub json: Option<Value>,
-    /// Why the second pass has no answer, where there was one; in words that the owner may read.
+    /// Error of a second pass that failed; in words that the owner may read.
     pub second_failed: Option<String>,
     /// Tokens of all asks that it took.
     pub tokens: Tokens,
@@ -33,7 +33,7 @@ pub struct Answered {
     pub attempts: u32,
 }
 
-/// Why there is no answer.
+/// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// In words that the owner may read.
@@ -64,7 +64,7 @@ pub struct Sent {
 /// An answer to come; dropping it gives the ask up.
 pub type Describing = Pin<Box<dyn Future<Output = Result<Answered, Unanswered>> + Send>>;
 
-/// Whoever has a model describe pictures; every ask ends by itself.
+/// Interface to models that describe images; every call ends by itself.
 pub trait Describer: Send + Sync {
     /// Asks.
     fn describe(&self, question: Question) -> Describing;

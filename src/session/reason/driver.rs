@@ -46,7 +46,7 @@ const WAITING_MAX: usize = 16;
 /// Chunks that wait for the log.
 const UNWRITTEN_MAX: usize = 16;
 
-/// What the events of a reasoning share.
+/// Fields that the events of a reasoning share.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The request.
@@ -64,20 +64,20 @@ pub struct Subject {
 /// A chunk, and the durable stills of its frames.
 #[derive(Debug)]
 pub struct Shown {
-    /// What models are shown.
+    /// Chunk with the images for models.
     pub chunk: Chunk,
-    /// What is on the timeline no later than what they say.
+    /// Stills that are on the timeline no later than the model's answer.
     pub stills: Vec<Stored>,
 }
 
-/// What came of all asks.
+/// Result of all questions.
 #[derive(Debug, Default)]
 pub struct Told {
     /// By the frames of each chunk, not in order.
     pub insights: Vec<(Span, Arc<Insight>)>,
     /// The figures.
     pub totals: Totals,
-    /// How many chunks have an answer, and why the first is without.
+    /// Number of chunks with an answer, and the error of the first without one.
     pub semantic: SemanticOutcome,
     /// The stills of chunks of which nothing is on the timeline, in their order.
     pub stills: Vec<Stored>,
@@ -85,7 +85,7 @@ pub struct Told {
     pub stills_bytes: u64,
     /// Chunks were left out because it was cancelled.
     pub is_cut: bool,
-    /// What ended it before its time; what was said until then is on the timeline.
+    /// Error that ended it early; answers until then are on the timeline.
     pub failed: Option<RunError>,
 }
 
@@ -102,20 +102,20 @@ pub struct Driver {
     pub registry: Arc<Registry>,
     /// The run.
     pub run: Arc<Run>,
-    /// What is counted.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Whom to ask.
+    /// Way to the models.
     pub describer: Arc<dyn Describer>,
-    /// What the events share.
+    /// Fields that the events share.
     pub subject: Subject,
-    /// Where it is shown how far they have come.
+    /// Job that shows the progress.
     pub token: JobToken,
 }
 
 /// A chunk about to be described.
 struct Asking {
     question: Question,
-    /// What the gate says of the chunk.
+    /// Event type of the chunk by the gate.
     event_type: EventType,
 }
 
@@ -127,7 +127,7 @@ struct Done {
     outcome: Outcome,
 }
 
-/// What came of a chunk.
+/// Outcome of a chunk.
 enum Outcome {
     /// A model answered, and this is in its answer.
     Answered(Box<(Answered, Finding)>),
@@ -137,7 +137,7 @@ enum Outcome {
     Reused(Arc<Answer>),
 }
 
-/// What a chunk leaves behind.
+/// Result of a chunk, to be written.
 struct Closed {
     span: Span,
     insight: Arc<Insight>,
@@ -163,7 +163,7 @@ struct Work {
     judging: Option<Judging>,
     standing: Standing<Asking>,
     unwritten: Unwritten,
-    /// Why the first chunk without an answer has none.
+    /// Error of the first chunk without an answer.
     first_error: Option<String>,
 }
 
@@ -214,7 +214,7 @@ impl Outcome {
     }
 }
 
-/// Why asks end before their time.
+/// Reason that questions end early.
 enum End {
     /// They were cancelled, or their run has ended.
     Cut,
@@ -233,7 +233,7 @@ impl From<RunError> for End {
     }
 }
 
-/// What comes of the judging under way; never where there is none.
+/// Awaits the judging under way; never returns where there is none.
 async fn judged(judging: &mut Option<Judging>) -> Judged {
     match judging {
         Some(judging) => judging.await,

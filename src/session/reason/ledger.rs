@@ -12,10 +12,10 @@ use worker::{Chunk, View};
 
 use crate::session::registry::ChunkProgress;
 
-/// What every chunk of a source is asked.
+/// Question about every chunk of a source.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
-    /// What the caller wants to know; empty for the default.
+    /// Task in the caller's words; empty for the default.
     pub task: String,
     /// The pictures of a chunk are one clip.
     pub is_clip: bool,
@@ -34,7 +34,7 @@ impl Inquiry {
     }
 }
 
-/// What to ask of a model.
+/// Question to a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The chunk.
@@ -60,13 +60,13 @@ pub struct Span {
     pub end_pts_ms: i64,
 }
 
-/// What an answered chunk cost in time.
+/// Time that an answered chunk took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From when it was asked about to its answer.
     pub process_ms: u64,
-    /// How much longer it took from the start of the job to the answer than the media to there; 0
-    /// where it did not.
+    /// Lag: how much longer it took from the start of the job to the answer than the media to
+    /// there; 0 where it did not.
     pub lag_ms: i64,
 }
 
@@ -81,7 +81,7 @@ struct Asked {
     since: Duration,
 }
 
-/// Which chunks are asked, and what the answered ones came to.
+/// Chunks that are asked about, and the figures of the answered ones.
 pub struct Ledger {
     inquiry: Inquiry,
     asked: BTreeMap<u64, Asked>,
@@ -135,7 +135,7 @@ impl Ledger {
         self.asked.contains_key(&index)
     }
 
-    /// What to ask about the next chunk.
+    /// Question about the next chunk.
     pub fn ask(&mut self, chunk: Chunk, now: Duration) -> Question {
         let Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;
         let span = Span { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
@@ -189,7 +189,7 @@ impl Ledger {
         Some((span, Timing { process_ms, lag_ms }))
     }
 
-    /// How far it has come.
+    /// Progress through the chunks.
     pub fn progress(&self) -> ChunkProgress {
         let closed = self.lags_ms.len() as u64;
         ChunkProgress {

@@ -24,18 +24,18 @@ use crate::{
 /// Tokens that a description may take; a model that thinks needs most of them for that.
 const TOKENS_MAX: u32 = 2048;
 
-/// What every question of a reasoning shares.
+/// Fields that every question of a reasoning shares.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// The model that is asked of everything.
     pub first: String,
     /// The one that is asked where the first is not sure.
     pub second: Option<String>,
-    /// How sure the first has to be.
+    /// Least confidence of the first model's answer; below it the second is asked.
     pub threshold: f64,
     /// Time for an answer, once it has a place.
     pub timeout: Duration,
-    /// What an answer must match.
+    /// Schema that an answer must match.
     pub schema: Arc<OutputSchema>,
 }
 
@@ -43,15 +43,15 @@ pub struct Ask {
 pub struct Models {
     /// The way.
     pub inference: Arc<Inference>,
-    /// Who asks.
+    /// Requester.
     pub asker: Asker,
-    /// What is shared.
+    /// Fields that all questions share.
     pub ask: Ask,
-    /// What is known of their outages.
+    /// State of the backends' outages.
     pub outage: Arc<Outage>,
 }
 
-/// What was spent on a chunk in vain.
+/// Costs of questions about a chunk that failed.
 #[derive(Default)]
 struct Spent {
     tokens: Tokens,

@@ -1,4 +1,4 @@
-//! Whether a chunk is asked about again: its backends may be away for a moment, and not for good.
+//! Retries of a chunk: its backends may be away for a moment, and not for good.
 //!
 //! Pure: time is an argument. Recorded footage can wait, so a restart of a model server or a rate
 //! limit costs a reasoning time and no chunk. Once nothing has been answered for the whole patience
@@ -19,10 +19,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Times that a chunk is asked about again where the question may be what the backend fails on.
 const SUSPECT_MAX: u32 = 2;
 
-/// What is known of the backends of one reasoning, or of another work of many questions.
+/// State of the backends of one reasoning, or of another work of many questions.
 pub struct Outage {
     patience: Duration,
-    /// When something was answered last, or first asked.
+    /// Time of the last answer, or of the first question.
     answered: Mutex<Option<Instant>>,
 }
 
@@ -33,11 +33,11 @@ pub struct Try {
     pub chunk: u64,
     /// Times that it was asked again.
     pub again: u32,
-    /// When it was first asked.
+    /// Time of the first question.
     pub since: Instant,
 }
 
-/// What a failure tells of asking once more.
+/// Prospect of a retry after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Prospect {
     None,
@@ -58,8 +58,8 @@ impl Outage {
         *self.known() = Some(now);
     }
 
-    /// How long to wait until the chunk is asked about again, which `failed` has not answered for;
-    /// `None` where it is given up.
+    /// Pause until the chunk is asked about again, which `failed` has not answered for; `None`
+    /// where it is given up.
     pub fn pause(&self, failed: &[Failed], chunk: Try, now: Instant) -> Option<Duration> {
         let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
         let answered = *self.known().get_or_insert(chunk.since);

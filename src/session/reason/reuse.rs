@@ -23,14 +23,14 @@ use crate::{
     metrics::{Metrics, NoveltyDecision},
 };
 
-/// What tells whether chunks show anything new.
+/// Parts of the novelty check of chunks.
 #[derive(Clone)]
 pub struct Novelty {
-    /// What embeds their pictures.
+    /// Image embedder.
     pub eyes: Eyes,
-    /// When an answer may be used again.
+    /// Rule for reusing an answer.
     pub rule: ReuseRule,
-    /// What is counted.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
@@ -58,9 +58,9 @@ pub(super) type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
 pub(super) struct Answer {
     /// The event that records it.
     pub seq: Seq,
-    /// What the event says.
+    /// Event as recorded.
     pub said: SemanticChunkInferred,
-    /// What the frames get.
+    /// Outcome for the chunk's frames.
     pub insight: Arc<Insight>,
 }
 
@@ -75,11 +75,11 @@ pub(super) struct Standing<T> {
     deputies: BTreeMap<u64, u64>,
 }
 
-/// What becomes of a chunk that shows all that an earlier one does.
+/// Decision about a chunk that shows all that an earlier one does.
 pub(super) enum Turn {
     /// The earlier one's answer stands for it.
     Answered(Arc<Answer>),
-    /// That answer is to come.
+    /// The chunk waits for that answer.
     Waits,
     /// There is none: it is asked about in the earlier one's place.
     Deputy,
@@ -192,12 +192,12 @@ impl<T> Default for Standing<T> {
 }
 
 impl<T> Standing<T> {
-    /// How many chunks wait.
+    /// Number of chunks that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
 
-    /// What becomes of `chunk`, which shows all that `other` does; `other` is asked about and not
+    /// Decides about `chunk`, which shows all that `other` does; `other` is asked about and not
     /// closed where it `is_asked`.
     pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> Turn {
         let latest = self.latest.as_ref().filter(|(index, _)| *index == other);

@@ -1,4 +1,4 @@
-//! What the owner of a run is charged for it: until that is gone from the disk, deleted or not.
+//! Charges of a run to its owner: until the bytes are gone from the disk, deleted or not.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use crate::{
     session::Lifecycle,
 };
 
-/// What is charged for a run.
+/// Bytes that are charged for a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Charged {
     log: u64,
@@ -23,7 +23,7 @@ pub(super) struct Charged {
 }
 
 impl Charged {
-    /// What stays until its events are purged.
+    /// Bytes that stay until its events are purged.
     fn records(self) -> u64 {
         self.log + self.columns
     }
@@ -98,7 +98,7 @@ impl Registry {
         crowded.flat_map(|(_, (_, runs))| runs).collect()
     }
 
-    /// Whether there is something to remove of deleted runs before they are old.
+    /// Returns true if deleted runs hold something to remove before they are old.
     pub fn has_leftovers(&self) -> bool {
         !self.deleted_stills().is_empty() || !self.deleted_in_the_way().is_empty()
     }

@@ -1,4 +1,4 @@
-//! Which runs have a job, and who is told that one has ended: no event says so.
+//! Runs that have a job, and the listeners for its end: no event says so.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,7 +37,7 @@ impl AllJobs {
         }
     }
 
-    /// How many runs of `owner` that have a job are as `counts` says.
+    /// Number of the runs of `owner` that have a job and satisfy `counts`.
     pub(super) fn count(&self, owner: &Principal, counts: impl Fn(&RunId) -> bool) -> usize {
         let busy = lock(&self.busy);
         busy.get(owner).map_or(0, |runs| runs.iter().filter(|run| counts(run)).count())
@@ -52,7 +52,7 @@ impl AllJobs {
 }
 
 impl Registry {
-    /// How many runs have a job, live sessions among them.
+    /// Number of runs that have a job, live sessions among them.
     pub fn busy_runs(&self) -> usize {
         lock(&self.jobs.busy).values().map(HashSet::len).sum()
     }

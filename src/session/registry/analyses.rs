@@ -43,7 +43,7 @@ impl Run {
         turn.lock_owned().await
     }
 
-    /// What sets the next analysis of `stream` apart; waits for the disk.
+    /// Key of the next analysis of `stream`; waits for the disk.
     pub fn next_analysis(
         &self,
         timeline: &Timeline,

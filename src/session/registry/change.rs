@@ -1,4 +1,4 @@
-//! What can be asked of a run, and in which of its states.
+//! Changes of a run, and the states that allow them.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::session::Lifecycle;
 pub(super) enum Change {
     Create(Vec<Event>),
     Active(Vec<Event>),
-    /// What a job came to, also one whose run was stopped or finished; and what ends a run that was not.
+    /// Events of a job, also of a run that has ended; and one that ends a run that has not.
     WindUp(Vec<Event>, Option<Event>),
     /// Gives a run another label, also one that has ended.
     Label(RunLabelled),
@@ -24,7 +24,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What to append now; `None` when nothing is left to do.
+    /// Events to append now; `None` when nothing is left to do.
     pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
         let state = run.lifecycle();
         match self {

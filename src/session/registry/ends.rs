@@ -1,4 +1,4 @@
-//! How runs end well: on request, or by themselves once nothing happens for too long.
+//! Ends of runs that completed: on request, or by themselves once nothing happens for too long.
 
 use std::{sync::Arc, time::Instant};
 
@@ -58,7 +58,7 @@ impl Registry {
         Ok(self.change(run, Change::EndIdle(now, end)).await?.len())
     }
 
-    /// What tells that `run` ended well, with the figures of its newest analysis or else its newest
+    /// Event of the normal end of `run`, with the figures of its newest analysis or else its newest
     /// decoding.
     async fn completed(
         &self,

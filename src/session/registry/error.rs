@@ -50,7 +50,7 @@ impl RunError {
         }
     }
 
-    /// What was to be appended may be in the log all the same, at the latest after the next start.
+    /// Returns true if the event may be in the log, at the latest after the next start.
     pub fn may_be_written(&self) -> bool {
         matches!(self, RunError::Unfinished | RunError::Log(TimelineError::Poisoned { .. }))
     }

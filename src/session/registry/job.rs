@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::run::lock;
 use crate::clock::wall_now;
 
-/// What a job does.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
     /// Decodes a source.
@@ -46,7 +46,7 @@ impl JobKind {
     }
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobStatus {
     /// Waits for a place.
@@ -89,30 +89,30 @@ impl JobStatus {
 pub struct JobOrder {
     /// Its name.
     pub id: JobId,
-    /// What it does.
+    /// Kind of the job.
     pub kind: JobKind,
     /// Its run.
     pub run: RunId,
     /// The request that asked for it.
     pub request: RequestId,
-    /// When that was.
+    /// Time of the start.
     pub started_at: WallTime,
 }
 
 /// A job as records show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobView {
-    /// What was asked for.
+    /// Request that started it.
     pub order: JobOrder,
-    /// Where it stands.
+    /// State of the job.
     pub status: JobStatus,
     /// Frames analysed.
     pub frames_done: u64,
     /// Frames that it will have analysed, where its source says how long it is.
     pub frames_total: Option<u64>,
-    /// How long it has worked, or did.
+    /// Time that it has worked, or did, ms.
     pub worked_ms: u64,
-    /// When it ended.
+    /// Time of its end.
     pub ended_at: Option<WallTime>,
 }
 
@@ -140,7 +140,7 @@ impl JobView {
     }
 }
 
-/// How far a reasoning has come with the chunks of its source.
+/// Progress of a reasoning through the chunks of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkProgress {
     /// Chunks that models were asked about, or an earlier answer is to stand for.
@@ -151,7 +151,7 @@ pub struct ChunkProgress {
     pub unanswered: u64,
 }
 
-/// How far a job has come; not durable, and gone with the job.
+/// Progress of a job; not durable, and gone with the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobProgress {
     /// Frames analysed.
@@ -162,7 +162,7 @@ pub struct JobProgress {
     pub chunks: Option<ChunkProgress>,
     /// Frames in all, where that is known.
     total: Option<u64>,
-    /// When it began to work.
+    /// Time at which it began to work.
     running_since: Option<Instant>,
 }
 
@@ -173,7 +173,7 @@ pub struct JobToken {
     pub waiting: CancellationToken,
     /// For the worker.
     pub running: worker::CancelToken,
-    /// What was asked for; none of live video.
+    /// Request that started it; none of live video.
     order: Option<JobOrder>,
     /// Told once it is certain that it will be tried.
     accepted: CancellationToken,
@@ -190,7 +190,7 @@ impl JobToken {
         (JobToken { order: Some(order), ..JobToken::default() }, order)
     }
 
-    /// What was asked for.
+    /// Request that started it.
     pub fn order(&self) -> Option<&JobOrder> {
         self.order.as_ref()
     }
@@ -199,7 +199,7 @@ impl JobToken {
         self.accepted.cancel();
     }
 
-    /// Whether it is taken.
+    /// Returns true once it is accepted.
     pub fn is_accepted(&self) -> bool {
         self.accepted.is_cancelled()
     }
@@ -209,7 +209,7 @@ impl JobToken {
         self.accepted.cancelled().await;
     }
 
-    /// What `entering` comes to; the job is accepted once it is not refused at once.
+    /// Awaits `entering`; the job is accepted once that is not refused at once.
     pub async fn enter<T, E>(&self, entering: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let mut entering = pin!(entering);
         let at_once = tokio::select! {
@@ -247,7 +247,7 @@ impl JobToken {
         lock(&self.progress).chunks = Some(chunks);
     }
 
-    /// How far it has come.
+    /// Progress of the job.
     pub fn progress(&self) -> JobProgress {
         *lock(&self.progress)
     }
@@ -273,12 +273,12 @@ impl JobToken {
         self.cancel();
     }
 
-    /// Whether its owner called it off.
+    /// Returns true if its owner cancelled it.
     pub fn is_called_off(&self) -> bool {
         self.is_called_off.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to end, whatever for.
+    /// Returns true if it is to end, for any reason.
     pub fn is_cancelled(&self) -> bool {
         self.waiting.is_cancelled()
     }
@@ -289,7 +289,7 @@ impl JobToken {
     }
 }
 
-/// What is under way for a run.
+/// Jobs of a run that are in progress.
 #[derive(Default)]
 pub(super) struct Jobs {
     /// The one that appends frames.
@@ -312,7 +312,7 @@ impl Jobs {
     }
 }
 
-/// Why a further job is refused.
+/// Message for a further job, which is refused.
 pub(super) fn busy(job: Option<JobId>) -> String {
     match job {
         Some(job) => format!("{job} of this run is under way: wait for it or cancel it"),

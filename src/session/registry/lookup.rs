@@ -1,4 +1,4 @@
-//! Which runs there are, by id and by owner.
+//! Look-ups of runs by id and by owner.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -87,7 +87,7 @@ impl Registry {
         runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
     }
 
-    /// How many runs are in each of the states that a record can show.
+    /// Number of runs in each of the states that a record can show.
     pub fn count_by_state(&self) -> impl Iterator<Item = (Lifecycle, usize)> {
         let counts = self.tables().by_state;
         Lifecycle::SHOWN.into_iter().zip(counts)

@@ -1,11 +1,11 @@
-//! Where a run came from: what is fixed when it is created.
+//! Origin of a run: fields that are fixed when it is created.
 
 use media::{RequestId, SessionId};
 use timeline::{Event, RunCreated, SessionRunCreated};
 
 use crate::config::Principal;
 
-/// What is fixed when a run is created.
+/// Fields of a run that are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its owner.

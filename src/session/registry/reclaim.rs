@@ -1,4 +1,4 @@
-//! What retention does to runs: delete those that ended long ago, forget those that are purged.
+//! Changes that retention makes: delete runs that ended long ago, forget those that are purged.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -69,7 +69,7 @@ pub struct JobGuard {
 }
 
 impl JobGuard {
-    /// What ends the job.
+    /// Token that ends the job.
     pub fn token(&self) -> &JobToken {
         &self.token
     }
@@ -130,24 +130,24 @@ impl Run {
         self.id
     }
 
-    /// What was fixed at its creation.
+    /// Fields that were fixed at its creation.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Where it stands.
+    /// State of the run.
     pub fn lifecycle(&self) -> Lifecycle {
         lock(&self.state).lifecycle
     }
 
-    /// Whether no event follows but labels and its deletion: the job of a run that was stopped or finished still
-    /// appends what it had come to.
+    /// Returns true if no event follows but labels and its deletion: the job of a run that was
+    /// stopped or finished still appends its result.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
         self.lifecycle().is_terminal() && lock(&self.jobs).work.is_none()
     }
 
-    /// Why it takes no action, if it takes none.
+    /// Fails with the reason that it takes no action, if it takes none.
     pub fn check_active(&self) -> Result<(), RunError> {
         match self.lifecycle() {
             state if state.is_active() => Ok(()),
@@ -156,7 +156,7 @@ impl Run {
         }
     }
 
-    /// What a record of it shows.
+    /// Copy of the fields that a record shows.
     pub fn snapshot(&self) -> Snapshot {
         let state = lock(&self.state);
         Snapshot {
@@ -189,7 +189,7 @@ impl Run {
         state.model = model.cloned().or(state.model.take());
     }
 
-    /// What its owner calls it, if anything.
+    /// Name that its owner gave it, if any.
     pub(super) fn label(&self) -> Option<Label> {
         lock(&self.state).label.clone()
     }
@@ -227,7 +227,7 @@ impl Run {
         Ok(JobGuard { run: Arc::clone(self), token })
     }
 
-    /// How far the run's job has come, if there is one.
+    /// Progress of the run's job, if there is one.
     pub fn progress(&self) -> Option<JobProgress> {
         lock(&self.jobs).work.as_ref().map(JobToken::progress)
     }

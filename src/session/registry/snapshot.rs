@@ -10,7 +10,7 @@ use crate::session::Lifecycle;
 /// State of a run, as its record shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Where the run stands.
+    /// State of the run.
     pub lifecycle: Lifecycle,
     /// Wall time of its creation.
     pub created_at: WallTime,
@@ -20,14 +20,14 @@ pub struct Snapshot {
     pub source_uri: Option<Arc<str>>,
     /// The model that it was made for, or else the last one that a reasoning asked.
     pub model: Option<String>,
-    /// What its owner calls it.
+    /// Name that its owner gave it.
     pub label: Option<Label>,
-    /// What came of the models that its last reasoning asked.
+    /// Outcome of the models that its last reasoning asked.
     pub semantic: Option<Arc<SemanticOutcome>>,
 }
 
 impl Snapshot {
-    /// When the run expires unless something happens; `None` once it has ended.
+    /// Time at which the run expires unless something happens; `None` once it has ended.
     pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);

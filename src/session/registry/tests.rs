@@ -157,7 +157,7 @@ async fn a_list_goes_on_behind_a_slice() {
     assert_eq!(next, page.last().map(|run| run.created_seq()));
 }
 
-/// What a caller can ask of the registry.
+/// Request to the registry.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Create(usize),

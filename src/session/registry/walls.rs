@@ -1,4 +1,4 @@
-//! When the streams of a run began by the clock: read from the log when somebody asks, and kept.
+//! Wall times at which the streams of a run began: read from the log on request, and kept.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const STEP: usize = 4096;
 /// The stream of live video.
 const LIVE: &str = "main";
 
-/// What the events before `next` tell.
+/// Starts of the streams, from the events before `next`.
 #[derive(Default)]
 pub(super) struct Walls {
     next: Seq,
@@ -20,7 +20,7 @@ pub(super) struct Walls {
 }
 
 impl Run {
-    /// When each stream began; reads only events that are new to it.
+    /// Start of each stream; reads only events that are new to it.
     pub fn wall_starts(&self, timeline: &Timeline) -> BTreeMap<StreamId, Option<WallTime>> {
         let is_live = self.origin().session.is_some();
         let mut walls = lock(&self.walls);
@@ -43,7 +43,7 @@ impl Run {
     }
 }
 
-/// What a `frames_decoded` says; one that cannot be read says nothing, and fails where it is asked for.
+/// Stream and start in a `frames_decoded`; `None` of one that cannot be read.
 fn told(timeline: &Timeline, head: &EventHead) -> Option<(StreamId, Option<WallTime>)> {
     let parts = timeline.get_parts(head.seq).ok()??;
     match parts.decode().ok()? {

@@ -12,7 +12,7 @@ use transport::egress::{Body, Budget, EgressError, Stream, Wait};
 use super::{RemoteError, line::Line};
 use crate::session::admission::Lender;
 
-/// How long an RTSP server may send nothing.
+/// Longest silence of an RTSP server.
 const IDLE: Duration = Duration::from_secs(10);
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 32 << 10;

@@ -24,7 +24,7 @@ pub(super) struct Line {
     pace: Arc<Mutex<Pace>>,
 }
 
-/// What a job has waited for its source, and what came of it.
+/// Time that a job has waited for its source, and bytes that came.
 #[derive(Debug, Default)]
 struct Pace {
     waited: Duration,
@@ -49,7 +49,7 @@ impl Line {
         Line { lender, pace: Arc::default() }
     }
 
-    /// What `wait` comes to, where it comes in time; others decode meanwhile.
+    /// Awaits `wait` and fails where it is not ready in time; others decode meanwhile.
     pub(super) async fn wait<T, E: Into<RemoteError>>(
         &self,
         wait: impl Future<Output = Result<T, E>>,

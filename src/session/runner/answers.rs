@@ -23,7 +23,7 @@ type Key = (RunId, JobId);
 /// The files of long answers.
 pub struct Answers {
     dir: HeldDir,
-    /// What their owners pay for.
+    /// Charges to their owners.
     kept: Mutex<HashMap<Key, Hold>>,
 }
 

@@ -1,4 +1,4 @@
-//! Why an ingest or a reasoning came to nothing.
+//! Reasons that an ingest or a reasoning failed.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::{
     session::{admission::QueueFull, registry::RunError, remote::RemoteError},
 };
 
-/// Why an ingest came to nothing.
+/// Reason that an ingest failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// The run does not take it.
@@ -29,14 +29,14 @@ pub enum IngestError {
     /// The source did not come from its host.
     #[error(transparent)]
     Remote(RemoteError),
-    /// What is cut out of its pictures, or what they are scaled to, is too small for models.
+    /// The crop of its pictures, or the size they are scaled to, is too small for models.
     #[error(
         "leaves pictures of {}x{} pixels; models take {SIDE_MIN} a side or more",
         .shown.width,
         .shown.height
     )]
     Crop {
-        /// What would be shown.
+        /// Size that would be shown.
         shown: Extent,
     },
     /// Stills or signals could not be stored.
@@ -57,7 +57,7 @@ pub enum IngestError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
-    /// What is under way cannot be noted.
+    /// The job in progress cannot be recorded.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The job's thread died: our bug.
@@ -84,7 +84,7 @@ impl IngestError {
         }
     }
 
-    /// What ends the run where this does.
+    /// Event that ends the run, where this error does.
     pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
         let failed = || RunFailed { request_id: Some(request_id), reason: self.told() };
         self.ends_the_run().then(|| Event::RunFailed(failed()))
@@ -114,7 +114,7 @@ impl IngestError {
         matches!(self, IngestError::Worker(WorkerError::WallClock { .. }))
     }
 
-    /// Why a decoding ended before its source did.
+    /// Reason that a decoding ended before its source did.
     pub(super) fn why_cut(&self) -> String {
         match self {
             IngestError::Worker(WorkerError::Cancelled) => "stopped".to_owned(),
@@ -122,12 +122,12 @@ impl IngestError {
         }
     }
 
-    /// What the log refused may be there all the same.
+    /// Returns true if events that the log refused may be there all the same.
     pub fn may_be_written(&self) -> bool {
         matches!(self, IngestError::Run(error) if error.may_be_written())
     }
 
-    /// What the owner of the source is told: how a worker died is for the log.
+    /// Message for the owner of the source: a worker's way to die is for the log.
     pub fn told(&self) -> String {
         use WorkerError::{Exited, Killed, Protocol};
         match self {

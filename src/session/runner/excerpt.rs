@@ -32,11 +32,11 @@ type Told = Result<ExcerptEvent, WorkerError>;
 
 /// An excerpt that is being cut; dropping it ends that.
 pub struct Excerpt {
-    /// What it is.
+    /// Start of the excerpt.
     pub start: ExcerptStart,
     /// Its first bytes.
     pub first: Vec<u8>,
-    /// What follows.
+    /// Bytes after those.
     pub rest: Rest,
 }
 

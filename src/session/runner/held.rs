@@ -18,7 +18,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// What `work` comes to, unless the drain is over before.
+    /// Awaits `work`, and fails if the drain is over before.
     pub async fn finish<T>(&self, work: impl Future<Output = T>) -> Result<T, IngestError> {
         self.closing.run_until_cancelled(work).await.ok_or(IngestError::Shutdown)
     }

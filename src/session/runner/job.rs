@@ -50,18 +50,18 @@ pub(super) struct Job {
     recording: Option<Charged>,
     /// Signals so far.
     frames: u64,
-    /// Where chunks go, where they are wanted.
+    /// Sink of chunks, where they are wanted.
     chunks: Option<Chunks>,
     /// Has others decode while the source waits for the network.
     lender: Lender,
 }
 
-/// How a decoding ended.
+/// End of a decoding.
 struct Ended {
     report: FileReport,
-    /// Why no more came, where something cut it off.
+    /// Reason that no more came, where something cut it off.
     reason: Option<String>,
-    /// What else that ends.
+    /// Error that ends more than the decoding.
     cut: Option<IngestError>,
 }
 
@@ -225,7 +225,7 @@ impl Job {
         }
     }
 
-    /// What the worker reads, and what feeds it from elsewhere for as long as `wall`.
+    /// Input of the worker, and the feed of a remote one for as long as `wall`.
     fn open(&self, wall: Duration) -> Result<(JobInput, Option<Feed>), IngestError> {
         match &self.ingest.source {
             Source::File(file) => {
@@ -369,7 +369,7 @@ fn told_by_host(error: RemoteError) -> IngestError {
     }
 }
 
-/// What came of a job, where what happened to its source explains what the worker made of it.
+/// Outcome of a job, where a failure of its source explains the worker's.
 fn explained(
     outcome: Result<FileReport, IngestError>,
     feed: Option<Feed>,

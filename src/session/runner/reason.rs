@@ -40,7 +40,7 @@ pub(super) const SIDE_MIN: u32 = 28;
 /// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
 pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
-/// Where the chunks of a job go.
+/// Sink of a job's chunks.
 pub(super) struct Chunks {
     pub views: ViewOptions,
     to: mpsc::Sender<Shown>,
@@ -115,7 +115,7 @@ impl Asks {
         (Asks { told, cancel, _end }, Chunks { views, to, next_index: 0, next_frame: 0 })
     }
 
-    /// What came of them, once all have ended; those under way are given up unless `finishes`.
+    /// Result once all have ended; those under way are given up unless `finishes`.
     fn end(self, finishes: bool, runtime: &Handle) -> Result<Told, IngestError> {
         if !finishes {
             self.cancel.cancel();
@@ -189,7 +189,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     }
 }
 
-/// What came of asking where there was no model to ask, which is said in the log.
+/// Outcome where there was no model to ask; logs it.
 fn missed(run: RunId, why: &str) -> SemanticOutcome {
     tracing::warn!(%run, error = why, "no model describes the chunks of the run: the gate decides");
     let error = Some(why.to_owned());

@@ -1,4 +1,4 @@
-//! What a job decoded, and the events that say so.
+//! Result of a job's decoding, and its events.
 
 use std::{iter::once, sync::Arc};
 
@@ -24,9 +24,9 @@ pub struct Stored {
     pub frame_index: u64,
     /// Its presentation time.
     pub pts_ms: i64,
-    /// What it is about.
+    /// Event type by the gate.
     pub event_type: EventType,
-    /// Why the gate keeps it.
+    /// Reason of the gate's decision.
     pub reason: Reason,
     /// Size of the JPEG.
     pub bytes: u64,
@@ -77,9 +77,9 @@ pub(super) struct Decoded {
     pub signals: Signals,
     pub stills: Vec<Stored>,
     pub stored: Stores,
-    /// Why no more of the source was decoded, where something cut it off.
+    /// Reason that no more of the source was decoded, where something cut it off.
     pub reason: Option<String>,
-    /// What cut it off, where that is more than the end of its time.
+    /// Error that cut it off, where that is more than the end of its time.
     pub cut: Option<IngestError>,
     pub _column: Lease,
     /// Until its events are on the log.
@@ -116,7 +116,7 @@ impl Ingest {
         })
     }
 
-    /// What is known of its decoding once `stream` is opened.
+    /// Fields of its decoding that are known once `stream` is opened.
     pub(super) fn opened(&self, stream: &StreamInfo) -> FramesDecoded {
         FramesDecoded {
             request_id: self.request_id,
@@ -151,11 +151,11 @@ impl Ingest {
     }
 }
 
-/// What follows the events of a decoding.
+/// Events after those of a decoding.
 #[derive(Default)]
 pub(super) struct Tail {
     pub events: Vec<Event>,
-    /// What ends the run, if that was not ended before.
+    /// Event that ends the run, if that was not ended before.
     pub last: Option<Event>,
 }
 

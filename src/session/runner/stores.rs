@@ -1,4 +1,4 @@
-//! What a job stores beside the log: charged before it is written, taken back when it fails.
+//! Files that a job stores beside the log: charged before the write, removed when it fails.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct Stores {
     column_bytes: u64,
 }
 
-/// How much of what a job stored its events name before it is done.
+/// Part of a job's stored bytes that its events name before it is done.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Named {
     /// Stills of so many bytes.

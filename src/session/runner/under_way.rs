@@ -1,4 +1,4 @@
-//! What the ledger knows of jobs: what a crash cuts off is told at the next start.
+//! Records of jobs: those that a crash cuts off are told of at the next start.
 //!
 //! A job is recorded before it begins and again behind its last event. A crash between those two
 //! leaves a record of a job that is over: its last event in the log tells. A record that the disk
@@ -44,7 +44,7 @@ pub(super) fn stay(kind: JobKind) -> Stay {
     if kind == JobKind::Reasoning { Stay::Long } else { Stay::Short }
 }
 
-/// What comes last of a job that was not cut off.
+/// Kind of the last event of a job that was not cut off.
 fn last_event(kind: JobKind) -> EventKind {
     match kind {
         JobKind::Ingest => EventKind::FramesDecoded,
@@ -53,7 +53,7 @@ fn last_event(kind: JobKind) -> EventKind {
     }
 }
 
-/// What is to be written of a job.
+/// Record of a job that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Ended(JobView),
@@ -64,7 +64,7 @@ enum Pending {
 #[derive(Clone)]
 pub(super) struct Jobs {
     ledger: Ledger,
-    /// What the disk has not taken; no more than were under way when it failed.
+    /// Records that the disk has not taken; no more than were in progress when it failed.
     pending: Arc<Mutex<HashMap<(RunId, JobId), Pending>>>,
 }
 
@@ -147,7 +147,7 @@ impl Jobs {
     }
 }
 
-/// Whether the last event of a job that was not cut off is on the timeline.
+/// Returns true if the last event of a job that was not cut off is on the timeline.
 fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError> {
     let mut from = Seq(1);
     loop {

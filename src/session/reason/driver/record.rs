@@ -25,7 +25,7 @@ use crate::{
 pub const RAW_BYTES_MAX: usize = 64 << 10;
 
 impl Driver {
-    /// What the frames of the chunk get, and its two events.
+    /// Closes a chunk: writes the outcome of its frames into its two events.
     pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
         let Done { chunk_index, event_type, prompt_version, outcome } = done;
         let said = match &outcome {
@@ -179,7 +179,7 @@ impl ChunkEnd {
 }
 
 impl Subject {
-    /// What a model found, in the tenant's words.
+    /// Finding of a model, in the tenant's words.
     fn said(&self, found: &Finding) -> Said {
         let event_type = found.event_type.clone();
         Said {

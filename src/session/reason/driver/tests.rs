@@ -24,11 +24,11 @@ use crate::{
 mod ends;
 mod repeats;
 
-/// What a question is told for which there was no place.
+/// Error of a question for which there was no place.
 const FULL: &str = "too many wait";
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
-/// What an ask says that has a bug.
+/// Error of a question whose describer has a bug.
 const BUG: &str = "panics";
 
 /// Answers a question once it has a permit, as its script says.

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How long the events of chunks wait for room in the log.
+/// Longest wait of the events of chunks for room in the log.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Chunks whose events are not on the timeline.
@@ -39,18 +39,18 @@ pub(super) struct Written {
     outcome: Result<Vec<Appended>, RunError>,
 }
 
-/// What is left of a chunk once it is written.
+/// Part of a chunk that is kept until its write has ended.
 struct Leaf {
     span: Span,
     /// Events of its stills, which come before its own.
     stills: usize,
     insight: Arc<Insight>,
-    /// What other chunks may repeat.
+    /// Answer that other chunks may repeat.
     said: Option<SemanticChunkInferred>,
 }
 
 impl Unwritten {
-    /// How many there are.
+    /// Number of chunks that are not written yet.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.chunks.len()
     }
@@ -65,7 +65,7 @@ impl Unwritten {
         self.waiting.push(closed);
     }
 
-    /// What comes of the write under way; never where there is none.
+    /// Awaits the write under way; never returns where there is none.
     pub async fn written(&mut self) -> Written {
         match &mut self.writing {
             Some(writing) => {

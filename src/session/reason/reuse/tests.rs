@@ -1,4 +1,4 @@
-//! Which chunks show nothing new.
+//! Chunks that show nothing new.
 
 use std::time::Duration;
 

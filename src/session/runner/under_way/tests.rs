@@ -39,7 +39,7 @@ fn open(dir: &Path) -> Jobs {
     Jobs::new(Ledger::open(&dir.join("ledger")).expect("opens"))
 }
 
-/// What the next start finds.
+/// Jobs that the next start finds.
 fn under_way(jobs: &Jobs) -> Vec<JobView> {
     Jobs::new(jobs.ledger.clone()).under_way().expect("readable")
 }
