@@ -102,12 +102,12 @@ impl Admission {
         self.0.desk().scheduler.restore(principal, day, used);
     }
 
-    /// What waits and what is under way.
+    /// Counts of waiting requests and of those in flight.
     pub fn load(&self) -> Load {
         self.0.desk().scheduler.load()
     }
 
-    /// What a principal has used of this day; `None` without a day budget.
+    /// Tokens that a principal has used of this day; `None` without a day budget.
     pub fn used(&self, principal: &Arc<str>) -> Option<Use> {
         self.0.desk().scheduler.used(principal, (self.0.today)())
     }
@@ -185,7 +185,7 @@ enum Stage {
     Over,
 }
 
-/// What an ask holds of the scheduler.
+/// Share of the scheduler that a request holds until dropped.
 struct Place {
     shared: Arc<Shared>,
     ticket: Ticket,
@@ -224,7 +224,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How long it was waited for.
+    /// Time that the request waited for it.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -1,4 +1,4 @@
-//! What a model answered.
+//! Answer of a model.
 
 use std::{ops::Add, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ impl Add for Tokens {
     }
 }
 
-/// Why a model stopped.
+/// Reason that a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     /// It was done.
@@ -71,7 +71,7 @@ pub struct Answer {
     /// The text as JSON, valid by the request's schema; `None` without a schema, and where the schema's
     /// reader takes plain words and the model gave no JSON.
     pub json: Option<Value>,
-    /// Why the model stopped.
+    /// Reason that the model stopped.
     pub finish: FinishReason,
     /// From the first byte sent to the whole answer, failed attempts included.
     pub latency: Duration,

@@ -39,7 +39,7 @@ const REST_HERE_MAX: Duration = Duration::from_secs(2);
 /// Time for a look at whether a backend is there at all, and at what it lists.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// What one backend gave.
+/// Answer of one backend.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub text: String,
@@ -47,7 +47,7 @@ pub(crate) struct Given {
     pub finish: FinishReason,
 }
 
-/// Why one gave nothing.
+/// Reason that a backend gave no answer.
 #[derive(Debug)]
 pub(crate) enum Ungiven {
     /// It failed.
@@ -62,7 +62,7 @@ impl From<Failure> for Ungiven {
     }
 }
 
-/// What asking cost, whatever came of it.
+/// Cost of asking, whatever the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub tokens: Tokens,
@@ -77,7 +77,7 @@ pub(crate) struct Backend {
     pub config: BackendConfig,
     names: Arc<Names>,
     state: Mutex<State>,
-    /// When its list of models was looked at for a question, and whether it gave one.
+    /// Time at which its list of models was last requested for a question, and whether it gave one.
     looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     /// Counts the trials that ended, of all backends of the chain.
     trials: Arc<watch::Sender<u64>>,
@@ -90,18 +90,18 @@ struct State {
     last_failure: Option<Failure>,
     /// The models that it listed when it was last looked at.
     listed: Option<Arc<[String]>>,
-    /// What it called the model of the last question that it answered.
+    /// Name that it gave the model in its last answer.
     answers_to: Option<String>,
     /// One principal's asks keep failing, and nobody else's are known to.
     is_in_doubt: bool,
 }
 
-/// How a request may be put.
+/// Means and limits of a request.
 pub(crate) struct Terms<'a> {
     pub http: &'a Arc<Http>,
     pub observer: &'a dyn Observer,
     pub judges: &'a Judges,
-    /// What each request is paid from.
+    /// Budget that each request is paid from.
     pub purse: &'a dyn Purse,
     /// Time for all of it.
     pub limit: Duration,
@@ -126,8 +126,8 @@ impl Backend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it failed last, unless it has worked since; without what was asked and answered, for
-    /// everybody may know it.
+    /// Last failure, unless it has worked since; without prompt and answer, for everybody may know
+    /// it.
     pub fn last_failure(&self) -> Option<Failure> {
         self.state().last_failure.clone()
     }
@@ -142,7 +142,7 @@ impl Backend {
         self.state().rest.turn(now)
     }
 
-    /// Why an ask of `payer` would not go out now.
+    /// Reason that a request of `payer` would not go out now.
     pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
         self.state().breaker.shut(payer, now)
     }

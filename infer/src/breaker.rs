@@ -1,4 +1,4 @@
-//! When a backend that keeps failing is left alone, and by whom: a value, time comes in.
+//! Circuit breaker of a backend, with a state per principal: a value, time comes in.
 //!
 //! A question may be what a backend fails on. So five failures on end of one principal's asks have
 //! that one leave it alone, and everybody only where another's ask fails too or nothing that was
@@ -35,7 +35,7 @@ impl Admitted {
     }
 }
 
-/// Why a request may not go out.
+/// Reason that a request may not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// The backend is left alone until then.
@@ -44,7 +44,7 @@ pub(crate) enum Shut {
     Tried(Instant),
 }
 
-/// What a request showed about the backend.
+/// Conclusion about the backend from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// It works, whether or not the answer was of use.
@@ -57,7 +57,7 @@ pub(crate) enum Shown {
     Nothing,
 }
 
-/// What a failure made of the breaker.
+/// Transition of the breaker after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing new.
@@ -83,7 +83,7 @@ impl Pause {
         Pause { until: now + PAUSE_FIRST, length: PAUSE_FIRST, trial: None }
     }
 
-    /// Why no trial may begin.
+    /// Reason that no probe request may begin.
     fn shut(&self, now: Instant) -> Option<Shut> {
         match self.trial {
             Some((_, given_up)) if now < given_up => Some(Shut::Tried(given_up)),
@@ -102,7 +102,7 @@ impl Pause {
     }
 }
 
-/// What one principal's asks came to since the last of them that was answered.
+/// Failures of one principal's requests since the last of them that was answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     failures: u32,
@@ -130,8 +130,8 @@ impl Streak {
         failures >= FAILURES_MAX && (self.is_away || self.failed.len() > 1)
     }
 
-    /// Whose questions it may fail on, where nothing shows that it is away: who failed once may have
-    /// met what others did.
+    /// Principals whose questions it may fail on, where nothing shows that it is away: one failure
+    /// may be of the kind that others met.
     fn suspects(&self) -> Vec<Arc<str>> {
         let failed = self.failed.iter().filter(|(_, failures)| *failures > 1 && !self.is_away);
         failed.map(|(payer, _)| Arc::clone(payer)).collect()
@@ -142,7 +142,7 @@ impl Streak {
 #[derive(Clone, Debug)]
 struct Open {
     pause: Pause,
-    /// Whose trials say nothing about the asks of others.
+    /// Principals whose probe requests say nothing about those of others.
     suspects: Vec<Arc<str>>,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Why a request of `payer` would not be admitted.
+    /// Reason that a request of `payer` would not be admitted.
     pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
         let own = self.own.get(payer).and_then(|own| own.pause?.shut(now));
         let all = self.open.as_ref().and_then(|open| open.pause.shut(now));

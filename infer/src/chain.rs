@@ -73,7 +73,7 @@ impl Chain {
         self
     }
 
-    /// What the backends are, in the order of their priorities.
+    /// Settings of the backends, in the order of their priorities.
     pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
         self.backends.iter().map(|backend| &backend.config)
     }
@@ -127,8 +127,8 @@ impl Chain {
         self.backends.iter().flat_map(listed)
     }
 
-    /// Whom to ask, in order: those of the kind asked for first. The flag says that the first of them
-    /// already stands in for another.
+    /// Backends to ask, in order: those of the kind asked for first. The flag says that the first
+    /// of them already stands in for another.
     fn order(&self, request: &Request) -> Result<(Vec<&Arc<Backend>>, bool), InferError> {
         if self.backends.is_empty() {
             return Err(InferError::NoBackend);

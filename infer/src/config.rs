@@ -1,4 +1,4 @@
-//! Which backends there are: read from TOML text, or made of the two explicit URLs.
+//! Backends of the service: read from TOML text, or made of the two explicit URLs.
 //!
 //! Does not open the file nor read the environment: the text and a look-up of variables come in.
 //! What is read is complete and checked; a key is in no message and in no debug output.
@@ -56,7 +56,7 @@ pub enum OpenaiKind {
     Mlx,
 }
 
-/// What a backend speaks.
+/// Protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// Chat completions; `None` is a program that was not named.
@@ -94,17 +94,17 @@ impl Api {
 /// One backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendConfig {
-    /// What it is called in answers and metrics.
+    /// Name in answers and metrics.
     pub name: Arc<str>,
-    /// What it speaks.
+    /// Protocol of the backend.
     pub api: Api,
-    /// Where it is.
+    /// Address of its API.
     pub base_url: BaseUrl,
-    /// What it wants to see.
+    /// Key that it requires.
     pub api_key: Option<Secret>,
     /// The one model it serves, by the service's id; every curated one of its family when `None`.
     pub model: Option<String>,
-    /// What the backend itself calls that model.
+    /// Name of that model at the backend.
     pub upstream_model: Option<String>,
     /// Smaller is asked earlier.
     pub priority: u32,
@@ -113,7 +113,7 @@ pub struct BackendConfig {
     pub timeout: Option<Duration>,
 }
 
-/// What is wrong with a field.
+/// Fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The text is not TOML.
@@ -161,7 +161,7 @@ pub struct ConfigError {
     pub line: usize,
     /// The field, such as `backends[1].base_url`.
     pub field: String,
-    /// What is wrong with it.
+    /// Fault of it.
     pub problem: Problem,
 }
 

@@ -1,4 +1,4 @@
-//! What the backends' protocols have in common: a question to bytes, bytes to a reply.
+//! Common parts of the backends' protocols: a question to bytes, bytes to a reply.
 //!
 //! The dialects are pure: no socket, no clock. What a backend does not say is `None` or zero, what
 //! it says wrongly is a failure with the words for it.
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{Failure, FinishReason, Image, OutputSchema, Request, Tokens, config::Api};
 
-/// How an answer that matches a schema is asked for. Programs and their versions differ in what they
+/// Way to ask for an answer that matches a schema. Programs and their versions differ in what they
 /// take, so each dialect has an order in which it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -40,9 +40,9 @@ impl Form {
 /// A reply that did not do, and what the model is told about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Correction {
-    /// What the model wrote.
+    /// Text that the model wrote.
     pub answer: String,
-    /// What is wrong with it.
+    /// Fault of the answer.
     pub problem: String,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Correction {
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
     pub request: &'a Request,
-    /// What the backend calls the model.
+    /// Name of the model at the backend.
     pub model: &'a str,
     /// Most tokens of the answer.
     pub max_tokens: Option<u32>,
@@ -83,7 +83,7 @@ impl Ask<'_> {
 }
 
 impl Correction {
-    /// What the model is told.
+    /// Instruction to the model.
     fn instruction(&self) -> String {
         format!(
             "That answer does not match the required JSON Schema: {}. Answer again with the \
@@ -93,7 +93,7 @@ impl Correction {
     }
 }
 
-/// What a backend replied.
+/// Reply of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The text, hidden reasoning left out.
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    /// What is said to every model beside the prompt, by all versions of it: whoever changes these
-    /// words gives every template its next version.
+    /// Fixes the words that every model gets beside the prompt, in all versions of it: a change of
+    /// them gives every template its next version.
     #[test]
     fn what_is_said_beside_the_prompt_is_as_the_versions_know_it() {
         let schema = OutputSchema::compile(default_schema().clone()).ok().map(Arc::new);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands where something else belongs, there is a reply or a failure.
+        /// Any value in any place of a reply gives a reply or a failure.
         #[test]
         fn a_reply_with_any_value_anywhere_is_read_or_refused(
             path in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),

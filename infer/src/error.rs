@@ -1,4 +1,4 @@
-//! Why there is no answer, in words that hold no key and no address.
+//! Failures of backends and of requests, in words that hold no key and no address.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use media::ErrorKind;
 
 use crate::{ProviderKind, Tokens, excerpt::cleaned};
 
-/// How one backend failed.
+/// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// No connection, or TLS did not come about.
@@ -26,20 +26,20 @@ pub enum Failure {
     Http {
         /// The status.
         status: u16,
-        /// What it said, short and cleaned; empty where it said nothing, and where others than the
+        /// Its message, short and cleaned; empty where it gave none, and where others than the
         /// caller are told.
         said: String,
     },
     /// It wants fewer requests.
     #[error("is rate limited")]
     RateLimited {
-        /// When it wants to be asked again.
+        /// Delay after which it accepts a retry.
         retry_after: Option<Duration>,
     },
     /// The answer is not what the protocol says.
     #[error("gave a malformed answer: {problem}")]
     Malformed {
-        /// What is wrong with it.
+        /// Fault of the response.
         problem: &'static str,
     },
     /// The answer is longer than is read.
@@ -66,7 +66,7 @@ pub enum Failure {
     /// It failed so often that it is left alone for a while.
     #[error("failed repeatedly and is not asked for now")]
     Open {
-        /// How long; `None` while another's ask is to show whether it is back.
+        /// Time until it is asked again; `None` while another's probe request is in flight.
         again_in: Option<Duration>,
     },
 }
@@ -159,9 +159,9 @@ impl Failure {
 pub struct Failed {
     /// Name of the backend.
     pub provider: Arc<str>,
-    /// How it failed.
+    /// Failure of it.
     pub failure: Failure,
-    /// What it counted before it failed.
+    /// Tokens that it counted before it failed.
     pub tokens: Tokens,
     /// Requests that it was sent.
     pub attempts: u32,
@@ -169,7 +169,7 @@ pub struct Failed {
     pub latency: Duration,
 }
 
-/// Why there is no answer.
+/// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InferError {
     /// Nothing is configured.
@@ -210,7 +210,7 @@ impl InferError {
         }
     }
 
-    /// What the backends counted although there is no answer.
+    /// Tokens that the backends counted although there is no answer.
     pub fn tokens(&self) -> Tokens {
         self.failed().iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
     }

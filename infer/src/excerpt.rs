@@ -1,4 +1,4 @@
-//! What a backend says of its failure, short and without what nobody else may read.
+//! Error message of a backend, short and without what nobody else may read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 const CHARS_MAX: usize = 200;
 /// Longest body that is looked at: what is longer is no message.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// What stands for a word that is left out.
+/// Mark in place of a word that is left out.
 const LEFT_OUT: &str = "***";
 
 /// The message in the `body` of an error response, `key` and addresses left out; empty where there

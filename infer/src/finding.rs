@@ -1,4 +1,4 @@
-//! What a model says of pictures, in the words that events and markers use.
+//! Findings of a model about images, in the words that events and markers use.
 //!
 //! Reading never fails: an answer was validated before, by the default schema or by a caller's
 //! own, and of a caller's own only the fields that are here too are known.
@@ -55,18 +55,18 @@ pub fn default_answer() -> Arc<OutputSchema> {
     Arc::clone(&SCHEMA)
 }
 
-/// What a model found.
+/// Finding of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// What happens, normalised; `None` when the model did not say.
+    /// Action, normalised; `None` when the model did not say.
     pub event_type: Option<EventType>,
-    /// What it happens to, normalised; `None` when the model did not say.
+    /// Object of the action, normalised; `None` when the model did not say.
     pub object_label: Option<String>,
     /// One line.
     pub summary: String,
     /// The whole.
     pub description: String,
-    /// How sure the model is; `None` when it did not say.
+    /// Confidence of the model; `None` when it did not say.
     pub confidence: Option<Score>,
     /// The description was longer than is kept.
     pub truncated: bool,

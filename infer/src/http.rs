@@ -148,7 +148,7 @@ impl Http {
         answered.push_back(connection);
     }
 
-    /// What a request came to that has no response, `after` it was sent.
+    /// Failure of a request that has no response, `after` it was sent.
     fn lost(&self, error: &reqwest::Error, after: Duration) -> Lost {
         let failure = failure(error);
         let had_answered = connection(error).is_some_and(|connection| {

@@ -31,7 +31,7 @@ impl Default for Judges {
 }
 
 impl Judges {
-    /// What `turns` make of what came; `None` where they are not done by `deadline`.
+    /// Judges `came` by `turns`; `None` where that is not done by `deadline`.
     pub async fn judge(
         &self,
         mut turns: Turns,

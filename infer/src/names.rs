@@ -5,7 +5,7 @@ use std::fmt;
 /// Gives the curated id of a name, its own or its makers'.
 type Curated = Box<dyn Fn(&str) -> Option<&'static str> + Send + Sync>;
 
-/// What is known of the names of models.
+/// Catalog of the names of models.
 pub(crate) struct Names(Curated);
 
 impl fmt::Debug for Names {

@@ -1,4 +1,4 @@
-//! Who is told of each request to a backend, so that it can be counted.
+//! Observer of each request to a backend, so that it can be counted.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub struct Attempt<'a> {
     pub provider: &'a str,
     /// The service's id of the model.
     pub model: &'a str,
-    /// How it failed; another request may have followed.
+    /// Failure of the request; another may have followed.
     pub failure: Option<&'a Failure>,
     /// From the first byte sent.
     pub latency: Duration,
-    /// What the backend counted.
+    /// Tokens that the backend counted.
     pub tokens: Tokens,
 }
 

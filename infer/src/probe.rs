@@ -1,4 +1,4 @@
-//! Which backends can be reached: asked for at most every few seconds, however many want to know.
+//! Probes of the backends: at most one every few seconds, for any number of callers.
 
 use std::{
     sync::Arc,
@@ -9,32 +9,32 @@ use tokio::task::JoinSet;
 
 use crate::{Chain, Failure, config::Api};
 
-/// How long a probe's result is good for.
+/// Time for which a probe's result is used.
 const FRESH: Duration = Duration::from_secs(5);
 /// Time for one backend to answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What a backend's probe showed.
+/// Result of a backend's probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Name of the backend.
     pub name: Arc<str>,
-    /// What it speaks.
+    /// Protocol of the backend.
     pub api: Api,
     /// It listed its models.
     pub reachable: bool,
-    /// How long that took.
+    /// Latency of the probe.
     pub latency: Option<Duration>,
-    /// Why it cannot be reached; where it can, how the last request to it failed, unless one has
+    /// Failure of the probe; where it can be reached, of the last request to it, unless one has
     /// succeeded since.
     pub last_error: Option<Failure>,
-    /// What it listed; `None` where that was no list.
+    /// Names of the models that it listed; `None` where that was no list.
     pub models: Option<Vec<String>>,
-    /// What it is asked for, where it is configured for a model.
+    /// Name that it is asked for, where it is configured for a model.
     pub asked_for: Option<String>,
 }
 
-/// How a backend stands to a model that it serves by its configuration.
+/// State of a backend towards a model that it serves by its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It can be reached and has the model, as far as it says what it has.
@@ -50,7 +50,7 @@ pub enum Standing {
 pub struct Serving {
     /// Name of the backend.
     pub name: Arc<str>,
-    /// How it stands to the model.
+    /// State of the backend towards the model.
     pub standing: Standing,
 }
 
@@ -81,8 +81,8 @@ impl Chain {
         serving.collect()
     }
 
-    /// Whether the backends can be reached, in the order of their priorities. Callers that come
-    /// together wait for one probe; it takes two seconds at most.
+    /// Probes the backends, in the order of their priorities. Callers that come together wait for
+    /// one probe; it takes two seconds at most.
     pub async fn probe(&self) -> Arc<[Probe]> {
         let mut probed = self.probed.lock().await;
         if let Some(last) = probed.as_ref().filter(|last| last.at.elapsed() < FRESH) {

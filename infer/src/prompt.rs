@@ -48,7 +48,7 @@ const CLIP: Template = Template {
     caption: "At {pts}:",
 };
 
-/// What follows one of the others when the answer before is told.
+/// Template that follows one of the others when the description before is given.
 const CHAIN: Template = Template {
     name: "chain",
     version: 1,
@@ -58,7 +58,7 @@ const CHAIN: Template = Template {
     caption: "",
 };
 
-/// What the pictures are to each other.
+/// Relation of the pictures to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Moments of a chunk.
@@ -79,22 +79,22 @@ impl Shape {
     }
 }
 
-/// What a prompt is made of.
+/// Fields that a prompt is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
-    /// What the pictures are to each other.
+    /// Relation of the pictures to each other.
     pub shape: Shape,
-    /// What the caller wants to know; [`DEFAULT_TASK`] when it is blank.
+    /// Task in the caller's words; [`DEFAULT_TASK`] when it is blank.
     pub task: &'a str,
     /// First and last presentation time of the part of the video, ms.
     pub span_ms: (i64, i64),
     /// The presentation time of each picture, ms.
     pub pictures_ms: &'a [i64],
-    /// How the part before was described.
+    /// Description of the part before.
     pub previous: Option<&'a str>,
 }
 
-/// Which templates made a prompt, such as `describe-1` or `clip-2+chain-1`.
+/// Versions of the templates that made a prompt, such as `describe-1` or `clip-2+chain-1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptVersion {
     shape: Shape,
@@ -115,7 +115,7 @@ impl fmt::Display for PromptVersion {
 /// A prompt for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// What made it.
+    /// Versions of its templates.
     pub version: PromptVersion,
     /// The text, for [`crate::Request::prompt`].
     pub text: String,

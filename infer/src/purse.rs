@@ -1,4 +1,4 @@
-//! What the requests of an ask are paid from, and by whom.
+//! Budget that pays the requests to a model, and its owner.
 
 use std::sync::Arc;
 

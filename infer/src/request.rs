@@ -1,4 +1,4 @@
-//! What is asked of a model.
+//! Request to a model.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::OutputSchema;
 pub struct Image {
     /// The JPEG.
     pub jpeg: Bytes,
-    /// What the prompt says about it, directly before it: its time in the media.
+    /// Text of the prompt about it, directly before it: its time in the media.
     pub caption: String,
 }
 
@@ -75,9 +75,9 @@ pub struct Request {
     /// Time for the whole, retries and fallbacks included, a third of what is left kept for those
     /// who stand in; each backend's own time when `None`.
     pub timeout: Option<Duration>,
-    /// What the answer must match.
+    /// Schema that the answer must match.
     pub schema: Option<Arc<OutputSchema>>,
-    /// Whom to ask first.
+    /// Kind of backend to ask first.
     pub primary: Option<ProviderKind>,
     /// Another backend may answer when the first does not.
     pub allow_fallback: bool,

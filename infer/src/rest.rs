@@ -1,4 +1,4 @@
-//! When a backend that asked for a rest is asked again: a value, time comes in.
+//! Retry-after of a backend: a value, time comes in.
 //!
 //! Promises that no later wish shortens a rest, and that those who waited it out are let go one
 //! after the other: the first learns of another rest before all have asked.

@@ -1,4 +1,4 @@
-//! Who may ask a model next: limits, order, deadlines and day budgets, without a clock or a task.
+//! Admission to models: limits, order, deadlines and day budgets, without a clock or a task.
 //!
 //! Promises: no limit is passed; every ask that was taken gets exactly one verdict unless it is
 //! cancelled; a principal, a stream and offline work wait for a bounded number of others. What
@@ -32,7 +32,7 @@ pub const LIVE_TURNS: u32 = 4;
 /// One place in so many is for live asks alone, so that offline work never holds them all.
 pub const PLACES_A_RESERVED: usize = 8;
 
-/// What may be under way and wait.
+/// Limits of requests in flight and waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Asks under way.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub in_flight_per_principal: usize,
     /// Asks that wait.
     pub waiters: usize,
-    /// How long an ask waits that says nothing of it.
+    /// Longest wait of a request that does not state its own.
     pub wait: Duration,
     /// Bytes of pictures under way.
     pub image_bytes: u64,
@@ -66,7 +66,7 @@ impl Limits {
     }
 }
 
-/// Who waits for the answer.
+/// Kind of work that waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Somebody, now.
@@ -78,19 +78,19 @@ pub enum Class {
 /// A wish to ask a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Who pays.
+    /// Principal that pays.
     pub principal: Arc<str>,
     /// For what: a run, a session, or what a principal asks directly.
     pub stream: Arc<str>,
-    /// Who waits.
+    /// Kind of work that waits.
     pub class: Class,
     /// Bytes of its pictures.
     pub image_bytes: u64,
     /// Tokens of prompt and answer, as estimated.
     pub tokens: u64,
-    /// How long it may wait; [`Limits::wait`] when `None`.
+    /// Longest wait; [`Limits::wait`] when `None`.
     pub patience: Option<Duration>,
-    /// How long it must: whoever it is for rests until then, and it holds no place meanwhile.
+    /// Least wait: the retry-after of its backend ends then, and it holds no slot meanwhile.
     pub rest: Duration,
 }
 
@@ -98,7 +98,7 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// What an ask can have too much of.
+/// Size of a request that can be over its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Bytes of pictures under way.
@@ -122,7 +122,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Why an ask does not go to a model.
+/// Reason that a request does not go to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// As many wait as may.
@@ -134,7 +134,7 @@ pub enum Refused {
     /// Its time to wait is over.
     #[error("no place for the inference request came free within {} ms", .waited.as_millis())]
     TimedOut {
-        /// How long it waited.
+        /// Time that it waited.
         waited: Duration,
     },
     /// It alone is more than may be under way, or than a day has.
@@ -142,19 +142,19 @@ pub enum Refused {
     TooLarge {
         /// Of what.
         what: Size,
-        /// How much it is.
+        /// Size of the request.
         asked: u64,
         /// The limit.
         limit: u64,
     },
-    /// What is left of the principal's tokens of the day is too little for it.
+    /// Too little is left of the principal's tokens of the day.
     #[error(
         "the tokens of this day (UTC) are spent: {used} of {limit}, and the request may take {asked}"
     )]
     DaySpent {
         /// Spent so far.
         used: u64,
-        /// How much it may take.
+        /// Most tokens that it may take.
         asked: u64,
         /// The limit.
         limit: u64,
@@ -171,7 +171,7 @@ impl Refused {
     }
 }
 
-/// What became of an ask that was taken.
+/// Outcome of a request that was queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The ask.
@@ -180,7 +180,7 @@ pub struct Verdict {
     pub outcome: Result<(), Refused>,
 }
 
-/// What waits and what is under way.
+/// Counts of waiting requests and of those in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Live asks that wait.
@@ -326,7 +326,7 @@ impl Scheduler {
         self.days.used(&ask.principal, day)
     }
 
-    /// What a principal has used of a day; `None` without a day budget.
+    /// Tokens that a principal has used of a day; `None` without a day budget.
     pub fn used(&self, principal: &Arc<str>, day: u64) -> Option<Use> {
         self.days.used(principal, day)
     }
@@ -336,13 +336,13 @@ impl Scheduler {
         self.days.restore(principal, day, used);
     }
 
-    /// When time alone may change something for an ask that waits: its rest ends, or its patience.
+    /// Next time at which a waiting request may change state: its retry-after ends, or its wait.
     pub fn deadline(&self, ticket: Ticket, now: Instant) -> Option<Instant> {
         let Waiter { ready, until, .. } = self.waiting.get(&ticket)?;
         Some(if now < *ready { *ready.min(until) } else { *until })
     }
 
-    /// What waits and what is under way.
+    /// Counts of waiting requests and of those in flight.
     pub fn load(&self) -> Load {
         self.load
     }

@@ -87,7 +87,7 @@ impl SchemaError {
     }
 }
 
-/// How an answer does not match.
+/// Ways in which an answer does not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct Violations(Vec<String>);
@@ -160,7 +160,7 @@ impl OutputSchema {
         self.bytes
     }
 
-    /// Whether `answer` matches.
+    /// Checks that `answer` matches.
     pub fn validate(&self, answer: &Value) -> Result<(), Violations> {
         if deeper_than(answer, DEPTH_MAX) {
             return Err(Violations(vec![format!("it is nested deeper than {DEPTH_MAX} levels")]));
@@ -177,7 +177,7 @@ impl OutputSchema {
     }
 }
 
-/// Why a schema does not compile.
+/// Error of a schema that does not compile.
 fn refused(error: &ValidationError<'_>) -> SchemaError {
     match error.kind() {
         ValidationErrorKind::Format { format } if format == "regex" => {
@@ -213,7 +213,7 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// How many values `value` holds, itself included.
+/// Number of values in `value`, itself included.
 fn values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),

@@ -5,7 +5,7 @@ use crate::{Answer, Chain, InferError, Purse, Request};
 /// A question with a second opinion.
 #[derive(Clone, Debug)]
 pub struct Tiered {
-    /// What the first model is asked.
+    /// Request to the first model.
     pub first: Request,
     /// The model of the second pass; `None` is one pass.
     pub second_model: Option<String>,
@@ -13,7 +13,7 @@ pub struct Tiered {
     pub threshold: f64,
 }
 
-/// Whose answer it is.
+/// Pass that gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The first pass's.
@@ -27,9 +27,9 @@ pub enum Tier {
 pub struct Described {
     /// The answer; tokens, latency and attempts are those of both passes.
     pub answer: Answer,
-    /// Whose it is.
+    /// Pass that gave it.
     pub tier: Tier,
-    /// Why there was a second pass but no answer of it.
+    /// Reason that a second pass was made but has no answer.
     pub second_failed: Option<InferError>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of one backend in which order: a value; responses come in, the next step goes out.
+//! Requests to one backend for one question: a value; responses come in, the next step goes out.
 //!
 //! Each reason to ask again is used once: another form of the schema where one is refused, more room,
 //! the violations, a pause, a connection that was gone. What is left after that is a failure with
@@ -23,7 +23,7 @@ use crate::{
 const PROMPT_SCALE: u64 = 24;
 /// Tokens of an answer at most, in times of what was asked for: some think beside it.
 const ANSWER_SCALE: u64 = 4;
-/// What templates add to either.
+/// Tokens that templates add to either.
 const COUNT_SLACK: u64 = 4096;
 /// Most room that a retry asks for.
 const ROOM_MAX: u32 = 16_384;
@@ -32,7 +32,7 @@ const ROOM_UNKNOWN: u32 = 4096;
 /// Longest answer that is held against a schema.
 const JSON_BYTES_MAX: usize = 256 * 1024;
 
-/// What to do next.
+/// Next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
     /// The answer.
@@ -47,9 +47,9 @@ pub(crate) enum Next {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judged {
     pub next: Next,
-    /// How this one request failed, also where another follows.
+    /// Failure of this one request, also where another follows.
     pub failure: Option<Failure>,
-    /// What it cost.
+    /// Tokens that it cost.
     pub tokens: Tokens,
 }
 
@@ -102,12 +102,12 @@ impl Turns {
         Turns { may_correct: false, ..self }
     }
 
-    /// What is asked.
+    /// Request as the caller made it.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// What the backend calls the model.
+    /// Name of the model at the backend.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -173,7 +173,7 @@ impl Turns {
         }
     }
 
-    /// What the model wrote in words where it was asked for JSON, where that is an answer too.
+    /// Plain text in place of the JSON that was asked for, where that is an answer too.
     fn words(&self) -> Option<String> {
         let takes_words = self.request.schema.as_ref().is_some_and(|schema| schema.takes_words());
         let told = self.correction.as_ref().filter(|_| takes_words)?;
@@ -252,7 +252,7 @@ impl Turns {
         }
     }
 
-    /// Where no schema says what an answer is, words that end early are one; none at all are not.
+    /// Without a schema, text that ends early is an answer; no text at all is none.
     fn judge_text(&mut self, text: String, finish: FinishReason, tokens: Tokens) -> Judged {
         if finish == FinishReason::Length && text::fades_out(&text) {
             return self.judge_truncated(tokens, false);

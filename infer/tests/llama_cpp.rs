@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 use crate::model_server::{KEY, ModelServer};
 
-/// What the service calls the model; llama.cpp calls it `noise`.
+/// Name of the model in the service; llama.cpp calls it `noise`.
 const MODEL: &str = "small";
 
-/// What makes the model say more than it has room for: a letter is a token.
+/// Prompt that makes the model say more than it has room for: a letter is a token.
 fn long() -> String {
     "n".repeat(32_768)
 }
@@ -97,7 +97,7 @@ fn assert_structured(answer: &Answer) {
     assert_eq!(serde_json::from_str::<Value>(&answer.text).ok().as_ref(), Some(json));
 }
 
-/// How the only backend failed.
+/// Failure of the only backend.
 async fn failure(chain: &Chain, request: &Request) -> Failure {
     match chain.infer(request, &()).await {
         Err(InferError::Failed(mut failed)) if failed.len() == 1 => failed.remove(0).failure,

@@ -1,4 +1,4 @@
-//! What a backend lists, and so which models it is asked for by which names.
+//! Lists of backends' models, and the names that each backend is asked for.
 
 use std::{
     sync::Arc,
@@ -13,7 +13,7 @@ use crate::{
     listing,
 };
 
-/// How long a question relies on what a backend listed, and on that it could not be looked at.
+/// Time for which a backend's list is relied on, and the failure to get one.
 const LISTED_FRESH: Duration = Duration::from_secs(60);
 const UNLISTED_FRESH: Duration = Duration::from_secs(5);
 
@@ -42,8 +42,8 @@ impl Backend {
         self.listed().iter().filter(is_new).cloned().collect()
     }
 
-    /// What it is asked for where `model` is wanted: what it is configured with, else that name of the
-    /// model which it lists.
+    /// Name to send for `model`: the one it is configured with, else the name that it lists for
+    /// that model.
     pub fn upstream_model(&self, model: &str) -> String {
         if let Some(configured) = &self.config.upstream_model {
             return configured.clone();
@@ -79,7 +79,7 @@ impl Backend {
         }
     }
 
-    /// Whether it lists its models within `limit`, how long that took, and the list.
+    /// Asks for its list of models: whether it came within `limit`, the latency, and the list.
     pub async fn probe(
         &self,
         http: &Http,

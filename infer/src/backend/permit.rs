@@ -15,7 +15,7 @@ use crate::{
 /// a caller's short patience says nothing.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
-/// What a request that ended so shows of the backend.
+/// Conclusion about the backend from the end of a request.
 pub(super) fn shown(failure: Option<&Failure>) -> Shown {
     match failure {
         Some(Failure::Refused | Failure::Http { status: 503, .. }) => Shown::IsAway,

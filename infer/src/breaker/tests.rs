@@ -215,7 +215,7 @@ fn failures_of_before_do_not_lengthen_the_pause() {
 const PAYERS: [&str; 3] = ["alice", "bob", "carol"];
 
 proptest! {
-    /// Whatever happens, also when no trial is ever heard of again: one is let through at a time, a
+    /// In every history, also when no trial is ever heard of again: one is let through at a time, a
     /// suspect's failure keeps nobody else out, and nobody is shut out for longer than the longest
     /// pause and a second.
     #[test]
@@ -259,8 +259,8 @@ proptest! {
         }
     }
 
-    /// What alice asks fails, and the backend works: asks of others are answered, all of them, where
-    /// those that meet a trial wait for what it shows.
+    /// Requests of alice fail, and the backend works: asks of others are answered, all of them,
+    /// where those that meet a trial wait for what it shows.
     #[test]
     fn nobody_pays_for_the_questions_of_another(
         asks in proptest::collection::vec((0_u64..3000, 0_usize..3, 1_u64..20_000), 1..300),

@@ -31,7 +31,7 @@ const TIMEOUT_MS_MIN: u64 = 100;
 /// Longest name or model id.
 const NAME_BYTES_MAX: usize = 256;
 
-/// What a `${NAME}` stands for.
+/// Look-up of a `${NAME}`.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The text that is read, for its line numbers.

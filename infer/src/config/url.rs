@@ -4,7 +4,7 @@ use std::fmt;
 
 use reqwest::Url;
 
-/// Why a URL cannot be a base URL. Does not repeat it: it may hold a key.
+/// Reason that a URL cannot be a base URL. Does not repeat it: it may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
     /// Not a URL.
@@ -21,7 +21,7 @@ pub enum UrlProblem {
     Query,
 }
 
-/// Where a backend's API begins: ends in its version, without a slash.
+/// URL under which a backend's API begins: ends in its version, without a slash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl(Url);
 

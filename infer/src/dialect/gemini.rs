@@ -12,7 +12,7 @@ use crate::{Failure, FinishReason, Tokens};
 /// The order of forms: JSON Schema, the older subset of OpenAPI, any JSON, the prompt alone.
 pub(super) const FORMS: &[Form] = &[Form::Native, Form::Legacy, Form::AnyJson, Form::Told];
 
-/// What the API's own schema type knows, besides `type`, `properties`, `items` and `anyOf`.
+/// Keywords of the API's own schema type, besides `type`, `properties`, `items` and `anyOf`.
 const KNOWN: [&str; 13] = [
     "format",
     "title",

@@ -1,5 +1,5 @@
-//! When a backend that is rate limited wants to be asked again, where its body says so: the
-//! `google.rpc.RetryInfo` of Google's errors, which have no `Retry-After`.
+//! Retry delay of a rate-limited backend, where its body states one: the `google.rpc.RetryInfo` of
+//! Google's errors, which have no `Retry-After`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What each principal has spent of a UTC day, and what it may still spend.
+//! Token budget of each principal for a UTC day: spent, reserved and left.
 //!
 //! Every request is reserved for before it is sent. It goes where its estimate fits in what is left
 //! of the day; beside others only where all of them fit that cost [`COST_MAX`] times as estimated.
@@ -8,14 +8,14 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::Refused;
 
-/// What a request can cost of its estimate: a token of text may be one byte where three are
-/// expected, and a picture several times the usual.
+/// Most that a request can cost, as a multiple of its estimate: a token of text may be one byte
+/// where three are expected, and a picture several times the usual.
 pub(super) const COST_MAX: u64 = 4;
 
-/// What a principal has used of a day.
+/// Use of a day's token budget by a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Who.
+    /// Principal of the account.
     pub principal: Arc<str>,
     /// The day.
     pub day: u64,
@@ -108,8 +108,8 @@ impl Days {
         account.used = account.used.saturating_add(spent);
     }
 
-    /// What a principal has used of `day`, or of a later one where the clock was set back; `None`
-    /// without a limit.
+    /// Use of the budget of `day`, or of a later one where the clock was set back; `None` without a
+    /// limit.
     pub(super) fn used(&self, principal: &Arc<str>, day: u64) -> Option<Use> {
         let (account, limit) = (self.account(principal), self.limit);
         (!self.is_off()).then(|| Use {

@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// What a request costs at most, in hundredths of its estimate.
+/// Most that a request costs, in hundredths of its estimate.
 const PART_MAX: u64 = 100 * days::COST_MAX;
 
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be the case, kept beside the scheduler and compared after every step.
+/// Expected state, kept beside the scheduler and compared after every step.
 struct Model {
     limits: Limits,
     scheduler: Scheduler,

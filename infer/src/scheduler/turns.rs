@@ -1,4 +1,4 @@
-//! Whose turn it is: principals take turns within a class, streams within a principal.
+//! Fair order: principals take turns within a class, streams within a principal.
 //!
 //! A turn is a number; the least goes first, and whoever was served or comes anew gets the
 //! greatest. So nobody is served twice while another of the same kind waits that could be.
@@ -10,7 +10,7 @@ use super::{Ask, Class, LIVE_TURNS};
 type PrincipalKey = (Class, Arc<str>);
 type StreamKey = (Class, Arc<str>, Arc<str>);
 
-/// Whether a live ask goes to a model in front of offline ones.
+/// State of the offline requests when a live one goes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassedOver {
     /// None waits.
@@ -85,7 +85,7 @@ impl Turns {
         self.live_in_a_row >= LIVE_TURNS
     }
 
-    /// Where an ask that waits stands within its class.
+    /// Position of a waiting request within its class.
     pub(super) fn place(&self, ask: &Ask) -> (u64, u64) {
         let (principal, stream) = keys(ask);
         let turn = |turn: Option<&u64>| turn.copied().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What a schema could cost whoever applies it: an upper bound, before anything is compiled.
+//! Cost of applying a schema: an upper bound, before anything is compiled.
 //!
 //! Counts the subschemas that one chain of nested values can meet. References that lead back without
 //! going down into the answer would never end; two that go down together double the work a level.
@@ -100,7 +100,7 @@ fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str>
     ["$dynamicRef", "$recursiveRef"].into_iter().find(|keyword| text(keyword).is_some())
 }
 
-/// What a reference into the schema itself names, its percent-encoding undone; `None` of others.
+/// Fragment of a reference into the schema itself, its percent-encoding undone; `None` of others.
 fn fragment(target: &str) -> Option<String> {
     let mut bytes = target.strip_prefix('#')?.bytes();
     let mut decoded = Vec::with_capacity(target.len());
@@ -144,7 +144,7 @@ struct Walk<'a> {
     root: &'a Value,
     /// By the node's address and the levels left of the answer.
     known: HashMap<(usize, usize), u64>,
-    /// Where the walk is now: meeting one of them again is a loop.
+    /// Subschemas on the current path: meeting one of them again is a loop.
     open: HashSet<(usize, usize)>,
     anchors: Anchors<'a>,
 }

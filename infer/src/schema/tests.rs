@@ -1,4 +1,4 @@
-//! Which schemas are taken, which are refused and why, and what they say of answers.
+//! Schemas that are accepted, those that are refused and why, and their verdicts on answers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -224,7 +224,7 @@ fn tangled() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What is taken can be applied to the deepest answer: neither the stack nor the time runs out.
+    /// An accepted schema applies to the deepest answer: neither the stack nor the time runs out.
     #[test]
     fn a_tangle_that_is_taken_can_be_applied(schema in tangled()) {
         let deep = (1..DEPTH_MAX).fold(json!(["a"]), |inner, n| match n % 2 {

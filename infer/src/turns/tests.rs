@@ -1,4 +1,4 @@
-//! Which response leads to which next step.
+//! Responses and the steps that follow them.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What each request is paid, and what is not asked because nothing is left to pay it with.
+//! Payment of each request, and the requests that are not sent for want of budget.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,4 +1,4 @@
-//! Who is asked first, who stands in, and who may not.
+//! Order of the backends, fallbacks, and backends that may not stand in.
 
 use std::{sync::Arc, time::Duration};
 

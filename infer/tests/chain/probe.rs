@@ -1,4 +1,4 @@
-//! Which backends can be reached.
+//! Reachability of backends.
 
 use std::sync::Arc;
 

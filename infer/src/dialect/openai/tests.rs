@@ -81,7 +81,7 @@ fn a_schema_is_sent_in_the_form_that_is_tried() {
     }
 }
 
-/// What is read of a reply: the text, why it ended, tokens of prompt, completion, thinking, all.
+/// Fields read of a reply: the text, why it ended, tokens of prompt, completion, thinking, all.
 type Read = Result<(&'static str, FinishReason, [u64; 4]), &'static str>;
 
 fn check(name: &str, bytes: &[u8], expected: Read) {
