@@ -131,7 +131,7 @@ fn acting_once() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(infer::infer_batch))
 }
 
-/// Likewise, whose work is a job of a run.
+/// Routes likewise, whose work is a job of a run.
 fn working() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(ingest::ingest))
@@ -139,7 +139,7 @@ fn working() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(reason::reason))
 }
 
-/// Likewise, with bodies that are not read whole before they are acted on.
+/// Routes likewise, with bodies that are not read whole before they are acted on.
 fn streamed() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(upload::upload))
 }

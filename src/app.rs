@@ -67,7 +67,7 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
-    /// There is no place for what jobs come to.
+    /// The directory of the answers of jobs cannot be used.
     #[error("cannot use the directory of answers: {0}")]
     Answers(#[source] io::Error),
     /// An ingest root is gone.

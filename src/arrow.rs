@@ -137,7 +137,7 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     bytes
 }
 
-/// A message without its header, whose place is told.
+/// A message without its header, whose position is given.
 fn message(flat: &mut Flat, root: usize, header: u8, body: i64) -> usize {
     // version, header_type, header, bodyLength.
     let slots = [Slot::Short(VERSION), Slot::Byte(header), Slot::Ref, Slot::Long(body)];

@@ -30,11 +30,11 @@ pub struct Workers {
 /// Isolation of media workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// In every way that there is.
+    /// Isolated in every way that there is.
     Full,
-    /// In some: the system lacks the others, or a device needs its driver's files.
+    /// Isolated in some: the system lacks the others, or a device needs its driver's files.
     Partial,
-    /// None starts.
+    /// No worker starts.
     Unavailable,
 }
 

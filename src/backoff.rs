@@ -10,7 +10,7 @@ pub fn jitter() -> u32 {
 /// Delays that grow by a factor up to a longest one, spread so that callers do not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
     /// Factor by which each further delay is longer.
     pub factor: u32,

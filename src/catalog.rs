@@ -14,7 +14,7 @@ pub enum Mode {
     Detailed,
     /// Cost before detail.
     Efficiency,
-    /// As the caller's own settings say.
+    /// Settings of the caller's own.
     Custom,
 }
 
@@ -127,8 +127,8 @@ pub const MODELS: [Model; 27] = {
 };
 
 impl Model {
-    /// Those of its family that ask for less, the most able first: what a caller may ask
-    /// for in its place.
+    /// Models of its family that need less, the most able first: a caller may ask for one in its
+    /// place.
     pub fn fallbacks(self) -> impl Iterator<Item = Model> {
         let lesser = MODELS.into_iter().take_while(move |model| model.id != self.id);
         let lesser: Vec<Model> = lesser.filter(|model| model.family == self.family).collect();
@@ -191,7 +191,7 @@ impl Catalog {
     }
 }
 
-/// The tier that the size in a model's id tells, such as `7b`; medium where it tells none.
+/// Tier by the size in a model's id, such as `7b`; medium where it has none.
 fn tier_of(id: &str) -> Tier {
     let id = id.to_ascii_lowercase();
     let mut sizes = id.split(['-', '_', ':', '/', ' ']).filter_map(|part| {

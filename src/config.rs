@@ -61,7 +61,7 @@ pub enum Origins {
     Any,
 }
 
-/// Everything the server can be told.
+/// Every setting of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Address at which HTTP/1.1 and HTTP/2 are served.
@@ -70,9 +70,9 @@ pub struct Config {
     pub serving: Serving,
     /// Log, blobs and columns; absolute.
     pub data_dir: PathBuf,
-    /// Accepted keys; `None` lets everybody act as one principal.
+    /// Accepted keys; `None` lets every caller act as one principal.
     pub keys: Option<KeyRing>,
-    /// Keys accepted for the metrics; `None` shows them to everybody.
+    /// Keys accepted for the metrics; `None` shows them to every caller.
     pub metrics_keys: Option<KeyRing>,
     /// Requests must say a tenant.
     pub require_tenant_id: bool,

@@ -55,10 +55,10 @@ pub enum DatabaseError {
     /// No connection.
     #[error("no database connection: {}", pool(.0))]
     Pool(#[from] PoolError),
-    /// It refused, or the connection broke.
+    /// The database refused, or the connection broke.
     #[error("the database failed: {}", told(.0))]
     Query(#[from] tokio_postgres::Error),
-    /// It took too long.
+    /// The use took too long.
     #[error("the database did not answer within {0:?}")]
     Timeout(Duration),
     /// A migration that was applied is not the one that this server has.
@@ -90,7 +90,7 @@ impl DatabaseError {
         ErrorKind::Internal
     }
 
-    /// It is about what was to be kept, and not about the moment: the same rows fail again.
+    /// Returns true where the data is at fault, and not the moment: the same rows fail again.
     fn is_about_rows(&self) -> bool {
         // Data, integrity, a program's limits, and what a trigger raises.
         const CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
@@ -99,7 +99,7 @@ impl DatabaseError {
         code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
     }
 
-    /// The tables that were there are gone, as when an empty database took the place of theirs.
+    /// Returns true where the tables are gone, as when an empty database replaced theirs.
     fn is_about_tables(&self) -> bool {
         let DatabaseError::Query(error) = self else { return false };
         let gone = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];

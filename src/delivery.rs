@@ -1,4 +1,4 @@
-//! Events on their way out: what is told to others after it is in the log.
+//! Delivery of events to others once they are in the log.
 
 pub mod node;
 pub mod outbox;

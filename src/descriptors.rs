@@ -24,7 +24,7 @@ pub struct TooFew {
     given: u64,
 }
 
-/// As many connections as are asked for and the system has descriptors for.
+/// Limiter of the connections that are asked for and that the system has descriptors for.
 pub fn crowd(config: &Config) -> Result<Arc<Crowd>, TooFew> {
     let asked = config.connections_max;
     let total = match raise() {

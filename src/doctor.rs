@@ -17,7 +17,7 @@ pub use growth::Growth;
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// As it should be.
+    /// Nothing to report.
     Ok,
     /// Works, and could do better.
     Advice,

@@ -23,7 +23,7 @@ pub enum EyesError {
     /// The model does not run.
     #[error("SERVICE_NOVELTY_MODEL_PATH: {0}")]
     Model(#[from] OnnxError),
-    /// There is no thread for it.
+    /// No thread can be started for it.
     #[error("no thread for the embedding model: {0}")]
     Thread(#[from] io::Error),
 }

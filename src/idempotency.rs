@@ -90,7 +90,7 @@ impl Scope {
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of a request whose effect depends on these parts.
+    /// Digest of a request whose effect depends on these parts.
     pub fn of(parts: &[&[u8]]) -> Fingerprint {
         Fingerprint(digest(parts))
     }
@@ -121,7 +121,7 @@ pub struct Answer {
 pub enum Begun {
     /// Nothing: carry the request out.
     Fresh(Attempt),
-    /// This was answered.
+    /// Answer that was given.
     Answered(Fingerprint, Answer),
     /// A request that was begun and never answered; nothing of it is under way.
     Interrupted(Attempt, Interrupted),

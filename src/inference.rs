@@ -1,9 +1,9 @@
-//! The one way to the models: admission, then the backends, counted, traced and paid for.
+//! Access to the models: admission, then the backends, counted, traced and paid for.
 //!
-//! Promises that nobody asks a model without a place and a budget, that the place comes back
-//! however the ask ends, and that an owner is told once a day when its tokens run low, by the first
-//! of its runs that can take the word. Writes no event but that one: what an answer means is for
-//! those who ask.
+//! Promises that no model is asked without a permit and a budget, that the permit is given back
+//! however the request ends, and that an owner is told once a day when its tokens run low, on the
+//! first of its runs that takes the event. Writes no event but that one: what an answer means is
+//! for those who ask.
 
 mod days;
 mod error;
@@ -51,14 +51,14 @@ pub struct Asker {
     pub request_id: RequestId,
     /// Principal that pays.
     pub principal: Principal,
-    /// The run it is for; asks of one run take turns with those of others.
+    /// The run it is for; requests of one run take turns with those of others.
     pub run: Option<Arc<Run>>,
     /// Class of the requester: a caller that waits now, or a job.
     pub class: Class,
     /// Longest wait for a permit; the setting when `None`.
     pub patience: Option<Duration>,
-    /// In that time it also waits for backends that rest or are tried; where it does not, whoever asks
-    /// is told and sees to it.
+    /// True to wait in that time also for backends that gave a retry-after or are on trial; where
+    /// false, such a failure is the requester's to handle.
     pub waits_out: bool,
 }
 
@@ -157,8 +157,8 @@ impl Inference {
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
     }
 
-    /// Asks a model, and a second one where the first is unsure, in one place; in another one where
-    /// a backend asks for a rest meanwhile.
+    /// Asks a model, and a second one where the first is unsure, with one permit; with another one
+    /// where a backend gives a retry-after meanwhile.
     pub async fn describe(
         &self,
         asker: &Asker,
@@ -186,7 +186,7 @@ impl Inference {
         }
     }
 
-    /// Refuses a question that nobody could answer, now or later.
+    /// Refuses a question that no backend could answer, now or later.
     pub fn check(
         &self,
         request: &Request,
@@ -202,7 +202,7 @@ impl Inference {
         refused
     }
 
-    /// Waits for a place of this size, for an ask that has passed [`Inference::check`].
+    /// Waits for a permit of this size, for a request that has passed [`Inference::check`].
     pub async fn enter(
         &self,
         asker: &Asker,
@@ -230,7 +230,7 @@ impl Inference {
         Ok(permit)
     }
 
-    /// Asks a model in a place that was waited for.
+    /// Asks a model with a permit.
     pub async fn answer(
         &self,
         asker: &Asker,
@@ -243,7 +243,7 @@ impl Inference {
         answer.map_err(|error| self.failed(asker, error, request.tokens_estimate()))
     }
 
-    /// Gives a place back.
+    /// Gives a permit back.
     async fn end(
         &self,
         asker: &Asker,
@@ -272,8 +272,8 @@ impl Inference {
         self.count(spent).into()
     }
 
-    /// Says on a timeline that its owner's tokens of the day run low, once a day: on that of the
-    /// run that is asked for or, without one, of the owner's youngest that goes on. The word is
+    /// Records on a timeline that its owner's tokens of the day run low, once a day: on that of the
+    /// run that is asked for or, without one, of the owner's youngest that goes on. The event is
     /// owed while there is none.
     async fn tell_if_low(&self, asker: &Asker) {
         let principal = &asker.principal;

@@ -17,7 +17,7 @@ use crate::{
 /// Reason for which a label map file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
         /// The file.
@@ -25,7 +25,7 @@ pub enum LabelError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// It does not say what a label map says.
+    /// The file is no label map.
     #[error("{path}: {source}")]
     Content {
         /// The file.
@@ -96,7 +96,7 @@ impl LabelMaps {
     }
 }
 
-/// The words of one tenant.
+/// Labels of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// Every tenant's.

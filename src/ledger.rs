@@ -47,7 +47,7 @@ impl LedgerError {
     }
 }
 
-/// After such an error the open file takes nothing more, also when the disk would.
+/// Returns true for errors after which the open file takes nothing more, also when the disk would.
 fn is_the_disks(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo)
 }
@@ -73,7 +73,7 @@ struct Shared {
 pub(crate) enum Fault {
     /// Nothing of it is on disk.
     Lost,
-    /// All of it is on disk, and that cannot be told.
+    /// All of it is on disk, and the write fails all the same.
     Unclear,
 }
 
@@ -191,7 +191,7 @@ impl Ledger {
         }
     }
 
-    /// Closes the file once nobody uses it.
+    /// Closes the file once it is in no use.
     fn close(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
         // What fails here failed before: a file that is not closed well is repaired as it opens.
@@ -224,8 +224,8 @@ fn file(path: &Path) -> Result<File, redb::Error> {
     opened.map_err(|error| redb::Error::Io(error.into()))
 }
 
-/// After a failed sync the system's memory may hold what the disk does not: the file is to be
-/// judged by what is on disk.
+/// Forgets pages in the system's memory, which after a failed sync may hold what the disk does not:
+/// the file is to be judged by what is on disk.
 fn forget_cached(path: &Path) -> Result<(), redb::Error> {
     let dropped = rustix::fs::fadvise(file(path)?, 0, None, Advice::DontNeed);
     dropped.map_err(|error| redb::Error::Io(error.into()))

@@ -11,7 +11,7 @@ pub const DIFFERENCES_MAX: usize = 10_000;
 pub struct Verdict {
     /// Reason of the decision.
     pub reason: Reason,
-    /// It is kept.
+    /// True where it is kept.
     pub selected: bool,
 }
 
@@ -22,9 +22,9 @@ pub struct Difference {
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// By the thresholds of before.
+    /// Decision by the thresholds of before.
     pub before: Verdict,
-    /// By those that are tried.
+    /// Decision by the thresholds that are tried.
     pub after: Verdict,
 }
 
@@ -53,9 +53,9 @@ impl Tally {
 /// The decisions of two gates on the same signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Those of the thresholds of before.
+    /// Decisions by the thresholds of before.
     pub before: Tally,
-    /// Those of the thresholds that are tried.
+    /// Decisions by the thresholds that are tried.
     pub after: Tally,
     /// Frames that are decided differently.
     pub changed: u64,

@@ -85,7 +85,7 @@ struct AnalyzeRequest {
     marker_correction_window_frames: Option<Index>,
     /// Thresholds of this analysis alone.
     gate: Option<GateFields>,
-    /// Only tells what the analysis would come to and change: nothing is recorded or charged.
+    /// True to tell what the analysis would come to and change: nothing is recorded or charged.
     dry_run: Option<bool>,
 }
 
@@ -118,10 +118,10 @@ struct AnalyzeAnswer {
     run_id: terms::RunId,
     /// Frames analysed: so many `metadata` objects, but none in a dry run.
     generated: u64,
-    /// Of a dry run those that the next analysis would emit.
+    /// Markers; of a dry run those that the next analysis would emit.
     markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
-    /// There where a dry run was asked for.
+    /// Effect of a dry run; absent where none was asked for.
     #[schema(required = false)]
     dry_run: DryRun,
 }

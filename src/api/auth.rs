@@ -75,7 +75,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     Ok(Caller { request_id, principal, tenant })
 }
 
-/// Lets whoever may read the metrics pass; they are of no principal and ask for no tenant.
+/// Lets callers pass that may read the metrics, which are of no principal and need no tenant.
 pub fn check_scraper(
     app: &App,
     extensions: &Extensions,

@@ -36,7 +36,7 @@ pub struct Conditions {
 /// Result of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// They hold, or there are none.
+    /// Conditions that hold, or none.
     Send,
     /// The caller has this version.
     NotModified,

@@ -61,7 +61,7 @@ pub enum ApiError {
     /// The run does not take the action.
     #[error("{0}")]
     Run(RunError),
-    /// There is no live session.
+    /// No live session fills the run.
     #[error("no live session fills this run now: health is of live video while it comes")]
     NotLive,
     /// Too many requests.
@@ -72,7 +72,7 @@ pub enum ApiError {
         /// Time until a request will be accepted.
         retry_after: Duration,
     },
-    /// As many bytes of answers as may wait to be taken by the caller, or by all.
+    /// Limit of unsent bytes of answers, of the caller or of all.
     #[error("{}", unsent(*.0))]
     Unsent(Whose),
     /// A source that is not opened.
@@ -84,10 +84,10 @@ pub enum ApiError {
     /// The log refused.
     #[error("{0}")]
     Log(#[from] TimelineError),
-    /// As many analyses wait as may.
+    /// Limit of waiting analyses.
     #[error("as many analyses as may are waiting already: send this one again later")]
     AnalysesFull,
-    /// As many long answers wait to be made as may.
+    /// Limit of long answers that wait to be made.
     #[error("as many long answers as may are waiting to be made: ask again later")]
     ReadersFull,
     /// The database that the request needs is not configured.
@@ -99,10 +99,10 @@ pub enum ApiError {
     /// A webhook that is not made or changed.
     #[error("{0}")]
     Webhook(WebhookError),
-    /// As many media tickets are open as may be.
+    /// Limit of open media tickets.
     #[error("{}", tickets_full(*.0))]
     TicketsFull(Whose),
-    /// As many event streams are open as may be.
+    /// Limit of open event streams.
     #[error("{0}")]
     Stream(StreamRefusal),
     /// A search without an answer.

@@ -1,4 +1,4 @@
-//! Validated extractors: who asks, which run, what the body and the query say.
+//! Validated extractors: caller, run, body and query.
 
 use std::{net::IpAddr, str::FromStr, sync::Arc};
 

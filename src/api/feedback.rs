@@ -46,9 +46,9 @@ fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result
     }
 }
 
-/// From worthless to perfect.
+/// Rating, from worthless to perfect.
 pub type Rating = Int<0, 10>;
-/// The caller's own word for what it is about.
+/// Subject of the feedback, in the caller's own word.
 pub type Category = Text<1, 128>;
 /// Text of a piece of feedback.
 pub type Words = Text<0, 8192>;
@@ -57,13 +57,13 @@ pub type Words = Text<0, 8192>;
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `submit` reads")]
 struct FeedbackRequest {
-    /// From 0 to 10.
+    /// Rating from 0 to 10.
     #[schema(inline)]
     rating: Rating,
-    /// The caller's own word for what it is about, without U+0000.
+    /// Subject of the feedback, in the caller's own word, without U+0000.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000]*$")]
     category: String,
-    /// In words, without U+0000.
+    /// Text of the feedback, without U+0000.
     #[schema(max_length = 8192, pattern = r"^[^\u0000]*$")]
     feedback: Option<String>,
 }

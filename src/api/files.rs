@@ -259,7 +259,7 @@ fn files(
     })
 }
 
-/// Remove an upload; whoever reads it reads on.
+/// Remove an upload; requests that are reading it read on.
 #[utoipa::path(
     delete, path = "/v1/files/{*name}", operation_id = "deleteFile", tag = "files",
     responses(

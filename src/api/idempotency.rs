@@ -55,7 +55,7 @@ pub struct IdempotencyKey {
 pub enum Ticket {
     /// Act, and say what was answered.
     Act(Arc<Attempt>),
-    /// This was answered to a request with this body.
+    /// Answer that was given to a request with this body.
     Answered(Fingerprint, Arc<Answer>),
 }
 

@@ -67,7 +67,7 @@ pub struct InferAnswer {
     output_json: Option<Value>,
     #[schema(value_type = terms::FinishReason)]
     finish_reason: &'static str,
-    /// From the question to the whole answer, without the wait for a place.
+    /// Time from the question to the whole answer, without the wait for a permit.
     inference_latency_ms: u64,
     tokens: TokensRecord,
 }
@@ -78,7 +78,7 @@ pub struct InferAnswer {
 pub struct TokensRecord {
     prompt_tokens: u64,
     completion_tokens: u64,
-    /// Of hidden reasoning.
+    /// Tokens of hidden reasoning.
     thinking_tokens: u64,
     total_tokens: u64,
 }
@@ -136,8 +136,8 @@ fn millis(time: Duration) -> u64 {
 
 /// Ask a model.
 ///
-/// Waits for a place, a few seconds at most and within `timeout_ms`. Backends are asked in the order of their priorities;
-/// what the last of them did wrong is said in the message of the 500.
+/// Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in the
+/// order of their priorities; the message of the 500 tells the failure of the last of them.
 #[utoipa::path(
     post, path = "/v1/infer", operation_id = "infer", tag = "work",
     params(super::idempotency::IdempotencyKey),
@@ -173,7 +173,7 @@ struct Manner {
     class: Class,
     /// Time at which the request came.
     since: Instant,
-    /// Longest wait for a place.
+    /// Longest wait for a permit.
     patience: Duration,
     /// Backends that are left alone are waited for, as far as this goes; `None` for a single question.
     outage: Option<Arc<Outage>>,
@@ -260,8 +260,8 @@ fn is_full(error: &InferenceError) -> bool {
     matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
 }
 
-/// Tells of the answer on the run's timeline; `None` where the run has ended: the answer is paid for,
-/// and the caller's.
+/// Records the answer on the run's timeline; `None` where the run has ended: the answer is paid
+/// for, and the caller's.
 async fn record(
     app: &Arc<App>,
     run: &Arc<Run>,

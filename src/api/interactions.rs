@@ -29,11 +29,11 @@ use crate::{
 /// Answer of a model about a chunk, or about a picture or clip of a live session.
 #[derive(Serialize, ToSchema)]
 struct Interaction {
-    /// Of a live session the frame, of a clip the first one.
+    /// Number of the chunk; of a live session that of the frame, of a clip of the first one.
     chunk_index: u64,
     /// Position of the event that tells of it.
     seq: u64,
-    /// Media time of the chunk's first frame; null where its event is of a time before it was told.
+    /// Media time of the chunk's first frame; null where its event is of an older server.
     #[schema(required = true)]
     start_pts_ms: Option<i64>,
     /// Media time of the chunk's last frame; null likewise.
@@ -158,7 +158,7 @@ struct RunInteractions {
     run_id: terms::RunId,
     /// Number of `interactions` in this answer.
     count: usize,
-    /// In the order of their chunks, or frames.
+    /// Interactions in the order of their chunks, or frames.
     interactions: Vec<Interaction>,
 }
 

@@ -32,7 +32,7 @@ pub use layer::{PREFERENCE_APPLIED, Prefer, Working, as_job, kind_in};
 use record::answer;
 pub use record::{JobAnswer, JobRecord};
 
-/// Longest wait for a job that is cancelled: its worker is killed, what it told is recorded.
+/// Longest wait for a job that is cancelled: its worker is killed, and its last report recorded.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 
 /// The job that the path names, of the run that it names.
@@ -143,7 +143,7 @@ pub struct JobList {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
-    /// In the order in which they were asked for, without what came of them.
+    /// Jobs in the order in which they were requested, without their results.
     jobs: Vec<JobRecord>,
 }
 

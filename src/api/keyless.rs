@@ -51,8 +51,8 @@ pub fn check(config: &Config, request: &Request) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The host of a URL leads to this machine whoever answers for names, or to the address that the
-/// operator has bound; where that is every address, no name.
+/// Returns true for a host of a URL that is sure to be this machine, whatever name servers answer,
+/// or the address that the operator has bound; where that is every address, for no name.
 fn is_local(host: &str, bind: SocketAddr) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {

@@ -53,7 +53,7 @@ pub struct LimitsAnswer {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
-    /// By name: the field of a body as `route.field`, or a noun.
+    /// Limits by name: the field of a body as `route.field`, or a noun.
     limits: BTreeMap<&'static str, Limit>,
 }
 

@@ -40,11 +40,11 @@ pub struct SessionHealth {
     given_up: u64,
     /// Interarrival jitter of packets (RFC 3550); bound: 30.
     jitter_ms: f64,
-    /// Of video, what is sent again included.
+    /// Bit rate of video, retransmissions included.
     bits_per_second: u64,
     /// Frames that the gate decided about.
     frames_per_second: f64,
-    /// From the last packet of a picture to the gate's decision about it; bound: 1000.
+    /// Time from the last packet of a picture to the gate's decision about it; bound: 1000.
     behind_ms: u64,
     /// Pictures that there was no room to decode, and those that refer to them.
     dropped: u64,
@@ -52,10 +52,10 @@ pub struct SessionHealth {
     damaged: u64,
     /// Stills, and pictures for models, that there was no room for.
     unkept: u64,
-    /// Since the last packet; null before the first.
+    /// Time since the last packet; null before the first.
     #[schema(required = true)]
     since_packet_ms: Option<u64>,
-    /// Since the last whole picture; null before the first.
+    /// Time since the last whole picture; null before the first.
     #[schema(required = true)]
     since_picture_ms: Option<u64>,
 }
@@ -69,7 +69,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Tell how the live session of a run is doing: 409 where none is live.
+/// Tell the health of the live session of a run: 409 where none is live.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
     responses((status = 200, description = "Its figures", body = SessionHealth), Fails<409>),

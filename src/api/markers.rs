@@ -48,7 +48,7 @@ impl Analyses {
 
 /// Markers by whose findings they are.
 enum Origins {
-    /// Those of the analysis as the contract derives it: a model's word goes before the gate's.
+    /// Markers as the contract derives them: a model's finding goes before the gate's.
     Derived,
     Of(MarkerOrigin),
     All,

@@ -53,7 +53,7 @@ pub struct Context {
     pub asked_model: Option<String>,
     /// The caller wants an object a frame.
     pub is_included: bool,
-    /// It could be asked, and was.
+    /// True where the model could be asked, and was.
     pub is_asked: bool,
     /// Part of the pictures that the model was shown; `None` where that was all of them.
     pub coordinates: Option<Coordinates>,
@@ -170,7 +170,7 @@ pub struct Metadata<'a> {
     ordering_key: String,
     #[schema(value_type = terms::Sampling)]
     sampling_policy: &'static str,
-    /// As the source or the caller says, else by the times of the frames.
+    /// Rate of the source or of the caller, else by the times of the frames.
     #[schema(value_type = terms::Fps)]
     sample_fps: f64,
     /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.

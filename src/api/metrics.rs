@@ -86,7 +86,7 @@ impl App {
 /// Brings a counter to a count that is kept elsewhere, unless a scraper that looked later has
 /// brought it further.
 fn raise(counter: &IntCounter, count: u64) {
-    /// Of two scrapers at once each would add the same difference.
+    /// Lock: of two scrapers at once each would add the same difference.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     counter.inc_by(count.saturating_sub(counter.get()));

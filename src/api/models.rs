@@ -58,7 +58,7 @@ struct ProviderRecord {
     #[serde(rename = "type")]
     kind: &'static str,
     reachable: bool,
-    /// Of the last probe; null when it was not answered.
+    /// Latency of the last probe; null when it was not answered.
     #[schema(required = true)]
     latency_ms: Option<u64>,
     /// Failure of the last probe, or of the last question to it.
@@ -179,7 +179,7 @@ fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> M
 
 /// List the models and what runs them.
 ///
-/// Backends are looked at when somebody asks, at most every five seconds.
+/// Backends are probed on request, at most every five seconds.
 #[utoipa::path(
     get, path = "/v1/models", operation_id = "listModels", tag = "server",
     responses((status = 200, description = "The models", body = Models)),

@@ -47,7 +47,7 @@ pub fn paging(fields: &mut Fields<'_>) -> Paging {
     Paging { limit: limit(fields), cursor: fields.optional("cursor", cursor).map(Seq) }
 }
 
-/// A cursor is a seq in decimal digits, which is nobody's business but this server's.
+/// Reads a cursor: a seq in decimal digits, opaque to callers.
 fn cursor(value: &Value) -> Result<u64, Problem> {
     Int::<0, { u64::MAX }>::digits(value).map_err(|_| NO_CURSOR.into())
 }

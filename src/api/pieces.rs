@@ -88,8 +88,8 @@ impl Iterator for Snapshot {
     }
 }
 
-/// The events that can be read: those that cannot are told in the log and are in no list of what they would
-/// say.
+/// Returns true for an event that can be read; one that cannot is logged, and is in no list of what
+/// it would say.
 pub fn intact(event: &Result<EventParts, ApiError>) -> bool {
     let damage = event.as_ref().ok().and_then(EventParts::damage);
     damage.inspect(|error| tracing::error!(%error, "an event cannot be read")).is_none()
@@ -105,7 +105,7 @@ pub fn event_texts(
 
 struct EventTexts<I> {
     events: I,
-    /// Of the event that is being written.
+    /// Payload of the event that is being written.
     payload: Option<PayloadText>,
     with_run: bool,
     comma: &'static str,

@@ -47,7 +47,7 @@ impl Rates {
         limited(Refusal::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
-    /// Counts a request of anybody.
+    /// Counts a request of any caller.
     pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
         let taken = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());

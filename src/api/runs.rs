@@ -316,7 +316,7 @@ pub async fn keepalive(
     }))
 }
 
-/// Tell where a run stands.
+/// Tell the state of a run.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
     responses((status = 200, description = "Its state", body = RunStanding)),

@@ -24,9 +24,9 @@ use crate::{
 
 /// Longest query once trimmed, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;
-/// Hits that an answer tells at most.
+/// Most hits of an answer.
 pub type SearchLimit = Int<1, 500>;
-/// Hits that an answer tells where nobody says how many.
+/// Most hits of an answer where a caller gives no limit.
 pub const SEARCH_DEFAULT: u64 = 50;
 
 /// A query is white space around what is looked for.
@@ -94,7 +94,7 @@ pub struct SearchAnswer {
     request_id: RequestId,
     /// Descriptions examined: those of the caller's runs, or of the one run asked for.
     scanned: u64,
-    /// Of these, how many have the query in them.
+    /// Number of these that have the query in them.
     total_hits: u64,
     /// The first of them, by `seq`.
     hits: Vec<HitRecord>,
@@ -118,7 +118,7 @@ pub struct HitRecord {
     index_name: Option<String>,
     /// Text that was searched, at most 4096 bytes of it.
     description: String,
-    /// There is more of it; absent otherwise.
+    /// True where there is more of it; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     description_truncated: bool,

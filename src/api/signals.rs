@@ -285,7 +285,7 @@ fn in_columns(
     }
 }
 
-/// Of which stream a frame is.
+/// Stream of a frame.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `fetch` reads")]

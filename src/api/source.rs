@@ -52,7 +52,7 @@ pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
     files::stored(app, upload).map_err(told)
 }
 
-/// A file of a root, whose version is its inode, its size and its time: nobody has its hash.
+/// A file of a root, whose version is its inode, its size and its time: its hash is not known.
 fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
     let stat = file.metadata().map_err(SourceError::Io)?;
     let etag =

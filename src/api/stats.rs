@@ -62,7 +62,7 @@ struct StatsPoint {
 struct OwnPoint {
     /// Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
     frames: u64,
-    /// Of them, frames that it keeps.
+    /// Frames of these that the gate keeps.
     kept: u64,
     /// Descriptions that models gave.
     descriptions: u64,
@@ -87,7 +87,7 @@ struct MachinePoint {
     /// Average time of a sync of the log; null where there was none.
     #[schema(required = true)]
     log_commit_ms: Option<f64>,
-    /// At its end.
+    /// Live sessions at its end.
     live_sessions: u64,
     /// Jobs under way or waiting at its end, live sessions left out.
     jobs: u64,

@@ -72,7 +72,7 @@ struct MediaTicket {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RunId)]
     run_id: RunId,
-    /// As secret as a key, for as long as it lasts.
+    /// Ticket, as secret as a key for as long as it lasts.
     #[schema(pattern = "^tk-[0-9a-f]{64}$")]
     ticket: String,
     #[schema(value_type = terms::Time)]

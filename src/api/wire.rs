@@ -44,7 +44,7 @@ pub struct ProgressRecord {
     frames: u64,
     /// Presentation time of the last of them.
     pts_ms: i64,
-    /// Of a reasoning, once models are asked; absent otherwise.
+    /// Progress of a reasoning, once models are asked; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     chunks: Option<ChunkProgressRecord>,
@@ -56,9 +56,9 @@ pub struct ProgressRecord {
 pub struct ChunkProgressRecord {
     /// Chunks that models were asked about, or that wait for the answer to another.
     asked: u64,
-    /// Of these, those with an answer.
+    /// Number of these with an answer.
     answered: u64,
-    /// Of these, those that are left without one.
+    /// Number of these that are left without one.
     unanswered: u64,
 }
 
@@ -78,7 +78,7 @@ impl From<JobProgress> for ProgressRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Semantic)]
 pub struct SemanticRecord {
-    /// False where there was no prompt, and nobody was to be asked.
+    /// False where there was no prompt, and no model was to be asked.
     requested: bool,
     /// Chunks that models were asked about, or that repeat the answer to another.
     chunks_asked: u64,
@@ -88,7 +88,7 @@ pub struct SemanticRecord {
     /// reason that no model could be asked.
     #[schema(required = true)]
     error: Option<String>,
-    /// The gate decided in place of a model.
+    /// True where the gate decided in place of a model.
     fallback_used: bool,
 }
 
@@ -268,7 +268,7 @@ pub struct KeyframeRecord {
     /// Presentation time of the frame.
     pts_ms: i64,
     event_type: String,
-    /// Reason for which the gate keeps the frame; null where that was before stills told it.
+    /// Reason for which the gate keeps the frame; null where the still is of an older server.
     #[schema(value_type = Option<terms::GateReason>, required = true)]
     reason: Option<String>,
     /// Empty when none was made.

@@ -20,13 +20,13 @@ pub enum Slot {
 pub struct Flat(Vec<u8>);
 
 impl Flat {
-    /// The place of the reference to the root table; comes first.
+    /// Position of the reference to the root table; comes first.
     pub fn root(&mut self) -> usize {
         self.0.extend([0; 8]);
         0
     }
 
-    /// A table that the reference at `at` is to; gives the places of its own references.
+    /// Writes a table that the reference at `at` is to; gives the positions of its own references.
     pub fn table(&mut self, at: usize, slots: &[Slot]) -> Vec<usize> {
         self.align(8);
         // The vtable: its size, the table's, and where each field lies in that.
@@ -58,7 +58,7 @@ impl Flat {
         refs
     }
 
-    /// A vector of references, whose places are given.
+    /// Writes a vector of references, whose positions are given.
     pub fn refs(&mut self, at: usize, count: usize) -> Vec<usize> {
         self.vector(at, count);
         let places = (0..count).map(|index| self.0.len() + 4 * index).collect();

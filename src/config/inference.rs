@@ -44,7 +44,7 @@ fn limits(vars: &mut Vars) -> Limits {
     }
 }
 
-/// Those of the two explicit URLs or, where neither is set, those of the file.
+/// Backends of the two explicit URLs or, where neither is set, those of the file.
 fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
     let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", url);
     let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", url);

@@ -12,13 +12,13 @@ use crate::{json::Problem, live::SESSION_BYTES};
 pub struct LiveConfig {
     /// Address at which packets are received.
     pub udp: SocketAddr,
-    /// Addresses that publishers are told; those of the interfaces when empty.
+    /// Addresses that publishers are given; those of the interfaces when empty.
     pub public_ips: Vec<IpAddr>,
-    /// Servers that publishers are told for their side of a connection.
+    /// Servers that publishers are given for their side of a connection.
     pub ice_servers: Vec<IceServer>,
     /// Bytes that all sessions together may reserve.
     pub memory_budget: u64,
-    /// Those of one principal.
+    /// Bytes that the sessions of one principal may reserve.
     pub memory_share: u64,
     /// Sessions of different principals may share a media worker.
     pub shares_workers: bool,
@@ -33,13 +33,13 @@ pub struct LiveConfig {
 /// A STUN or TURN server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IceServer {
-    /// Such as `stun:stun.example:3478` (RFC 7064) or `turn:turn.example` (RFC 7065).
+    /// URL such as `stun:stun.example:3478` (RFC 7064) or `turn:turn.example` (RFC 7065).
     pub url: String,
     /// User and password, for a TURN server.
     pub credential: Option<(String, String)>,
 }
 
-/// Without the password, which has no place in a log.
+/// Leaves out the password, which must not be in a log.
 impl std::fmt::Debug for IceServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IceServer").field("url", &self.url).finish_non_exhaustive()

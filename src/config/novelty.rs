@@ -7,7 +7,7 @@ use embed::{Provider, ReuseRule};
 use super::{Vars, fraction, optional_path, whole};
 use crate::json::Problem;
 
-/// The word for the model that comes with the server.
+/// Name of the model that comes with the server.
 const BUILT_IN: &str = "built-in";
 
 /// Embedder of pictures.

@@ -27,9 +27,9 @@ pub struct VarError {
 pub struct Shown {
     /// The variable.
     pub name: &'static str,
-    /// Its value in the words of the environment.
+    /// Its value as the environment would hold it.
     pub value: String,
-    /// It was set, and is not the default.
+    /// True where it was set, and is not the default.
     pub is_set: bool,
 }
 
@@ -114,7 +114,7 @@ impl Vars {
         value
     }
 
-    /// A warning for every variable with the prefix that nobody read.
+    /// A warning for every variable with the prefix that nothing read.
     pub(super) fn unknown(&self) -> Vec<String> {
         let known: Vec<&str> = self.shown.iter().map(|shown| shown.name).collect();
         let mentioned = self.mentioned.borrow();

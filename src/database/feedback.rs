@@ -15,11 +15,11 @@ pub struct NewFeedback {
     pub run: RunId,
     /// Caller that gives it.
     pub principal: Principal,
-    /// From 0 to 10.
+    /// Rating from 0 to 10.
     pub rating: u8,
-    /// The caller's own word for what it is about.
+    /// Subject of the feedback, in the caller's own word.
     pub category: String,
-    /// In words.
+    /// Text of the feedback.
     pub feedback: Option<String>,
 }
 
@@ -32,11 +32,11 @@ pub struct Feedback {
     pub id: String,
     /// The run it is about.
     pub run: String,
-    /// From 0 to 10.
+    /// Rating from 0 to 10.
     pub rating: i16,
-    /// The caller's own word for what it is about.
+    /// Subject of the feedback, in the caller's own word.
     pub category: String,
-    /// In words.
+    /// Text of the feedback.
     pub feedback: Option<String>,
     /// Time at which it was kept, by the database's clock.
     pub created_at: WallTime,

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub use cursors::{Cursors, forget, move_to};
 pub use schedule::{Outcome, Places, Schedule, Turn};
 
-/// Someone to whom the log is told.
+/// Receiver of what follows the cursors of its readers of the log.
 pub trait Consumer: Send + Sync + 'static {
     /// Names one reader of the log.
     type Key: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static;
@@ -37,7 +37,7 @@ pub trait Consumer: Send + Sync + 'static {
     ) -> impl Future<Output = Outcome> + Send + 'static;
 }
 
-/// A schedule that is shared by whoever publishes and the task that takes the turns.
+/// A schedule that publishers share with the task that takes the turns.
 pub struct Outbox<K> {
     schedule: Mutex<Schedule<K>>,
     changed: Notify,
@@ -65,7 +65,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> Outbox<K> {
         self.schedule().remove(key);
     }
 
-    /// Tells that there is something new for these readers; brief, and waits for nothing.
+    /// Notes that there is something new for these readers; brief, and waits for nothing.
     pub fn wake(&self, keys: impl IntoIterator<Item = K>) {
         let mut schedule = self.schedule();
         let mut any = false;

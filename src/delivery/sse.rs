@@ -1,4 +1,4 @@
-//! Streams of events: who listens to what, and one wake-up of all of them when something is new.
+//! Streams of events by run and owner, and one wake-up of all of them when something is new.
 //!
 //! Promises that the log's writer does one cheap thing a publish, however many listen: a task
 //! wakes the streams of the runs and owners concerned, and each reads on from its own cursor.
@@ -30,7 +30,7 @@ pub use page::{Filter, index_of};
 
 /// Events looked at in one step of waking.
 const STEP: usize = 4096;
-/// Pages known before those that nobody reads any more are forgotten.
+/// Pages known before those that are in no use any more are forgotten.
 const PAGES_KEPT: usize = 1024;
 
 /// Limits of open streams.
@@ -38,14 +38,14 @@ const PAGES_KEPT: usize = 1024;
 pub struct StreamLimits {
     /// All together.
     pub all: usize,
-    /// Of one principal.
+    /// Streams of one principal.
     pub principal: usize,
 }
 
 /// Reason that no stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
-    /// As many are open as may be.
+    /// Limit of all streams.
     #[error("{0} event streams are open already: try again later")]
     All(usize),
     /// The principal has as many open as it may.
@@ -91,7 +91,7 @@ pub struct Streams {
     registry: Arc<Registry>,
     limits: StreamLimits,
     topics: Mutex<Topics>,
-    /// Reads under way, each shared by the streams that stand at the same place.
+    /// Reads under way, each shared by the streams at the same position.
     pages: Mutex<HashMap<Key, Weak<Reading>>>,
     published: Arc<Notify>,
     closed: CancellationToken,
@@ -240,7 +240,7 @@ impl Streams {
     }
 }
 
-/// An open stream's place among the others.
+/// An open stream, counted and woken with the others of its scope until dropped.
 pub struct Subscription {
     streams: Arc<Streams>,
     principal: Principal,

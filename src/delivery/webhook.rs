@@ -87,7 +87,7 @@ pub struct Webhook {
     pub url: Target,
     /// The kinds it gets; every one when `None`.
     pub kinds: Option<Vec<EventKind>>,
-    /// The owner's own words.
+    /// Note of the owner.
     pub description: Option<String>,
     /// Secret that signs its messages.
     pub secret: Secret,
@@ -98,9 +98,9 @@ pub struct Webhook {
 /// Scope of a limit on the number of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Their run.
+    /// Webhooks of one run.
     Run,
-    /// Their principal, all runs together.
+    /// Webhooks of a principal, all runs together.
     Principal,
 }
 
@@ -122,7 +122,7 @@ pub enum WebhookError {
     /// The URL's host may not be reached, or cannot be found.
     #[error(transparent)]
     Target(#[from] EgressError),
-    /// As many as there may be.
+    /// Limit of the number of webhooks.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
         /// Scope of the limit.

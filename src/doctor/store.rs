@@ -7,7 +7,7 @@ use media::WallTime;
 use super::Check;
 use crate::{api, app::App, clock::wall_now};
 
-/// Fewer days than that until the disk is full are worth a word.
+/// Fewer days than that until the disk is full are reported.
 const DAYS_LEAST: u64 = 14;
 /// A clock that is behind the log's last event by more was set back.
 const BEHIND_MAX_MS: i64 = 2_000;

@@ -48,8 +48,8 @@ impl Attempt {
         self.keys.settle(&self.scope.owner)
     }
 
-    /// As [`Attempt::answered`], together with other changes: all of them happen or none, and are
-    /// charged with the next [`Attempt::settle`].
+    /// Does as [`Attempt::answered`], together with other changes: all of them happen or none, and
+    /// are charged with the next [`Attempt::settle`].
     pub fn answered_with(
         &self,
         change: &WriteTransaction,

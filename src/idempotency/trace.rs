@@ -10,11 +10,11 @@ use super::{Interrupted, STEP};
 /// Effect of a request by the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// It did nothing.
+    /// The request did nothing.
     Nothing,
-    /// It did something in this run.
+    /// The request did something in this run.
     Run(RunId),
-    /// Too much happened since to find out.
+    /// Unknown: too much happened since to find out.
     Unknown,
 }
 

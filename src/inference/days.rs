@@ -32,7 +32,7 @@ const AGAIN: Backoff =
 struct Record {
     day: u64,
     used: u64,
-    /// They were seen to run low.
+    /// True once the tokens were seen to run low.
     low: bool,
     told: bool,
 }
@@ -120,7 +120,7 @@ impl TokenDays {
         tells
     }
 
-    /// Takes back a [`TokenDays::tell`] of `day` whose word did not reach the owner.
+    /// Takes back a [`TokenDays::tell`] of `day` whose event was not recorded.
     pub fn untell(&self, principal: &Principal, day: u64) {
         let mut book = self.book();
         let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);

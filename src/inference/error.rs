@@ -30,10 +30,10 @@ pub enum InferenceStartError {
 /// Reason that there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
-    /// It was not let in.
+    /// Refusal of admission.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// It was asked, or could not be.
+    /// Failure of the backends, or none to ask.
     #[error("{0}")]
     Infer(#[from] InferError),
 }

@@ -7,16 +7,16 @@ use infer::{Answer, InferError, Tokens};
 
 use super::InferenceError;
 
-/// The time that an ask may wait, why it waits, and what it came to before.
+/// Time that a request may wait, the reason that it waits, and the cost of its earlier attempts.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     until: Instant,
-    /// It is also waited for backends.
+    /// True to wait for backends too.
     waits_out: bool,
     /// Reason for which another permit is waited for.
     cause: Option<InferError>,
     rest: Option<Instant>,
-    /// Another's ask is to show whether a backend is back.
+    /// True while the request of another is to show whether a backend is back.
     is_on_trial: bool,
     tokens: Tokens,
     attempts: u32,
@@ -24,7 +24,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// For `patience` at most; for a place alone unless it `waits_out` what backends ask for.
+    /// Wait of at most `patience`; for permits alone unless it `waits_out` backends too.
     pub fn new(patience: Duration, waits_out: bool) -> Waiting {
         Waiting {
             until: Instant::now() + patience,
@@ -38,7 +38,7 @@ impl Waiting {
         }
     }
 
-    /// A pause that is over was of another patience.
+    /// Extends the wait by a pause that had a limit of its own.
     pub fn put_off(&mut self, pause: Duration) {
         self.until += pause;
     }
@@ -61,9 +61,9 @@ impl Waiting {
         self.is_on_trial
     }
 
-    /// After `error` another place is worth waiting for: a backend asked for a rest that ends in
-    /// time, or another's ask is to show whether it is back. Whoever asks again meets it with the
-    /// backend rested, or tried.
+    /// Returns true where another permit is worth waiting for after `error`: a retry-after ends in
+    /// time, or the request of another is to show whether a backend is back. The next attempt meets
+    /// the backend rested, or tried.
     pub fn goes_on(&mut self, error: &InferenceError) -> bool {
         let InferenceError::Infer(error) = error else { return false };
         if !self.waits_out {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Detail, Problem};
 
-/// Complaints kept; of the rest the number is told.
+/// Most faults kept; of the rest the number is added.
 const DETAILS_MAX: usize = 32;
 
 /// Reads the fields of one object and remembers what was wrong with them.

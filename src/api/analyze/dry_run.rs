@@ -20,7 +20,7 @@ pub struct DryRun {
     #[schema(value_type = Option<terms::AnalysisId>, required = true)]
     compared_with: Option<String>,
     before: Decisions,
-    /// By the thresholds of the request.
+    /// Decisions by the thresholds of the request.
     after: Decisions,
     /// Markers by their type, as the analysis would emit them.
     marker_types: BTreeMap<String, u64>,
@@ -60,7 +60,7 @@ struct VerdictRecord {
 }
 
 impl DryRun {
-    /// Of `after` in place of `before`, which are the thresholds of `compared_with`.
+    /// Tries `after` in place of `before`, which are the thresholds of `compared_with`.
     pub fn of(
         signals: &[Signal],
         (compared_with, before): (Option<AnalysisId>, GateConfig),

@@ -16,7 +16,7 @@ use super::{
     range::{Wanted, wanted},
 };
 
-/// Belongs to one caller, who asks again whether it is still the same.
+/// Caching by the one caller that it belongs to, revalidated each time.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A file that may be served.

@@ -42,8 +42,8 @@ pub struct InferRequest {
     #[schema(inline)]
     max_tokens: Option<MaxTokens>,
     temperature: Option<terms::Temperature>,
-    /// Time for the answer, retries and fallbacks included, and for the wait for a place except in a
-    /// batch; each backend's own, after the wait, when missing.
+    /// Time for the answer, retries and fallbacks included, and for the wait for a permit except in
+    /// a batch; each backend's own, after the wait, when missing.
     #[schema(inline)]
     timeout_ms: Option<TimeoutMs>,
     /// Another backend may answer when the first does not; true when missing.

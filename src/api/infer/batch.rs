@@ -1,4 +1,4 @@
-//! Many questions in one request: answered in parallel, told in order, each with its own failure.
+//! Many questions in one request: answered in parallel, listed in order, each with its own failure.
 
 use std::{
     ops::RangeInclusive,
@@ -64,9 +64,9 @@ pub struct BatchAnswer {
     request_id: RequestId,
     /// Questions of the batch.
     processed: usize,
-    /// Of these, how many have an answer.
+    /// Number of these with an answer.
     succeeded: usize,
-    /// And how many have none.
+    /// Number of these without one.
     failed: usize,
     /// One for each question, in their order.
     results: Vec<ItemRecord>,
@@ -99,8 +99,8 @@ impl ItemRecord {
 /// Ask models many questions.
 ///
 /// A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-/// that was asked is its own. A place, also one in the queue, is waited for up to two minutes, and so are
-/// backends that failed repeatedly and are left alone, since something was answered last. Where
+/// that was asked is its own. A permit, and room in its queue, is waited for up to two minutes, and
+/// so are backends that failed repeatedly and are left alone, counted from the last answer. Where
 /// the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
 #[utoipa::path(
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",

@@ -1,4 +1,4 @@
-//! The stills that a question names: found before it waits, read once it has a place.
+//! Stills that a question names: found before it waits, read once it has a permit.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const MISSING: ApiError = ApiError::NotFound("keyframe");
 /// Stills of the caller's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pictures {
-    /// With the size of each.
+    /// Hash and size of each.
     stills: Vec<(BlobHash, u64)>,
     bytes: u64,
 }

@@ -26,9 +26,9 @@ use crate::{
 /// Outcome of a job.
 #[derive(Clone)]
 pub enum Outcome {
-    /// This failure.
+    /// Failure.
     Failed(Arc<ApiError>),
-    /// This answer.
+    /// Answer that fits the table.
     Answered(Arc<Answer>),
     /// An answer that is too long to be given twice.
     Long,
@@ -61,12 +61,12 @@ impl Entry {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Somebody left it to itself: its answer is kept.
+    /// Returns true where the answer is to be kept: it was asked for, or no caller waits for it.
     pub fn is_kept(&self) -> bool {
         self.is_kept.load(Ordering::Relaxed) || self.outcome.receiver_count() == 0
     }
 
-    /// A place among those who wait.
+    /// Receiver of the outcome.
     pub fn waits(&self) -> watch::Receiver<Option<Outcome>> {
         self.outcome.subscribe()
     }
@@ -94,7 +94,7 @@ impl Entry {
         Outcome::Long
     }
 
-    /// The answer that is too long for the table, where nobody has taken it.
+    /// The answer that is too long for the table, where no caller has taken it.
     pub fn take_long(&self) -> Option<Response> {
         // One assignment each: a panic leaves it whole.
         self.long.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -114,9 +114,9 @@ pub struct Desk(Mutex<HashMap<Key, Arc<Entry>>>);
 
 /// A request's job.
 pub enum Found {
-    /// The same request asked for it before.
+    /// Job that the same request asked for before.
     Joined(Arc<Entry>),
-    /// It is to be done.
+    /// New job, to be done.
     Begun(Arc<Entry>),
 }
 
@@ -165,7 +165,7 @@ impl Desk {
         [false, true].iter().filter_map(|key| entries.get(&(run, *key)).cloned()).collect()
     }
 
-    /// Ends a job: whoever waits for it is told, and its place is free.
+    /// Ends a job: sends the outcome to all that wait, and frees its slot.
     pub fn end(&self, entry: &Entry, outcome: Outcome) {
         self.entries().remove(&entry.key());
         entry.outcome.send_replace(Some(outcome));

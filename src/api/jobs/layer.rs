@@ -1,7 +1,7 @@
 //! The layer that makes a request a job: joined where it is under way, left where that is asked.
 //!
-//! The work goes on in a task of its own: whoever asked may go away, and finds the job again. What
-//! refuses a request before its work begins is answered as ever, and leaves no job.
+//! The work goes on in a task of its own: its caller may go away, and finds the job again. A
+//! request that is refused before its work begins is answered as ever, and leaves no job.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub struct Prefer {
 pub struct Working {
     /// The handle on it.
     pub token: JobToken,
-    /// Nobody waits for it: it is found again by its record.
+    /// True where no caller waits for it: it is found again by its record.
     pub is_left: bool,
 }
 
@@ -162,7 +162,7 @@ fn accepted(entry: &Entry, caller: &Caller) -> Response {
     response
 }
 
-/// A job that is told as ended when this is dropped.
+/// Guard of a job that ends it when dropped.
 struct Ending {
     app: Arc<App>,
     entry: Arc<Entry>,
@@ -189,7 +189,7 @@ impl Ending {
         self.outcome = Some(outcome);
     }
 
-    /// Records how the job ended, and what was answered where somebody left it to itself.
+    /// Records the end of the job, and its answer where that is to be kept.
     async fn record(&self, caller: &Caller, outcome: &Outcome) {
         let (app, entry) = (&self.app, &self.entry);
         let Some(job) = entry.token.view() else { return };

@@ -60,7 +60,7 @@ impl From<Extent> for Size {
 }
 
 impl Coordinates {
-    /// Of pictures of `source` as `views` show them; `None` where they show all of each.
+    /// Coordinates in pictures of `source` that `views` show; `None` where they show all of each.
     pub fn of(views: &ViewOptions, source: Extent) -> Option<Coordinates> {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
         let (region, shown) = views.shown(source);

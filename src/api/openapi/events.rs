@@ -136,7 +136,7 @@ fn named<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     Ref::from_schema_name(T::name()).into()
 }
 
-/// Nobody asked for a run for too long.
+/// The run was idle for too long.
 #[derive(ToSchema)]
 struct RunExpiredPayload {}
 
@@ -353,12 +353,12 @@ payloads! {
         fallback_used: bool,
         prompt_bytes: u64,
         output_bytes: u64,
-        /// Absent from events of before it was told, as is all that follows.
+        /// Tokens of the prompt. Absent from events of older servers, as is all that follows.
         #[schema(required = false)]
         prompt_tokens: u64,
         #[schema(required = false)]
         completion_tokens: u64,
-        /// Of hidden reasoning.
+        /// Tokens of hidden reasoning.
         #[schema(required = false)]
         thinking_tokens: u64,
         /// All of them, failed attempts included.
@@ -443,7 +443,7 @@ payloads! {
     FindingPayload {
         #[schema(required = false)]
         session_id: terms::SessionId,
-        /// Of a clip the first.
+        /// Number of the frame; of a clip that of the first.
         frame_index: u64,
         /// Media time.
         pts_ms: i64,

@@ -68,7 +68,7 @@ pub struct CropFields {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
 pub struct ReasonRequest {
-    /// As on an ingest.
+    /// Source, as on an ingest.
     #[schema(inline)]
     source_uri: SourceUri,
     /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
@@ -335,7 +335,7 @@ pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
     Crop::new(x, y, width, height)
 }
 
-/// A schema that answers can be made to match; where a model gives no JSON its words are kept.
+/// Schema that answers can be made to match; where a model gives no JSON its text is kept.
 pub fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
     let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_words);
     schema.map_err(|error| error.to_string().into())

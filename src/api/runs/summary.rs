@@ -47,7 +47,7 @@ pub struct SummaryRecord {
 struct Counts {
     /// Frames of the newest decoding.
     frames: u64,
-    /// Of them, frames that the gate keeps.
+    /// Frames of these that the gate keeps.
     kept: u64,
     /// Markers of the newest analysis of each stream, by type; past 32 types, as `other`.
     markers: BTreeMap<String, u64>,
@@ -65,10 +65,10 @@ struct ShapeRecord {
     /// Frames that the gate keeps.
     #[schema(min_items = 64, max_items = 64)]
     kept: Vec<u32>,
-    /// Of them, scene cuts.
+    /// Scene cuts among the kept frames.
     #[schema(min_items = 64, max_items = 64)]
     cuts: Vec<u32>,
-    /// Of them, suspected artifacts.
+    /// Suspected artifacts among the kept frames.
     #[schema(min_items = 64, max_items = 64)]
     artifacts: Vec<u32>,
 }

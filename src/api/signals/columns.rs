@@ -40,7 +40,7 @@ const fn nullable(path: &'static str, kind: Kind) -> Column {
     Column { path, kind, is_nullable: true }
 }
 
-/// Of each frame.
+/// Columns of each frame.
 pub const OF_FRAMES: [Column; 11] = [
     column("frame_index", Kind::Unsigned),
     nullable("source_frame_index", Kind::Unsigned),
@@ -55,7 +55,7 @@ pub const OF_FRAMES: [Column; 11] = [
     column("reason", Kind::Text),
 ];
 
-/// Of each bucket, but for its reasons.
+/// Columns of each bucket, but for its reasons.
 const OF_BUCKETS: [Column; 21] = [
     column("first_frame", Kind::Unsigned),
     column("last_frame", Kind::Unsigned),
@@ -80,7 +80,7 @@ const OF_BUCKETS: [Column; 21] = [
     nullable("scene_score.mean", Kind::Number),
 ];
 
-/// Of each bucket: the frames with each reason come last.
+/// Columns of each bucket: the frames with each reason come last.
 pub fn of_buckets() -> Vec<Column> {
     let reasons = Reason::ALL.into_iter().map(|reason| column(counted(reason), Kind::Unsigned));
     OF_BUCKETS.into_iter().chain(reasons).collect()

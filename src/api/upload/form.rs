@@ -96,7 +96,7 @@ fn refusal(error: &MultipartError, idle_bytes: &AtomicU64) -> ApiError {
     }
 }
 
-/// Too many bytes came that are not of the file.
+/// Excess of bytes that are not of the file.
 #[derive(Debug, thiserror::Error)]
 #[error("too many bytes beside the file")]
 struct TooMuch;

@@ -12,7 +12,7 @@ use crate::{
 
 /// Target of events.
 pub type WebhookUrl = Text<1, 2048>;
-/// The owner's own words.
+/// Note of the owner.
 pub type Description = Text<0, 256>;
 
 /// Target of a run's events.
@@ -27,7 +27,7 @@ pub(super) struct WebhookRequest {
     kinds: Option<Vec<terms::Kind>>,
     /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
     secret: Option<String>,
-    /// The owner's own words.
+    /// Note of the owner.
     #[schema(max_length = 256)]
     description: Option<String>,
 }
@@ -46,7 +46,7 @@ pub(super) fn kinds(value: &Value, is_of_run: bool) -> Result<Vec<EventKind>, Pr
     })
 }
 
-/// A URL is read without the line breaks and tabs in it: whoever sent them meant another.
+/// Reads a URL, and refuses the control characters that a parser of URLs would drop from it.
 pub(super) fn url(value: &Value) -> Result<&str, Problem> {
     match WebhookUrl::read(value)? {
         found if found.chars().any(char::is_control) => {

@@ -99,7 +99,7 @@ pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> 
     value.map(Some).map_err(|error| refused(&format!("is no JSON: {error}")))
 }
 
-/// Reads an attach config to a server with these thresholds; none wishes for nothing.
+/// Reads an attach config to a server with these thresholds; without one everything is the default.
 pub fn read(
     config: Option<&Value>,
     catalog: &Catalog,

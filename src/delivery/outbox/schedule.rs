@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 pub struct Places {
     /// Turns at once.
     pub turns: usize,
-    /// Of them, turns of readers whose last turn failed: the rest is for those that work.
+    /// Turns at once of readers whose last turn failed: the rest is for those that work.
     pub retries: usize,
     /// Time between a failure and the next turn.
     pub backoff: Backoff,
@@ -37,7 +37,7 @@ pub struct Turn<K> {
 pub enum Outcome {
     /// Something was handed over, and there may be more.
     More,
-    /// There was nothing left.
+    /// Nothing was left.
     Drained,
     /// The other side did not take it; it asked for this much time, or for none.
     Failed {
@@ -54,7 +54,7 @@ pub enum Outcome {
 enum State {
     Idle,
     Due,
-    /// With something new that came during the turn, or without.
+    /// Turn under way, with something new that came during it, or without.
     Busy {
         woken: bool,
     },
@@ -100,7 +100,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         self.add_after(key, 0);
     }
 
-    /// Likewise, a reader whose last turns failed, `failures` of them in a row.
+    /// Adds a reader likewise, whose last turns failed, `failures` of them in a row.
     pub fn add_after(&mut self, key: K, failures: u32) {
         // A turn of before its removal may be under way still.
         let is_busy = self.busy.contains_key(&key);
@@ -122,7 +122,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         }
     }
 
-    /// There is something new for a reader; true when that makes a turn due.
+    /// Notes something new for a reader; true when that makes a turn due.
     ///
     /// One that waits after a failure goes on waiting: news do not mend the other side.
     pub fn wake(&mut self, key: K) -> bool {

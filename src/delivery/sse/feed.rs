@@ -27,7 +27,7 @@ use crate::{blocking::blocking, session::Lifecycle};
 
 /// The longest silence.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A comment that says nothing, and that somebody is there.
+/// An empty comment, sent in silence to keep the connection alive.
 const QUIET: &[u8] = b":\n\n";
 
 /// A stream that cannot go on; the caller sees it cut short.
@@ -40,7 +40,7 @@ pub struct Feed {
     subscription: Subscription,
     filter: Filter,
     next: Seq,
-    /// Of the long event that is being sent.
+    /// Payload of the long event that is being sent.
     payload: Option<PayloadText>,
     is_done: bool,
 }

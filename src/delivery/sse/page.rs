@@ -24,7 +24,7 @@ const ALL_STEP: u64 = 4096;
 /// A page ends after so many steps, whatever was found: who is gone is noticed between pages, and
 /// others get the thread.
 const STEPS_MAX: usize = 16;
-/// Likewise when payloads of so many bytes were read.
+/// Bytes of payloads read after which a page ends likewise.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// Events that a stream is about.
@@ -65,7 +65,7 @@ pub(super) struct Page {
     pub(super) large: Option<Seq>,
     /// Event at which to read on.
     pub(super) next: Seq,
-    /// There is more to look at now.
+    /// True where there is more to look at now.
     pub(super) is_cut: bool,
 }
 

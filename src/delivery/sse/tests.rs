@@ -1,4 +1,4 @@
-//! Streams of a real log: nothing is lost or doubled, ends are told, places come back.
+//! Streams of a real log: nothing is lost or doubled, ends are sent, slots are freed.
 
 use std::time::Duration;
 

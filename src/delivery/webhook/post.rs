@@ -20,7 +20,7 @@ pub enum Verdict {
     Delivered,
     /// The target wants nothing more.
     Gone,
-    /// Not this time.
+    /// Failure of this attempt.
     Failed {
         /// Reason, in words for the owner.
         reason: String,

@@ -8,10 +8,10 @@ use sha2::Sha256;
 
 /// Prefix of a secret's text.
 const PREFIX: &str = "whsec_";
-/// Bytes of a secret that somebody brings.
+/// Bytes of a secret that an owner brings.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A symmetric secret; shows itself to nobody but by [`Secret::reveal`].
+/// A symmetric secret; shown by [`Secret::reveal`] alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 

@@ -57,7 +57,7 @@ struct Letter {
     kind: String,
     attempts: u32,
     error: String,
-    /// It is to be sent again.
+    /// True where it is to be sent again.
     #[serde(default)]
     queued: bool,
 }

@@ -141,7 +141,7 @@ pub struct Table(Mutex<Tables>);
 struct Tables {
     by_id: HashMap<WebhookId, Live>,
     by_run: HashMap<RunId, Vec<WebhookId>>,
-    /// Those of every run of an owner.
+    /// Webhooks of every run of an owner.
     by_owner: HashMap<Principal, Vec<WebhookId>>,
 }
 

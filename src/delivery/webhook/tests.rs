@@ -10,7 +10,7 @@ use transport::egress::EgressConfig;
 use super::*;
 use crate::session::registry::{JobToken, Origin, Run, RunLimits};
 
-/// Tells progress from a hang.
+/// Longest wait of a test, to end a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Setup {

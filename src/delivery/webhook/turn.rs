@@ -21,7 +21,7 @@ use crate::{
     metrics::Delivery,
 };
 
-/// A turn ends after so many events, or after this long: others wait for its place.
+/// A turn ends after so many events, or after this long: others wait for its slot.
 const TURN_EVENTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_secs(2);
 /// Heads looked at in one step.
@@ -41,7 +41,7 @@ enum Next {
 enum Settled {
     /// The next event may follow.
     Done,
-    /// Not before this much time has passed.
+    /// Failure: the next attempt comes no sooner than this.
     Failed { at_least: Duration },
     /// The turn ends like this, and everything is noted.
     Over(Outcome),
@@ -54,7 +54,7 @@ struct Events {
 }
 
 impl Events {
-    /// Those that `live` was not told of.
+    /// Events that `live` has not looked at.
     fn after(live: &Live) -> Events {
         Events { run: live.webhook.run, next: live.next }
     }
